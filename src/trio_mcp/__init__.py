@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ._errors import ResponseLost as ResponseLost
     from ._errors import ServerExited as ServerExited
     from ._errors import StructureError as StructureError
-    from ._errors import TooManyParked as TooManyParked
-    from ._errors import TooManyTasks as TooManyTasks
     from ._errors import ToolError as ToolError
     from ._errors import ToolFailed as ToolFailed
+    from ._errors import TooManyParked as TooManyParked
+    from ._errors import TooManyTasks as TooManyTasks
     from ._errors import TrioMcpError as TrioMcpError
     from ._errors import UnsupportedRevision as UnsupportedRevision
     from .auth import Bearer as Bearer

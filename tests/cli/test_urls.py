@@ -11,7 +11,7 @@ import trio
 
 from tests.cli.command import environment
 from tests.cli.conftest import Command
-from tests.client.http_by_hand import Answer, Got, HttpOrigin, modern, served
+from tests.client.http_origin import Answer, Got, HttpOrigin, modern, served
 
 FAR = "http://127.0.0.1:1/mcp"
 """Where nobody listens."""

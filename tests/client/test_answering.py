@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.rounds_by_hand import (
+from tests.client.asking_server import (
     DONE,
     HI,
     HOW_MANY,
@@ -200,7 +200,7 @@ async def test_defaults_fill_no_form_that_was_not_accepted() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, {"action": "accept"}, HI])
-async def test_a_callback_that_returns_something_else_is_told_so(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_that_returns_a_wrong_type_is_an_error(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     refused = {"error": {"code": -32603, "message": "this client failed to answer 'elicitation/create'"}}
     assert await told(HOW_MANY["params"], on_elicit=saying(answer)) == refused
     assert "on_elicit returned" in caplog.text
@@ -238,7 +238,7 @@ def complete(elicitation: Any) -> Json:
 
 
 @pytest.mark.requirement("B.23-L2")
-async def test_the_end_of_a_visit_is_told_once_and_only_of_pages_that_the_server_has_named(
+async def test_on_elicit_complete_is_called_once_and_only_for_known_pages(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     done: list[str] = []
@@ -272,7 +272,7 @@ async def test_the_end_of_a_visit_is_told_once_and_only_of_pages_that_the_server
 
 
 @pytest.mark.requirement("B.23-L2")
-async def test_nobody_need_hear_of_the_end_of_a_visit() -> None:
+async def test_completed_pages_are_ignored_without_a_callback() -> None:
     async with asked(revision=LEGACY, on_elicit=accepting(None), elicit_modes=("url",)) as (client, server):
         await server.request("elicitation/create", {**PAGE, "elicitationId": "1"})
         await server.send(complete("1"))
@@ -293,7 +293,7 @@ async def test_an_error_that_names_pages_badly_is_still_the_outcome(
     assert "error -32042 of the server lists no valid pages" in caplog.text
 
 
-async def test_of_very_many_visits_the_oldest_are_forgotten() -> None:
+async def test_the_oldest_of_too_many_pages_are_forgotten() -> None:
     done: list[str] = []
     all_told = trio.Event()
 
@@ -381,7 +381,7 @@ BLOCKS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each <= LEGACY])
 @pytest.mark.parametrize("name", BLOCKS)
-async def test_what_a_model_said_is_sent_as_the_revision_can_carry_it_or_not_at_all(name: str, revision: str) -> None:
+async def test_a_model_s_content_is_sent_in_the_form_of_the_revision_or_refused(name: str, revision: str) -> None:
     block, since = BLOCKS[name]
 
     async def notify_nowait(content: Any) -> Json:
@@ -409,7 +409,7 @@ async def test_what_a_model_said_is_sent_as_the_revision_can_carry_it_or_not_at_
 
 
 @pytest.mark.parametrize("modes", ["form", [], ["form", "smoke"]])
-async def test_modes_that_are_none_are_named(modes: Any) -> None:
+async def test_unknown_elicit_modes_are_rejected(modes: Any) -> None:
     with pytest.raises(ValueError, match=r"elicit_modes=.*: expected a list of one or both of"):
         async with asked(on_elicit=two, elicit_modes=modes):
             raise AssertionError

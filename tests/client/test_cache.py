@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.by_hand import ASK, Ask, Json, Origin, connected, hinted
+from tests.client.cacheable_server import ASK, Ask, Json, Origin, connected, hinted
 from trio_mcp import CacheHint, Client, ErrorResponse, LocalProtocolError, ResponseCache, Server, open_client, types
 from trio_mcp.client import CacheStatistics
 from trio_mcp.testing import open_scripted_server
@@ -24,7 +24,7 @@ def statistics(cache: ResponseCache) -> tuple[int, int, int]:
 
 @pytest.mark.requirement("B.17-C4a")
 @pytest.mark.parametrize(("method", "ask"), ASK.items(), ids=ASK)
-async def test_a_result_is_asked_for_again_when_its_time_is_over_and_not_before(
+async def test_a_result_is_requested_again_after_its_time_to_live_and_not_before(
     autojump_clock: trio.testing.MockClock, method: str, ask: Ask
 ) -> None:
     origin, cache = Origin(), ResponseCache()
@@ -43,7 +43,7 @@ async def test_a_result_is_asked_for_again_when_its_time_is_over_and_not_before(
 
 
 @pytest.mark.requirement("B.17-C4b")
-async def test_nothing_is_asked_for_because_its_time_is_over(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_expired_result_alone_causes_no_request(autojump_clock: trio.testing.MockClock) -> None:
     origin = Origin()
     async with connected(origin) as (client, _):
         for ask in ASK.values():
@@ -73,7 +73,7 @@ async def test_the_time_counts_from_the_request_because_the_server_may_have_made
         assert len(reads) == 2
 
 
-async def test_a_result_whose_way_took_all_its_time_is_not_kept(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_result_that_arrives_after_its_time_to_live_is_not_kept(autojump_clock: trio.testing.MockClock) -> None:
     cache = ResponseCache()
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
         nursery.start_soon(client.list_tools)
@@ -84,7 +84,7 @@ async def test_a_result_whose_way_took_all_its_time_is_not_kept(autojump_clock: 
 
 
 @pytest.mark.parametrize("hints", [{"ttlMs": 0}, {"ttlMs": -1}, {"cacheScope": "public"}])
-async def test_what_may_not_be_kept_leaves_nothing_behind(hints: Json) -> None:
+async def test_a_result_without_time_to_live_leaves_no_entry(hints: Json) -> None:
     cache = ResponseCache()
     bare = {name: value for name, value in hinted("tools/list").items() if name not in {"ttlMs", "cacheScope"}}
     origin = Origin(lambda method, _: bare | hints)
@@ -106,7 +106,7 @@ async def test_a_result_that_may_not_be_kept_takes_the_place_of_one_that_was(
         assert cache.statistics() == CacheStatistics(entries=0, bytes=0, hits=0, misses=1)
 
 
-async def test_no_time_is_too_long_to_reckon_with() -> None:
+async def test_a_very_long_time_to_live_is_accepted() -> None:
     origin = Origin(lambda method, _: hinted(method, 10**400))
     async with connected(origin) as (client, _):
         await client.list_tools()
@@ -139,7 +139,7 @@ async def test_a_result_is_used_for_the_same_method_and_params_and_no_other() ->
 
 
 @pytest.mark.requirement("B.17-C1")
-async def test_what_a_caller_writes_into_meta_counts_but_for_what_no_answer_depends_on() -> None:
+async def test_custom_meta_members_are_part_of_the_cache_key_and_tracing_is_not() -> None:
     origin = Origin()
     metas: list[Json] = [{"tenant": 1}, {"tenant": "1"}, {"tenant": 2, "traceparent": "00-1"}]
     async with connected(origin) as (client, _):
@@ -156,7 +156,7 @@ async def test_what_a_caller_writes_into_meta_counts_but_for_what_no_answer_depe
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-async def test_what_cannot_be_sent_is_refused_as_ever(fresh: bool) -> None:
+async def test_params_that_are_not_json_are_refused_with_a_cache_too(fresh: bool) -> None:
     nothing: Any = object()
     async with connected(Origin()) as (client, _):
         with pytest.raises(LocalProtocolError):
@@ -189,7 +189,7 @@ async def test_other_requests_are_sent_each_time() -> None:
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS[:-1])
-async def test_an_older_server_says_nothing_of_time_and_is_asked_each_time(revision: str) -> None:
+async def test_results_of_a_legacy_server_are_not_cached(revision: str) -> None:
     cache, hints = ResponseCache(), {"ttlMs": 10_000, "cacheScope": "public"}
     async with open_scripted_server(revision=revision, cache=cache) as (client, peer), trio.open_nursery() as nursery:
         for _ in range(2):
@@ -201,7 +201,7 @@ async def test_an_older_server_says_nothing_of_time_and_is_asked_each_time(revis
 # What a caller gets.
 
 
-async def test_no_two_callers_share_anything_that_could_be_changed() -> None:
+async def test_callers_do_not_share_cached_objects() -> None:
     tool = {"name": "t", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
     async with connected(Origin(lambda method, _: hinted(method, tools=[tool]))) as (client, _):
         for _ in range(3):
@@ -211,7 +211,7 @@ async def test_no_two_callers_share_anything_that_could_be_changed() -> None:
             schema["properties"].clear()
 
 
-async def test_members_that_this_package_does_not_know_are_there_each_time() -> None:
+async def test_unknown_members_are_kept_in_cached_results() -> None:
     async with connected(Origin(lambda method, _: hinted(method, colour="red", _meta={"x": 1}))) as (client, _):
         for _ in range(2):
             page = await client.list_tools()
@@ -220,7 +220,7 @@ async def test_members_that_this_package_does_not_know_are_there_each_time() -> 
 
 
 @pytest.mark.parametrize("ask", ASK.values(), ids=ASK)
-async def test_a_caller_may_have_the_server_asked_in_any_case_and_that_result_is_kept(ask: Ask) -> None:
+async def test_fresh_requests_skip_the_cache_and_their_results_are_kept(ask: Ask) -> None:
     count = iter(range(100))
     origin, cache = Origin(lambda method, _: hinted(method, _meta={"number": next(count)})), ResponseCache()
     async with connected(origin, cache=cache) as (client, _):
@@ -238,7 +238,7 @@ WALKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("method", "walk"), WALKS.items(), ids=WALKS)
-async def test_a_walk_uses_the_pages_that_are_fresh_unless_it_is_told_to_ask_for_all(method: str, walk: Any) -> None:
+async def test_iteration_uses_fresh_pages_unless_all_are_requested(method: str, walk: Any) -> None:
     next_of = {None: "a", "a": "b", "b": None}
 
     def reply(method: str, params: Json) -> Json:
@@ -284,7 +284,7 @@ async def test_an_error_is_not_kept_and_leaves_what_is_fresh_unless_it_says_that
         assert len(origin.asked) == 4
 
 
-async def test_what_a_tool_promises_is_known_from_a_cached_list_as_well() -> None:
+async def test_output_schemas_are_known_from_a_cached_list() -> None:
     server = Server("s", cache={"tools/list": CacheHint(ttl=60, scope="public")})
     shared = ResponseCache().for_server("s")
     server.tool(name="t", output_schema={"type": "object", "required": ["a"]})(lambda: {"a": 1})
@@ -317,7 +317,7 @@ async def test_each_client_has_a_cache_of_its_own_by_default(option: bool | None
     assert len(reads) == 2
 
 
-async def test_it_can_be_switched_off() -> None:
+async def test_caching_can_be_disabled() -> None:
     origin = Origin()
     async with connected(origin, cache=False) as (client, peer):
         for _ in range(2):

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.by_hand import ASK, Json, Origin, connected, hinted
+from tests.client.cacheable_server import ASK, Json, Origin, connected, hinted
 from trio_mcp import (
     CacheHint,
     ClientOptions,
@@ -94,7 +94,7 @@ async def test_a_resource_that_was_updated_is_read_again_and_no_other() -> None:
 
 
 @pytest.mark.requirement("B.17-C5")
-async def test_who_hears_of_a_change_and_asks_gets_what_came_of_it() -> None:
+async def test_a_request_after_a_reported_change_gets_the_new_state() -> None:
     server = Server("s", cache={"tools/list": CacheHint(ttl=3600), "resources/read": CacheHint(ttl=3600)})
     server.tool(name="first")(lambda: None)
     text = ["old"]
@@ -115,7 +115,7 @@ async def test_who_hears_of_a_change_and_asks_gets_what_came_of_it() -> None:
 
 
 @pytest.mark.requirement("B.17-C5")
-async def test_what_was_on_its_way_when_a_change_was_told_of_is_not_kept() -> None:
+async def test_a_result_in_flight_during_a_change_is_not_kept() -> None:
     cache = ResponseCache()
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
         for told, kept in ((CHANGED["tools"], 0), (CHANGED["prompts"], 1), (None, 1)):
@@ -150,7 +150,7 @@ class WhileOthersRun(trio.abc.Instrument):
             trio.lowlevel.remove_instrument(self)
 
 
-async def test_what_is_forgotten_while_others_run_before_it_is_handed_out_is_asked_for() -> None:
+async def test_an_entry_dropped_during_the_checkpoint_is_requested_again() -> None:
     origin, cache = Origin(), ResponseCache()
     async with connected(origin, cache=cache) as (client, _):
         await client.list_tools()
@@ -185,7 +185,7 @@ async def listened(cache: CacheOption = None) -> AsyncGenerator[tuple[Any, Origi
         nursery.cancel_scope.cancel()
 
 
-async def test_when_listening_begins_what_may_have_changed_before_is_asked_for_again() -> None:
+async def test_results_from_before_listening_are_requested_again() -> None:
     async with listened() as (client, origin, _, __):
         await stale(origin, client)
         async with client.listen(tools=True, resources=["a:"]):
@@ -197,7 +197,7 @@ async def test_when_listening_begins_what_may_have_changed_before_is_asked_for_a
 
 
 @pytest.mark.parametrize("in_peace", [True, False])
-async def test_when_the_server_ends_it_what_may_change_from_then_on_is_asked_for_again(in_peace: bool) -> None:
+async def test_results_are_requested_again_after_the_server_ends_a_subscription(in_peace: bool) -> None:
     async with listened() as (client, origin, peer, ids), client.listen(prompts=True) as changes:
         await stale(origin, client)
         end: Json = {"result": {"resultType": "complete", "_meta": {ID: ids[0]}}}
@@ -209,7 +209,7 @@ async def test_when_the_server_ends_it_what_may_change_from_then_on_is_asked_for
         assert await stale(origin, client) == {"prompts/list"}
 
 
-async def test_who_caches_nothing_may_listen_all_the_same() -> None:
+async def test_listening_works_without_a_cache() -> None:
     async with listened(False) as (client, origin, peer, ids), client.listen(prompts=True) as changes:
         await peer.notify(CHANGED["prompts"], {"_meta": {ID: ids[0]}})
         assert await anext(changes) == ListChanged("prompts")
@@ -217,7 +217,7 @@ async def test_who_caches_nothing_may_listen_all_the_same() -> None:
             assert await stale(origin, client) == {*ASK}
 
 
-async def test_what_is_on_its_way_when_listening_begins_is_not_kept() -> None:
+async def test_a_result_in_flight_when_listening_begins_is_not_kept() -> None:
     cache = ResponseCache()
     async with open_scripted_server(welcome, cache=cache) as (client, peer), trio.open_nursery() as nursery:
         nursery.start_soon(client.list_tools)
@@ -232,7 +232,7 @@ async def test_what_is_on_its_way_when_listening_begins_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_a_connection_that_is_gone_says_so_whatever_is_cached_and_leaves_nothing_of_its_own(shared: bool) -> None:
+async def test_requests_on_a_lost_connection_fail_and_its_private_results_are_dropped(shared: bool) -> None:
     cache = ResponseCache()
     option = cache.for_server("s") if shared else cache
     scope = "public" if shared else "private"
@@ -249,7 +249,7 @@ async def test_a_connection_that_is_gone_says_so_whatever_is_cached_and_leaves_n
     assert cache.statistics().entries == (1 if shared else 0)
 
 
-async def test_a_closed_client_says_so() -> None:
+async def test_requests_of_a_closed_client_fail_despite_the_cache() -> None:
     server = Server("s", cache={"tools/list": CacheHint(ttl=60)})
     server.tool(name="t")(lambda: None)
     async with open_client(server) as client:
@@ -259,7 +259,7 @@ async def test_a_closed_client_says_so() -> None:
             await client.list_tools()
 
 
-async def test_what_comes_in_with_the_end_of_the_connection_is_not_kept() -> None:
+async def test_a_result_that_arrives_as_the_connection_ends_is_not_kept() -> None:
     cache = ResponseCache()
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
         nursery.start_soon(client.list_tools)
@@ -269,7 +269,7 @@ async def test_what_comes_in_with_the_end_of_the_connection_is_not_kept() -> Non
     assert cache.statistics().entries == 0
 
 
-async def test_a_connection_may_be_lost_with_a_request_under_way() -> None:
+async def test_a_connection_may_be_lost_with_a_request_in_flight() -> None:
     cache = ResponseCache()
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
 
@@ -318,7 +318,7 @@ class Book:
 
 
 @pytest.mark.requirement("B.16-C2b")
-async def test_a_walk_whose_cursor_is_refused_reads_the_list_anew_and_repeats_nothing() -> None:
+async def test_iteration_restarts_after_a_refused_cursor_without_repeating_items() -> None:
     book = Book([["a", "b"], ["c"]], [["b", "x"], ["a", "y"], ["z"]])
     origin = Origin(book.reply)
     async with connected(origin) as (client, _):
@@ -332,7 +332,7 @@ async def test_a_walk_whose_cursor_is_refused_reads_the_list_anew_and_repeats_no
 @pytest.mark.parametrize(
     "options", [ClientOptions(revision=each) for each in types.REVISIONS[:-1]] + [{"cache": False}]
 )
-async def test_a_walk_reads_the_list_anew_without_a_cache_as_well(options: ClientOptions) -> None:
+async def test_iteration_restarts_without_a_cache_too(options: ClientOptions) -> None:
     book = Book([["a"], ["b"]], [["a"], ["c"]])
     names = list[str]()
     async with connected(Origin(book.reply), **options) as (client, _):
@@ -347,7 +347,7 @@ async def test_a_walk_reads_the_list_anew_without_a_cache_as_well(options: Clien
     [(-32602, [None, "a", None, "a"]), (-32603, [None, "a"])],
     ids=["once", "not for another error"],
 )
-async def test_a_walk_reads_the_list_anew_once_and_only_where_a_cursor_is_refused(code_and_cursors: Any) -> None:
+async def test_iteration_restarts_once_and_only_after_a_refused_cursor(code_and_cursors: Any) -> None:
     code, cursors = code_and_cursors
     origin = Origin(lambda method, params: code if "cursor" in params else hinted(method, 0, nextCursor="a"))
     async with connected(origin) as (client, _):
@@ -356,7 +356,7 @@ async def test_a_walk_reads_the_list_anew_once_and_only_where_a_cursor_is_refuse
     assert [params.get("cursor") for _, params in origin.asked] == cursors
 
 
-async def test_a_walk_whose_first_page_is_refused_is_over() -> None:
+async def test_iteration_fails_if_the_first_page_is_refused() -> None:
     origin = Origin(lambda _, __: -32602)
     async with connected(origin) as (client, _):
         with pytest.raises(ErrorResponse):
@@ -372,7 +372,7 @@ async def test_a_walk_whose_first_page_is_refused_is_over() -> None:
         ("resources/templates/list", {"name": "same", "uriTemplate": "n:{n}"}),
     ],
 )
-async def test_entries_are_told_apart_by_what_names_them(method: str, entry: Json) -> None:
+async def test_items_are_identified_by_their_name_or_uri(method: str, entry: Json) -> None:
     member = {"prompts/list": "prompts", "resources/list": "resources"}.get(method, "resourceTemplates")
     asked = list[str | None]()
 

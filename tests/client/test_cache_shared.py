@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.by_hand import ASK, Json, Origin, connected, hinted
+from tests.client.cacheable_server import ASK, Json, Origin, connected, hinted
 from trio_mcp import CacheHint, Client, ResponseCache, Server, open_client, types
 from trio_mcp.client import CacheOption
 from trio_mcp.testing import open_scripted_server
@@ -45,7 +45,7 @@ async def asked_by_both(first: CacheOption, second: CacheOption, scope: str, **o
         ("private", (None, None), False),
     ],
 )
-async def test_what_is_private_is_shared_between_clients_of_one_principal_alone(
+async def test_private_results_are_shared_only_between_clients_of_one_principal(
     scope: str, principals: tuple[str | None, str | None], shares: bool
 ) -> None:
     cache = ResponseCache()
@@ -65,7 +65,7 @@ async def test_nothing_is_shared_between_servers_of_different_names_or_clients_t
         assert await asked_by_both(first, second, "public") == len(ASK)
 
 
-async def test_clients_that_say_something_else_about_themselves_share_nothing() -> None:
+async def test_clients_with_different_envelopes_share_no_results() -> None:
     cache = ResponseCache().for_server("s")
     info = types.Implementation(name="other", version="1")
     assert await asked_by_both(cache, cache, "public", info=info) == len(ASK)
@@ -89,7 +89,7 @@ async def test_a_server_of_the_same_name_and_another_version_is_another() -> Non
     assert asked == ["1", "2"]
 
 
-async def test_a_change_that_one_client_is_told_of_counts_for_all_of_the_same_server() -> None:
+async def test_a_change_reported_to_one_client_applies_to_all_of_the_same_server() -> None:
     cache = ResponseCache()
     names = [("s", "ada"), ("s", "bob"), ("other", "ada")]
     origins = [Origin() for _ in names]
@@ -137,7 +137,7 @@ async def test_a_private_result_goes_before_a_public_one_until_it_is_asked_for_a
     assert cache.statistics().entries == 1
 
 
-async def test_what_was_public_and_is_private_now_is_not_shared_any_more() -> None:
+async def test_a_result_that_becomes_private_is_no_longer_shared() -> None:
     scopes = ["public", "private"]
     origin, other = Origin(lambda method, _: hinted(method, scope=scopes.pop(0))), Origin()
     cache = ResponseCache()
@@ -246,7 +246,7 @@ async def test_a_thousand_results_leave_as_many_as_there_is_room_for_and_then_no
     assert (now.entries, now.bytes, now.misses) == (0, 0, 1000)
 
 
-async def test_what_is_out_of_date_goes_when_it_is_looked_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_outdated_entry_is_dropped_when_it_is_looked_up(autojump_clock: trio.testing.MockClock) -> None:
     times = [1000, 0]
     cache = ResponseCache()
     async with connected(Origin(lambda method, _: hinted(method, times.pop(0))), cache=cache) as (client, _):
@@ -257,7 +257,7 @@ async def test_what_is_out_of_date_goes_when_it_is_looked_for(autojump_clock: tr
         assert cache.statistics().entries == 0
 
 
-async def test_it_can_be_cleared_and_then_keeps_nothing_that_is_on_its_way() -> None:
+async def test_a_cleared_cache_does_not_keep_results_in_flight() -> None:
     cache = ResponseCache()
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
         for clear, kept in ((False, 1), (True, 0)):
@@ -293,7 +293,7 @@ def test_a_bound_is_a_whole_number_and_at_least_1(name: str, bound: Any) -> None
         ResponseCache(**{name: bound})
 
 
-def test_a_server_is_named_by_a_text_and_a_principal_can_be_compared() -> None:
+def test_a_server_name_is_a_string_and_a_principal_is_hashable() -> None:
     unnamed: Any = None
     unhashable: Any = []
     with pytest.raises(TypeError, match="server=None: expected a string"):

@@ -8,7 +8,7 @@ import pytest
 import trio
 from attrs import evolve
 
-from tests.client.rounds_by_hand import (
+from tests.client.asking_server import (
     DONE,
     HI,
     HOW_MANY,
@@ -99,7 +99,7 @@ async def test_consent_is_not_asked_again_for_the_retries_of_a_call() -> None:
     assert [type(each).__name__ for each in hook.seen] == ["CallToolRequestParams", *["ElicitRequestFormParams"] * 2]
 
 
-async def test_a_call_that_goes_on_by_hand_is_shown_with_its_answers() -> None:
+async def test_a_manually_continued_call_is_shown_with_its_answers() -> None:
     hook = Hook()
     async with (
         asked(consent=hook) as (client, server),
@@ -117,7 +117,7 @@ async def test_a_call_that_goes_on_by_hand_is_shown_with_its_answers() -> None:
     assert request["params"]["inputResponses"] == {"a": TWO}
 
 
-async def test_nobody_is_asked_about_a_call_that_cannot_be_made() -> None:
+async def test_consent_is_not_asked_for_an_invalid_call() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer(
             {"supportedVersions": ["2026-07-28"], "capabilities": {}, "ttlMs": 0, "cacheScope": "private"},
@@ -133,7 +133,7 @@ async def test_nobody_is_asked_about_a_call_that_cannot_be_made() -> None:
             await client.request("tools/call", {}, types.CallToolResult)
 
 
-async def test_what_is_sent_is_what_was_shown_whatever_the_caller_does_meanwhile() -> None:
+async def test_the_call_that_was_shown_is_sent_even_if_the_caller_changes_its_arguments() -> None:
     arguments: Json = {"path": {"name": "harmless"}}
 
     async def consent(request: Consentable) -> Consentable:
@@ -149,13 +149,13 @@ async def test_what_is_sent_is_what_was_shown_whatever_the_caller_does_meanwhile
     assert request["params"]["arguments"] == {"path": {"name": "harmless"}}
 
 
-async def test_nobody_is_asked_about_a_call_that_is_no_json() -> None:
+async def test_consent_is_not_asked_for_a_call_that_is_not_json() -> None:
     async with asked(consent=no) as (client, _):
         with pytest.raises(LocalProtocolError, match="the params of 'tools/call' cannot be sent: "):
             await client.call_tool("t", {"a": float("nan")})
 
 
-async def test_a_hook_that_returns_something_else_is_told_so_at_the_caller() -> None:
+async def test_a_hook_that_returns_a_wrong_type_is_an_error_of_the_call() -> None:
     async def confuse(_: object) -> Any:
         await trio.lowlevel.checkpoint()
         return True
@@ -167,7 +167,7 @@ async def test_a_hook_that_returns_something_else_is_told_so_at_the_caller() -> 
             await client.call_tool("t")
 
 
-async def test_what_else_a_hook_raises_is_raised_at_the_caller() -> None:
+async def test_any_other_exception_of_a_hook_is_raised_at_the_caller() -> None:
     async def fail(_: object) -> Consentable:
         await trio.lowlevel.checkpoint()
         raise KeyError("hook")
@@ -269,14 +269,14 @@ async def test_a_refused_question_to_the_model_ends_the_call() -> None:
     assert repr(outcome[0]) == "ConsentRefused('not today')"
 
 
-async def test_questions_of_their_own_are_refused_on_the_wire_and_the_reason_stays_here() -> None:
+async def test_legacy_questions_are_refused_without_telling_the_server_the_reason() -> None:
     async with asked(revision=LEGACY, consent=only_calls, on_elicit=no, on_sample=no) as (_, server):
         assert (await server.request("elicitation/create", HOW_MANY["params"]))["result"] == {"action": "decline"}
         answer = await server.request("sampling/createMessage", THINK["params"])
     assert answer["error"] == {"code": -1, "message": "the user has refused this request"}
 
 
-async def test_questions_of_their_own_are_edited_too() -> None:
+async def test_legacy_questions_are_edited_too() -> None:
     seen: list[types.CreateMessageRequestParams] = []
 
     async def on_sample(request: types.CreateMessageRequestParams) -> types.CreateMessageResult:
@@ -300,7 +300,7 @@ async def test_a_hook_that_fails_on_a_question_is_an_error_for_the_server(caplog
     assert "secret" in caplog.text
 
 
-async def test_the_clocks_stand_still_while_the_hook_thinks(autojump_clock: object) -> None:
+async def test_time_limits_are_paused_while_the_hook_runs(autojump_clock: object) -> None:
     async def think(request: Consentable) -> Consentable:
         await trio.sleep(1000)
         return request

@@ -9,7 +9,7 @@ import pytest
 import trio
 from attrs import define
 
-from tests.client.http_by_hand import LEGACY, MODERN, URL, Got, HttpOrigin, Json, modern, served
+from tests.client.http_origin import LEGACY, MODERN, URL, Got, HttpOrigin, Json, modern, served
 from tests.transports.http.client.scripted_auth import AuthByHand
 from trio_mcp import HttpStatusError, Limits, RequestTimedOut, TimeLimits, open_http_client, start_http_client
 from trio_mcp._errors import AuthorizationFailed
@@ -49,7 +49,7 @@ async def refuse(auth: AuthByHand) -> None:
 
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
-async def test_a_client_signs_in_when_the_server_wants_to_know_who_asks(revision: str) -> None:
+async def test_a_client_signs_in_when_the_server_requires_authentication(revision: str) -> None:
     guarded, auth = Guarded(HttpOrigin(revision)), AuthByHand()
 
     async with served(guarded) as url, open_http_client(url, auth=auth) as client:
@@ -70,7 +70,7 @@ async def test_a_client_of_a_nursery_signs_in_as_well(autojump_clock: object) ->
 
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
-async def test_a_sign_in_that_fails_is_raised_by_the_door_as_it_is(revision: str, autojump_clock: object) -> None:
+async def test_a_failed_sign_in_is_raised_by_the_opener(revision: str, autojump_clock: object) -> None:
     engine = AsgiEngine(Guarded(HttpOrigin(revision)))
 
     with pytest.raises(AuthorizationFailed, match="the person said no") as caught:
@@ -82,7 +82,7 @@ async def test_a_sign_in_that_fails_is_raised_by_the_door_as_it_is(revision: str
             await start_http_client(nursery, URL, auth=AuthByHand(renew=refuse), engine=engine)
 
 
-async def test_a_token_that_is_not_good_enough_is_a_status(autojump_clock: object) -> None:
+async def test_a_rejected_token_raises_the_http_status(autojump_clock: object) -> None:
     engine = AsgiEngine(Guarded(HttpOrigin()))
 
     with pytest.raises(HttpStatusError, match="401"):
@@ -134,7 +134,7 @@ async def test_the_limits_of_opening_go_on_where_they_stood(autojump_clock: obje
     assert origin.methods() == ["server/discover", "initialize"]
 
 
-async def test_what_takes_long_without_a_person_is_given_up(autojump_clock: object) -> None:
+async def test_slow_authentication_without_a_person_times_out(autojump_clock: object) -> None:
     async def hang(auth: AuthByHand) -> None:
         await trio.sleep_forever()
 
@@ -148,7 +148,7 @@ async def test_what_takes_long_without_a_person_is_given_up(autojump_clock: obje
     assert trio.current_time() - began == 30
 
 
-async def test_calls_wait_for_a_person_and_so_do_those_that_wait_for_a_place(autojump_clock: object) -> None:
+async def test_calls_and_queued_calls_wait_for_a_person(autojump_clock: object) -> None:
     guarded, auth = Guarded(with_tools()), AuthByHand("t1", renew=partial(sign_in, token="t2"))
     ended: list[float] = []
 
@@ -168,7 +168,7 @@ async def test_calls_wait_for_a_person_and_so_do_those_that_wait_for_a_place(aut
     assert ended == [3600, 3600]
 
 
-async def test_a_place_is_not_waited_for_without_end(autojump_clock: object) -> None:
+async def test_waiting_for_a_free_place_times_out(autojump_clock: object) -> None:
     async def slow(got: Got) -> Json:
         await trio.sleep(9)
         return modern(tools=[])

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.http_by_hand import Answer, Got, HttpOrigin, modern, served
+from tests.client.http_origin import Answer, Got, HttpOrigin, modern, served
 from trio_mcp import (
     Bearer,
     ConnectionClosed,
@@ -45,7 +45,7 @@ async def who(client: Any) -> str:
     return block.text
 
 
-async def test_a_text_is_a_url() -> None:
+async def test_a_string_is_a_url() -> None:
     async with reachable() as (url, _), open_client(url) as client:
         assert await who(client) == "nobody"
 
@@ -88,7 +88,7 @@ async def test_an_entry_of_a_table_may_be_a_url(monkeypatch: pytest.MonkeyPatch)
             assert await who(clients["far"]) == "from a table"
 
 
-async def test_of_many_servers_each_is_shown_what_is_meant_for_it() -> None:
+async def test_each_of_many_servers_gets_its_own_credentials() -> None:
     def saying_token(got: Got) -> Answer:
         return modern(content=[{"type": "text", "text": got.headers.get("authorization", "none")}])
 
@@ -111,14 +111,14 @@ async def test_of_many_servers_each_is_shown_what_is_meant_for_it() -> None:
         ("https://me:secret@example.org/mcp", "'example.org' holds a user name or a password"),
     ],
 )
-async def test_a_text_that_is_no_url_is_refused_by_name(target: str, words: str) -> None:
+async def test_a_string_that_is_not_a_url_is_rejected(target: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as refused:
         async with open_client(target):
             raise AssertionError
     assert "secret" not in str(refused.value)
 
 
-async def test_the_explicit_doors_refuse_the_same() -> None:
+async def test_the_explicit_openers_reject_it_too() -> None:
     with pytest.raises(ValueError, match="ftp"):
         async with open_http_client("ftp://example.org/mcp"):
             raise AssertionError
@@ -127,7 +127,7 @@ async def test_the_explicit_doors_refuse_the_same() -> None:
             await start_http_client(nursery, "http://example.org/mcp", headers={"X-A": "b\r\nX-C: d"})
 
 
-async def test_an_engine_that_breaks_at_the_farewell_lets_the_client_close(autojump_clock: MockClock) -> None:
+async def test_a_client_closes_although_its_engine_fails_at_the_end(autojump_clock: MockClock) -> None:
     class Breaking(AsgiEngine):
         def request(self, method: str, *arguments: Any, **options: Any) -> Any:
             if method == "DELETE":

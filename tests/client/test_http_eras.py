@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.client.http_by_hand import (
+from tests.client.http_origin import (
     LEGACY,
     MODERN,
     URL,
@@ -153,7 +153,7 @@ DISCOVERY = modern(supportedVersions=[MODERN], capabilities={})
 SLOW = late(20, DISCOVERY)
 
 
-async def test_silence_is_no_answer_and_a_handshake_is_tried_as_well(autojump_clock: object) -> None:
+async def test_a_silent_server_is_sent_a_handshake_too(autojump_clock: object) -> None:
     origin = HttpOrigin(LEGACY, {DISCOVER: late(10_000, DISCOVERY)})
 
     async with connected(origin) as client:
@@ -202,7 +202,7 @@ async def test_any_other_refusal_is_raised_at_once(refusal: Answer, autojump_clo
     assert trio.current_time() - began < 10
 
 
-async def test_a_server_that_never_says_anything_is_given_up(autojump_clock: object) -> None:
+async def test_a_server_that_never_answers_times_out(autojump_clock: object) -> None:
     silence = late(10_000, DISCOVERY)
     origin = HttpOrigin(replies={DISCOVER: silence, INITIALIZE: silence})
 

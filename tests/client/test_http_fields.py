@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.client.http_by_hand import LEGACY, Answer, Failure, Got, HttpOrigin, Json, connected, modern
+from tests.client.http_origin import LEGACY, Answer, Failure, Got, HttpOrigin, Json, connected, modern
 from trio_mcp import ErrorResponse, LocalProtocolError, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.client import _lists
 
@@ -126,7 +126,7 @@ async def test_the_latest_list_is_right() -> None:
     ]
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_mirrored_tools_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_lists, "MAX_MIRRORED_TOOLS", 1)
     tools = [tool(name, city=mirrored("Region")) for name in ("a", "b")]
     origin = HttpOrigin(replies={"tools/list": listing(tools), "tools/call": lambda _: modern(**DONE)})
@@ -149,7 +149,7 @@ BROKEN = [
 
 
 @pytest.mark.requirement("B.8-C7b")
-async def test_tools_with_annotations_that_cannot_be_are_left_out_with_one_warning(
+async def test_tools_with_invalid_annotations_are_left_out_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     origin = HttpOrigin(replies={"tools/list": listing([BROKEN[0], WITH_REGION], BROKEN[1:])})
@@ -170,7 +170,7 @@ async def test_tools_with_annotations_that_cannot_be_are_left_out_with_one_warni
     assert "'a b' is not an HTTP token" in warnings[2]
 
 
-async def test_a_server_that_has_many_such_tools_fills_no_log(
+async def test_the_number_of_warnings_about_left_out_tools_is_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(_lists, "MAX_WARNINGS", 2)
@@ -219,7 +219,7 @@ async def test_a_tool_that_was_never_listed_is_listed_when_the_server_misses_a_f
     assert [param_fields(first), param_fields(again)] == [{}, {"mcp-param-region": "Bern"}]
 
 
-async def test_an_old_list_is_asked_for_anew_on_all_its_pages_whatever_is_cached() -> None:
+async def test_an_outdated_list_is_requested_again_on_all_pages_despite_the_cache() -> None:
     lists = [listing([WITH_REGION], [tool("other")]), listing([tool("other")], [tool(city=mirrored("Town"))])]
 
     def reply(got: Got) -> Answer:
@@ -261,7 +261,7 @@ async def test_tools_that_cannot_be_listed_leave_the_refusal_as_it_is() -> None:
     assert refused.value.code == MISMATCH
 
 
-async def test_what_cannot_be_sent_after_all_is_raised_however_often_it_is_asked_for() -> None:
+async def test_a_correction_that_cannot_be_sent_is_raised_each_time() -> None:
     origin = HttpOrigin(replies={"tools/list": listing([BOOKING]), "tools/call": lambda _: Failure(MISMATCH)})
 
     async with connected(origin) as client, client.open_call("book", {"nights": 2**60}) as call:
@@ -293,7 +293,7 @@ async def test_calls_that_find_out_at_the_same_time_have_the_tools_listed_once()
     assert len(origin.of("tools/call")) == 20
 
 
-async def test_a_correction_that_was_cancelled_goes_on_when_somebody_waits_again() -> None:
+async def test_a_cancelled_correction_continues_with_the_next_wait() -> None:
     listed = trio.Event()
 
     async def slow(got: Got) -> Answer:
@@ -335,7 +335,7 @@ async def test_a_round_of_questions_is_corrected_with_its_answers(is_manual: boo
     assert param_fields(corrected) == {"mcp-param-region": "Bern"}
 
 
-async def test_a_list_that_does_not_come_is_given_up_like_any_request(autojump_clock: object) -> None:
+async def test_a_list_request_of_a_correction_times_out_like_any_other(autojump_clock: object) -> None:
     async def never(got: Got) -> Answer:
         await trio.sleep_forever()
         raise AssertionError

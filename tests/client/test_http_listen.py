@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.http_by_hand import Answer, Events, Got, HttpOrigin, Json, connected
+from tests.client.http_origin import Answer, Events, Got, HttpOrigin, Json, connected
 from trio_mcp import ListChanged, ResponseLost
 
 LISTEN = "subscriptions/listen"
@@ -24,7 +24,7 @@ def agreeing(got: Got) -> Answer:
     return Events([acknowledged, told(got, "tools/list_changed")])
 
 
-async def test_a_stream_that_is_lost_says_so_when_all_that_came_by_it_is_read() -> None:
+async def test_a_lost_stream_is_raised_after_its_changes_are_read() -> None:
     origin = HttpOrigin(replies={LISTEN: agreeing})
 
     async with connected(origin) as client:

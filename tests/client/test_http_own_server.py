@@ -7,7 +7,7 @@ from typing import Any
 from attrs import define, field
 from trio.testing import wait_all_tasks_blocked
 
-from tests.client.http_by_hand import LEGACY, MODERN
+from tests.client.http_origin import LEGACY, MODERN
 from trio_mcp import Client, ListChanged, ResourceUpdated, Server, http_app, open_http_client, types
 from trio_mcp.testing import AsgiEngine
 

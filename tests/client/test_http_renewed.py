@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.client.http_by_hand import LEGACY, MODERN, Answer, Failure, Got, HttpOrigin, Json, connected
+from tests.client.http_origin import LEGACY, MODERN, Answer, Failure, Got, HttpOrigin, Json, connected
 from trio_mcp import (
     Change,
     Changes,
@@ -64,7 +64,7 @@ async def listening(origin: HttpOrigin, **wanted: Any) -> AsyncGenerator[tuple[C
 # The standing stream.
 
 
-async def test_nobody_who_listens_means_no_standing_stream() -> None:
+async def test_there_is_no_standing_stream_without_listeners() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with connected(origin) as client:
@@ -108,7 +108,7 @@ async def test_a_modern_server_has_no_standing_stream() -> None:
     assert origin.streams == []
 
 
-async def test_who_listens_is_heard_from_the_beginning_of_the_block() -> None:
+async def test_a_listener_receives_changes_from_the_beginning_of_the_block() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with listening(origin, tools=True, resources=[CONFIG]) as (client, changes):
@@ -140,7 +140,7 @@ async def test_resources_are_subscribed_to_anew_and_listeners_look_again() -> No
     assert subscribed(origin, 2) == [CONFIG, NOTES, "by:hand"]
 
 
-async def test_what_nobody_wants_any_more_is_not_subscribed_to() -> None:
+async def test_a_new_session_does_not_restore_released_subscriptions() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with connected(origin) as client:
@@ -168,7 +168,7 @@ async def test_the_log_level_is_set_again() -> None:
     assert levels == [("session-1", "error"), ("session-1", "notice"), ("session-2", "notice")]
 
 
-async def test_what_the_tools_promised_in_the_lost_session_is_forgotten() -> None:
+async def test_a_new_session_forgets_the_output_schemas() -> None:
     number: Json = {"type": "object", "required": ["n"]}
     tool = {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": number}
     listed: Json = {"tools": [tool]}
@@ -183,7 +183,7 @@ async def test_what_the_tools_promised_in_the_lost_session_is_forgotten() -> Non
         await client.call_tool("count")
 
 
-async def test_what_was_found_out_about_the_server_holds_for_the_next_session() -> None:
+async def test_a_new_session_uses_the_agreed_terms() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with connected(origin) as client:
@@ -203,7 +203,7 @@ def refusing_in(session: int, failure: Answer) -> Any:
     return reply
 
 
-async def test_a_resource_that_the_server_no_longer_tells_of_ends_who_listens_to_it(
+async def test_a_resubscription_that_is_refused_ends_its_listeners(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     origin = HttpOrigin(LEGACY, {SUBSCRIBE: refusing_in(2, Failure(-32002, status=200))})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.http_by_hand import LEGACY, MODERN, Answer, Cut, Got, HttpOrigin, Json, connected, modern
+from tests.client.http_origin import LEGACY, MODERN, Answer, Cut, Got, HttpOrigin, Json, connected, modern
 from trio_mcp import Client, ResponseLost, types
 
 Ask = Callable[[Client], Awaitable[Any]]
@@ -52,7 +52,7 @@ def losing(count: int, result: Json) -> Callable[[Got], Answer]:
 @pytest.mark.parametrize(
     ("revision", "method", "ask", "result"), CASES, ids=lambda value: value if isinstance(value, str) else "-"
 )
-async def test_what_only_reads_is_asked_once_more(revision: str, method: str, ask: Ask, result: Json) -> None:
+async def test_idempotent_requests_are_repeated_once(revision: str, method: str, ask: Ask, result: Json) -> None:
     origin = HttpOrigin(revision)
     result = modern(**result) if revision == MODERN else result
 

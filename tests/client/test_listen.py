@@ -155,7 +155,7 @@ async def test_what_the_server_has_not_declared_is_not_asked_for(revision: str) 
 
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize("declared", [{}, {"tools": {}, "prompts": {"listChanged": False}, "resources": {}}])
-async def test_where_nothing_of_it_was_declared_a_capability_is_missing(revision: str, declared: Any) -> None:
+async def test_listening_without_any_declared_capability_is_refused(revision: str, declared: Any) -> None:
     async with connected(revision, declared) as (client, _):
         with pytest.raises(MissingCapability, match="has not declared that it reports any of these changes") as missing:
             async with client.listen(tools=True, resource_list=True, resources=[CONFIG]):
@@ -167,7 +167,7 @@ async def test_where_nothing_of_it_was_declared_a_capability_is_missing(revision
     }
 
 
-async def test_what_makes_no_sense_is_refused_before_anything_is_asked() -> None:
+async def test_invalid_arguments_are_rejected_before_any_request() -> None:
     async with open_client(Server("s")) as client:
         with pytest.raises(ValueError, match="select at least one kind of change"):
             client.listen()
@@ -306,7 +306,7 @@ async def test_an_end_without_acknowledgement_breaks_the_protocol(how: str) -> N
 
 
 @pytest.mark.requirement("B.11-C2", "B.5-C6")
-async def test_news_reach_the_subscription_they_name_and_no_other() -> None:
+async def test_changes_reach_only_the_subscription_they_name() -> None:
     async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
         ids: list[int] = []
 
@@ -329,7 +329,7 @@ async def test_news_reach_the_subscription_they_name_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_what_was_not_asked_for_or_says_nothing_is_not_heard(revision: str) -> None:
+async def test_unrequested_and_invalid_changes_are_ignored(revision: str) -> None:
     async with listening(revision, **MANY) as (changes, _, notify_nowait):
         await notify_nowait(PROMPTS)
         await notify_nowait(UPDATED, uri="file:///config.jsonx")
@@ -351,7 +351,7 @@ async def test_a_part_of_a_resource_is_heard_of_as_well(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_what_was_not_read_yet_is_there_once_in_the_order_it_was_first_heard_of(revision: str) -> None:
+async def test_unread_changes_are_kept_once_in_the_order_of_arrival(revision: str) -> None:
     async with listening(revision, **MANY) as (changes, _, notify_nowait):
         for method, params in ((UPDATED, {"uri": CONFIG}), (TOOLS, {}), (UPDATED, {"uri": CONFIG})) * 50:
             await notify_nowait(method, **params)
@@ -548,7 +548,7 @@ async def test_a_legacy_subscription_whose_answer_is_not_awaited_is_ended_all_th
         assert client.statistics().asked == 0
 
 
-async def test_a_subscription_that_cannot_be_ended_harms_nobody() -> None:
+async def test_a_subscription_that_cannot_be_ended_is_ignored() -> None:
     async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
         async with client.listen(**MANY):
@@ -563,7 +563,7 @@ async def test_a_subscription_that_cannot_be_ended_harms_nobody() -> None:
 # Subscriptions by hand.
 
 
-async def test_a_subscription_by_hand_is_not_for_blocks_to_end(autojump_clock: object) -> None:
+async def test_blocks_do_not_end_an_explicit_subscription(autojump_clock: object) -> None:
     async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
         await client.subscribe_resource(CONFIG)
@@ -575,7 +575,7 @@ async def test_a_subscription_by_hand_is_not_for_blocks_to_end(autojump_clock: o
         await client.unsubscribe_resource(CONFIG)
 
 
-async def test_unsubscribing_by_hand_leaves_blocks_what_they_want(autojump_clock: object) -> None:
+async def test_an_explicit_unsubscription_does_not_affect_blocks(autojump_clock: object) -> None:
     async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
         async with client.listen(resources=[CONFIG]) as changes:

@@ -159,7 +159,7 @@ async def test_a_table_may_be_empty() -> None:
             clients["x"]
 
 
-async def test_what_cannot_be_used_at_all_is_refused_by_the_opener(tmp_path: Path) -> None:
+async def test_invalid_tables_and_options_are_rejected_by_the_opener(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         async with open_clients(tmp_path / "mcp.json"):
             pytest.fail("opened")
@@ -171,7 +171,7 @@ async def test_what_cannot_be_used_at_all_is_refused_by_the_opener(tmp_path: Pat
             pytest.fail("opened")
 
 
-async def test_the_block_sees_its_own_exception_bare() -> None:
+async def test_an_exception_of_the_block_is_raised_unwrapped() -> None:
     with pytest.raises(ZeroDivisionError):
         async with opened({"dies": program(DYING), "works": tools("w", "add")}):
             raise ZeroDivisionError
@@ -218,7 +218,7 @@ async def test_a_server_that_could_not_list_once_may_later() -> None:
     assert isinstance(refused, ErrorResponse)
 
 
-async def test_what_a_server_says_makes_no_line_of_the_log_its_own(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     last_words = "import sys; sys.exit('gone\\n\\x1b[2J')"
     async with opened({"shouts": lister("shouts"), "dies": program(last_words)}) as clients:
         assert await names_of(clients) == []
@@ -331,7 +331,7 @@ async def test_a_part_of_a_cache_that_is_about_one_server_is_not_for_all_of_them
         assert list(clients) == ["one", "two"]
 
 
-async def test_what_fails_for_no_foreseen_reason_is_logged_with_its_traceback(
+async def test_an_unexpected_failure_is_logged_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def options_for(server: str) -> ClientOptions:

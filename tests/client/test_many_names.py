@@ -46,7 +46,7 @@ def test_a_name_that_is_too_long_ends_in_a_digest() -> None:
     assert qualified_name((server, tool)) == f"{server}__{'t' * 23}_{digest(server, tool)}"
 
 
-def test_servers_that_look_alike_are_told_apart_by_a_digest() -> None:
+def test_servers_with_the_same_sanitized_name_get_a_digest() -> None:
     offers = [("a b", "get"), ("a_b", "get"), ("a", "get")]
 
     assert assign_names(offers, prefix="clashes") == {
@@ -79,7 +79,7 @@ def test_no_server_gets_a_long_name_that_another_server_s_tool_would_have() -> N
     }
 
 
-def test_a_digest_that_is_somebody_s_name_is_made_anew() -> None:
+def test_a_digest_that_is_already_a_name_is_replaced() -> None:
     taken = f"get_{digest('a b', 'get')}"
     offers = [("a b", "get"), ("a_b", "get"), ("a_b", taken)]
 

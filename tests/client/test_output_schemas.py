@@ -38,7 +38,7 @@ def result(content: Any = types.UNSET, *, is_error: bool | None = None) -> types
     return types.CallToolResult(content=[], structured_content=content, is_error=is_error)
 
 
-def test_what_is_not_known_is_not_checked() -> None:
+def test_results_of_unknown_tools_are_not_checked() -> None:
     check(known_tools(), result())
 
 
@@ -65,7 +65,7 @@ def test_null_is_content() -> None:
         check(known, result())
 
 
-def test_a_result_that_says_it_failed_promised_nothing() -> None:
+def test_a_result_that_is_an_error_is_not_checked() -> None:
     known = known_tools(tool(NUMBER))
 
     check(known, result(is_error=True))
@@ -87,7 +87,7 @@ def test_a_schema_that_cannot_be_used_is_the_server_s_mistake(schema: dict[str, 
         check(known, result({}))
 
 
-def test_a_server_cannot_make_us_remember_any_number_of_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_output_schemas_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_lists, "MAX_SCHEMAS", 2)
     known = known_tools(*(tool(NUMBER, name) for name in ("a", "b", "c")))
 

@@ -16,7 +16,7 @@ CALLS = 20
 
 
 @REVISIONS
-async def test_what_the_server_has_not_declared_is_refused_each_time(revision: str) -> None:
+async def test_requests_for_undeclared_capabilities_are_refused_each_time(revision: str) -> None:
     server = Server("without tools")
 
     @server.prompt

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.rounds_by_hand import (
+from tests.client.asking_server import (
     DONE,
     FORM,
     HOW_MANY,
@@ -246,7 +246,7 @@ async def test_updates_that_were_dropped_are_counted_over_all_attempts() -> None
         assert call.skipped == 3
 
 
-async def test_updates_that_nobody_reads_are_forgotten_with_the_call() -> None:
+async def test_unread_updates_are_dropped_with_the_call() -> None:
     async with asked(on_elicit=two) as (client, server):
         async with (
             client.open_call("t") as call,
@@ -280,7 +280,7 @@ async def test_there_is_a_bound_on_rounds_by_default(autojump_clock: object) -> 
         assert isinstance(outcome[0], RemoteProtocolError)
 
 
-async def test_a_server_that_asks_nothing_is_given_time_and_more_of_it_each_time(autojump_clock: object) -> None:
+async def test_retries_without_questions_wait_longer_each_time(autojump_clock: object) -> None:
     asks_nothing: Json = {"resultType": "input_required", "inputRequests": {}}
     results = [*[interim("busy")] * 8, interim(a=HOW_MANY), asks_nothing, DONE]
     longest = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 0, 0.1]  # a question is answered at once
@@ -428,7 +428,7 @@ async def test_a_question_that_was_not_declared_is_an_error_that_names_what_was_
             await server.answer({"tools": []}, method="tools/list")  # the next request is not a retry
 
 
-async def test_nobody_is_asked_anything_where_one_question_of_the_round_cannot_be_answered() -> None:
+async def test_no_callback_is_called_if_one_question_of_a_round_is_invalid() -> None:
     async with asked(on_elicit=no) as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             await server.answer(interim("s", fine=HOW_MANY, q=WHERE))
@@ -507,7 +507,7 @@ def asked_by(script: Any, options: ClientOptions, revision: str = MODERN) -> Any
 # Failures.
 
 
-async def test_what_a_callback_raises_is_raised_bare_at_the_caller_and_nothing_is_sent_again() -> None:
+async def test_an_exception_of_a_callback_is_raised_unwrapped_without_a_retry() -> None:
     async def on_elicit(_: object) -> types.ElicitResult:
         await trio.lowlevel.checkpoint()
         raise KeyError("mine")
@@ -565,7 +565,7 @@ def test_an_interrupt_while_questions_are_asked_comes_out_bare() -> None:
         trio.run(main)
 
 
-async def test_the_first_question_that_fails_takes_the_others_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_first_failed_question_cancels_the_others(caplog: pytest.LogCaptureFixture) -> None:
     stopped: list[str] = []
 
     async def on_elicit(request: object) -> types.ElicitResult:
@@ -608,7 +608,7 @@ async def test_a_group_that_a_callback_raises_comes_out_as_it_is() -> None:
             assert raised.value is group
 
 
-async def test_a_question_that_is_taken_back_and_fails_in_a_nursery_of_its_own_hides_nothing(
+async def test_a_cancelled_question_that_fails_in_a_nursery_hides_no_exception(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail_when_stopped() -> None:
@@ -648,7 +648,7 @@ async def test_a_callback_that_fails_when_it_is_cancelled_has_failed(autojump_cl
             await client.call_tool("t")
 
 
-async def test_a_call_whose_question_failed_has_failed_for_whoever_waits_later() -> None:
+async def test_a_failed_question_is_raised_for_later_waiters_too() -> None:
     times: list[object] = []
 
     async def on_elicit(request: object) -> types.ElicitResult:
@@ -722,7 +722,7 @@ async def test_a_deadline_during_a_retry_cancels_the_retry_on_the_wire(autojump_
         assert cancelled["params"]["requestId"] == retry["id"]
 
 
-async def test_a_wait_that_was_cancelled_begins_where_the_round_stood(autojump_clock: object) -> None:
+async def test_a_cancelled_wait_continues_where_the_round_stopped(autojump_clock: object) -> None:
     times: list[object] = []
 
     async def on_elicit(request: object) -> types.ElicitResult:
@@ -770,7 +770,7 @@ async def test_answers_that_could_not_leave_before_a_deadline_are_not_asked_for_
     assert len(times) == 1
 
 
-async def test_a_question_is_taken_back_when_the_connection_is_lost(autojump_clock: object) -> None:
+async def test_a_question_is_cancelled_when_the_connection_is_lost(autojump_clock: object) -> None:
     taken_back: list[float] = []
 
     async def on_elicit(_: object) -> types.ElicitResult:
@@ -790,7 +790,7 @@ async def test_a_question_is_taken_back_when_the_connection_is_lost(autojump_clo
         assert taken_back == [lost]
 
 
-async def test_nobody_is_asked_when_the_connection_is_lost_already() -> None:
+async def test_no_callback_is_called_after_the_connection_is_lost() -> None:
     async with (
         asked(on_elicit=no) as (client, server),
         client.open_call("t") as call,
@@ -826,7 +826,7 @@ async def test_one_task_waits_also_while_questions_are_asked(autojump_clock: obj
 
 
 @pytest.mark.requirement("B.13-P1a")
-async def test_the_time_a_person_takes_between_two_attempts_counts_against_nothing(autojump_clock: object) -> None:
+async def test_the_time_of_a_person_between_attempts_is_not_limited(autojump_clock: object) -> None:
     async def on_elicit(request: object) -> types.ElicitResult:
         await trio.sleep(1000)
         return await two(request)
@@ -890,7 +890,7 @@ async def test_the_clocks_of_other_requests_run_on_while_a_person_is_asked(autoj
 # By hand.
 
 
-async def test_a_call_by_hand_hands_out_its_questions_and_another_client_goes_on_with_it() -> None:
+async def test_a_manual_call_returns_its_questions_and_another_client_continues_it() -> None:
     async with (
         asked(on_elicit=no) as (client, server),
         client.open_call("book", {"show": "Hamlet"}, manual_input=True) as call,
@@ -927,7 +927,7 @@ async def test_a_call_by_hand_hands_out_its_questions_and_another_client_goes_on
     assert retry["params"]["_meta"][META + "clientCapabilities"] == {"elicitation": {"form": {}}}
 
 
-async def test_a_call_by_hand_fails_like_any_other() -> None:
+async def test_a_manual_call_fails_like_any_other() -> None:
     async with asked() as (client, server):
         async with client.open_call("t", manual_input=True) as call:
             await server.answer(interim())
@@ -940,7 +940,7 @@ async def test_a_call_by_hand_fails_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("given", [None, {}, {"com.example/other": {}}])
-async def test_a_call_by_hand_declares_the_extensions_of_its_client_unless_it_names_some(given: Any) -> None:
+async def test_a_manual_call_declares_the_extensions_of_its_client_by_default(given: Any) -> None:
     usual: Json = {"com.example/rooms": {"size": 1}}
     declared = types.ClientCapabilities(roots=types.RootsCapability(), extensions=given, experimental=given)
     async with (
@@ -954,7 +954,7 @@ async def test_a_call_by_hand_declares_the_extensions_of_its_client_unless_it_na
     assert capabilities == {"roots": {}, "extensions": said, "experimental": said}
 
 
-async def test_in_an_earlier_revision_a_call_by_hand_asks_the_callbacks_and_carries_no_answers() -> None:
+async def test_a_manual_call_in_a_legacy_revision_asks_the_callbacks_and_carries_no_answers() -> None:
     async with asked(on_elicit=two, revision="2025-11-25") as (client, server):
         declared = types.ClientCapabilities(elicitation=types.ElicitationCapability())
         async with client.open_call("t", manual_input=True, capabilities=declared) as call:
@@ -970,7 +970,7 @@ async def test_in_an_earlier_revision_a_call_by_hand_asks_the_callbacks_and_carr
 
 
 @pytest.mark.parametrize("more", [{"input_responses": {}}, {"request_state": ""}, {"capabilities": object()}])
-async def test_what_only_a_call_by_hand_can_use_is_refused_for_others(more: Any) -> None:
+async def test_arguments_of_manual_calls_are_rejected_for_other_calls(more: Any) -> None:
     async with asked() as (client, _):
         with pytest.raises(TypeError, match="need manual_input=True"):
             client.open_call("t", **more)

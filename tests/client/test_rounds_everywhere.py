@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.client.rounds_by_hand import two
+from tests.client.asking_server import two
 from trio_mcp import Accepted, ClientOptions, ConsentRefused, Context, Server, open_client, open_clients, types
 from trio_mcp.client import Consentable
 from trio_mcp.llm import load_toolkit
@@ -69,7 +69,7 @@ async def test_a_question_without_consent_is_declined_in_every_revision(door: An
 
 
 @pytest.mark.parametrize("door", [open_client, open_memory_client])
-async def test_a_call_by_hand_is_finished_by_hand(door: Any) -> None:
+async def test_a_manual_call_is_finished_manually(door: Any) -> None:
     can = types.ClientCapabilities(elicitation=types.ElicitationCapability(form={}))
     async with door(make_server()) as client:
         async with client.open_call("book", manual_input=True, capabilities=can) as call:

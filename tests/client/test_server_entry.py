@@ -23,7 +23,7 @@ def test_a_command_is_enough() -> None:
     assert server_from_entry({"command": "run"}) == StdioServer(("run",), env={}, cwd=None)
 
 
-def test_variables_stand_for_this_process_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_this_process_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHERE", "/opt")
     monkeypatch.setenv("EMPTY", "")
     entry = {
@@ -67,7 +67,7 @@ def test_variables_stand_for_this_process_s_own(monkeypatch: pytest.MonkeyPatch)
         ({"command": "x", "args": ["${NO_SUCH_VARIABLE}"]}, "variable NO_SUCH_VARIABLE in '\\${NO_SUCH_VARIABLE}'"),
     ],
 )
-def test_an_entry_that_makes_no_sense_is_refused_by_name(entry: object, fault: str) -> None:
+def test_an_invalid_entry_is_rejected_by_name(entry: object, fault: str) -> None:
     with pytest.raises(ValueError, match=f"^server entry: .*{fault}"):
         server_from_entry(entry)
 
@@ -83,7 +83,7 @@ def test_a_variable_may_have_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert server == StdioServer(("x", "/opt", "/usr", "/usr", "", "a:-b", "/opt"), env={})
 
 
-def test_what_other_programs_have_written_is_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_members_are_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     entry: dict[str, Any] = {"command": "x", "timeout": 60, "autoApprove": ["add"], "disabled": False, "headers": {}}
 
     assert server_from_entry(entry, where="mcp.json: server 'sums'") == StdioServer(("x",), env={})
@@ -123,18 +123,18 @@ def test_what_does_not_belong_to_a_url_is_ignored_with_a_warning(caplog: pytest.
         ({"url": URL, "headers": {"X-A": "b\r\nX-C: d"}}, "X-A"),
     ],
 )
-def test_a_url_that_is_none_is_refused_by_the_entry_s_name(entry: Any, fault: str) -> None:
+def test_an_invalid_url_is_rejected_with_the_entry_s_name(entry: Any, fault: str) -> None:
     with pytest.raises(ValueError, match=f"^mcp.json: server 'a': .*{fault}") as refused:
         opener_from_entry(entry, where="mcp.json: server 'a'")
     assert "X-C" not in str(refused.value)
 
 
-def test_an_entry_leads_to_what_connects() -> None:
+def test_an_entry_yields_an_opener() -> None:
     assert callable(opener_from_entry({"url": URL}))
     assert callable(opener_from_entry({"command": "run"}))
 
 
-def test_who_asks_is_shown_to_a_server_that_is_reached_by_a_url_and_to_no_other() -> None:
+def test_credentials_are_accepted_only_for_a_server_with_a_url() -> None:
     entry = {"url": URL, "headers": {"Authorization": "Bearer secret"}}
 
     assert callable(opener_from_entry({"url": URL}, auth=OAuth()))

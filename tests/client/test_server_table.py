@@ -30,7 +30,7 @@ async def test_a_file_is_a_table_of_entries(tmp_path: Path, member: str) -> None
         table.opener("d")
 
 
-async def test_what_a_file_holds_may_be_given_instead() -> None:
+async def test_the_contents_of_a_file_are_accepted_too() -> None:
     table = await read_server_table({"mcpServers": {"a": {"command": 7}}, "servers": {"b": {}}})
 
     assert [*table.entries] == ["a"]
@@ -78,7 +78,7 @@ trio.run(serve_stdio, server)
 """
 
 
-async def test_an_entry_is_something_to_connect_to() -> None:
+async def test_a_table_entry_yields_an_opener() -> None:
     entry = {"type": "stdio", "command": sys.executable, "args": ["-c", PROGRAM], "env": {"TOLD": "yes"}}
 
     with trio.fail_after(20):

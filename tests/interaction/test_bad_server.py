@@ -445,7 +445,7 @@ async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(go_round, server)
-        with pytest.raises(RemoteProtocolError, match="no end"):
+        with pytest.raises(RemoteProtocolError, match=r"endless|more than"):
             assert [tool async for tool in client.tools()] == []
 
 

@@ -55,7 +55,7 @@ def test_a_name_that_fits_stays_and_another_is_made_to_fit() -> None:
     }
 
 
-def test_names_that_become_alike_are_told_apart_and_the_one_that_fits_stays() -> None:
+def test_sanitized_names_are_made_unique_and_valid_names_are_kept() -> None:
     assert function_names(["a.b", "a_b", "a/b", "c d"]) == {
         "a.b": f"a_b_{digest('a.b')}",
         "a_b": "a_b",
@@ -70,7 +70,7 @@ def test_a_name_that_is_too_long_ends_in_a_digest() -> None:
     assert function_names([long]) == {long: f"{'x' * 55}_{digest(long)}"}
 
 
-def test_a_digest_that_is_somebody_s_name_is_made_anew() -> None:
+def test_a_digest_that_is_already_a_name_is_replaced() -> None:
     taken = f"a_b_{digest('a.b')}"
 
     assert function_names(["a.b", "a_b", taken])["a.b"] == f"a_b_{digest('a.b', 1)}"

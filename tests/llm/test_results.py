@@ -41,11 +41,11 @@ def blob(**more: Any) -> types.EmbeddedResource:
         (blob(mime_type="a/b"), "[resource <file:///b> of type a/b, 3 bytes, which cannot be shown here]"),
     ],
 )
-def test_every_kind_of_content_is_told_in_text(block: types.ContentBlock, told: str) -> None:
+def test_every_kind_of_content_becomes_text(block: types.ContentBlock, told: str) -> None:
     assert result_text(types.CallToolResult(content=[block, TEXT])) == f"{told}\none\ntwo"
 
 
-def test_structured_content_is_told_where_there_is_no_text() -> None:
+def test_structured_content_is_included_if_there_is_no_text() -> None:
     image = types.ImageContent(data="", mime_type="image/png")
     described = "[an image of type image/png, 0 bytes, which cannot be shown here]"
 
@@ -55,12 +55,12 @@ def test_structured_content_is_told_where_there_is_no_text() -> None:
     assert result_text(types.CallToolResult(content=[image], structured_content=1)) == f"{described}\n1"
 
 
-def test_a_failure_is_told_as_one() -> None:
+def test_a_failed_result_begins_with_error() -> None:
     assert result_text(types.CallToolResult(content=[TEXT], is_error=True)) == "Error: one\ntwo"
     assert result_text(types.CallToolResult(content=[], is_error=True)) == (
         "Error: the tool failed, and did not say why"
     )
 
 
-def test_a_tool_that_returns_nothing_is_told_in_words() -> None:
+def test_an_empty_result_is_described() -> None:
     assert result_text(types.CallToolResult(content=[])) == "(the tool returned nothing)"

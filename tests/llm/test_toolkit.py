@@ -109,7 +109,7 @@ async def test_each_call_gets_its_answer_in_the_calls_order(autojump_clock: trio
         ({}, "Error: there is no function None"),
     ],
 )
-async def test_whatever_is_wrong_with_a_call_is_told_and_costs_no_other_call_its_answer(
+async def test_an_invalid_call_is_answered_with_an_error_and_does_not_affect_others(
     wrong: dict[str, Any], told: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     right = call("add_numbers", {"a": 1})
@@ -157,7 +157,7 @@ async def test_calls_that_are_no_list_of_objects_are_refused(
             await (await load_toolkit(client)).answer({"tool_calls": calls})
 
 
-async def test_what_is_too_long_is_cut_and_said_to_be(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_long_message_is_truncated_with_a_note(autojump_clock: trio.testing.MockClock) -> None:
     calls = [call("long", {"length": 10}), call("long", {"length": 13})]
 
     async with open_client(make_server()) as client:
@@ -190,7 +190,7 @@ async def test_nothing_runs_without_consent_and_a_refusal_is_told_with_its_reaso
     assert first.arguments == {"a": 0}
 
 
-async def test_nobody_is_asked_about_a_call_that_cannot_be_made(autojump_clock: trio.testing.MockClock) -> None:
+async def test_consent_is_not_asked_for_an_invalid_call(autojump_clock: trio.testing.MockClock) -> None:
     async def approve(call: ToolCall) -> bool:
         pytest.fail(f"asked about {call}")
 
@@ -200,7 +200,7 @@ async def test_nobody_is_asked_about_a_call_that_cannot_be_made(autojump_clock: 
     assert len(told) == 2
 
 
-async def test_what_the_consent_raises_is_raised_and_no_call_is_made(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_exception_of_approve_is_raised_and_no_call_is_made(autojump_clock: trio.testing.MockClock) -> None:
     server, calls = Server("counting"), list[int]()
 
     @server.tool
@@ -254,7 +254,7 @@ async def test_an_exit_in_a_callback_comes_out_as_it_is(autojump_clock: trio.tes
             await (await load_toolkit(client)).answer(message(call("ask"), call("ask")))
 
 
-async def test_a_connection_that_is_closed_is_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_closed_connection_is_reported_to_the_model(autojump_clock: trio.testing.MockClock) -> None:
     async with open_client(make_server()) as client:
         toolkit = await load_toolkit(client)
         await client.aclose()
@@ -275,7 +275,7 @@ class Odd:
         raise ZeroDivisionError("with a secret")
 
 
-async def test_a_failure_nobody_has_foreseen_is_logged_and_told_without_its_text(
+async def test_an_unexpected_failure_is_logged_and_reported_without_its_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     toolkit = await load_toolkit(Odd())
@@ -291,7 +291,7 @@ async def test_a_failure_nobody_has_foreseen_is_logged_and_told_without_its_text
 
 
 @pytest.mark.parametrize(("error", "told"), [(KeyError(), "there is no such tool"), (KeyError("gone", 1), "gone 1")])
-async def test_a_source_that_finds_a_tool_no_more_says_so_as_it_can(error: KeyError, told: str) -> None:
+async def test_a_source_without_the_tool_any_more_reports_it(error: KeyError, told: str) -> None:
     class Forgetful(Odd):
         async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
             raise error

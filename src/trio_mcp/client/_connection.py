@@ -91,7 +91,6 @@ class Connection:
     tap: Tap | None
     """A function that sees each message; it never raises."""
     cache: ConnectionCache
-    """The cached results of earlier requests."""
     custom: CustomMessages
     """The requests, notifications and extensions that the application has added to the protocol."""
     changes: SessionChanges = field(init=False)

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from ._jsonrpc import LineFramer as LineFramer
     from ._jsonrpc import Malformed as Malformed
     from ._jsonrpc import Message as Message
+    from ._jsonrpc import Notification as Notification
     from ._jsonrpc import NotJsonError as NotJsonError
     from ._jsonrpc import Oversized as Oversized
-    from ._jsonrpc import Notification as Notification
     from ._jsonrpc import Reply as Reply
     from ._jsonrpc import RequestId as RequestId
     from ._jsonrpc import Undecodable as Undecodable
@@ -85,8 +85,8 @@ if TYPE_CHECKING:
     from ._revisions import CAPABILITIES_KEY as CAPABILITIES_KEY
     from ._revisions import CLIENT_INFO_KEY as CLIENT_INFO_KEY
     from ._revisions import LEGACY_REVISIONS as LEGACY_REVISIONS
-    from ._revisions import LOG_LEVELS as LOG_LEVELS
     from ._revisions import LOG_LEVEL_KEY as LOG_LEVEL_KEY
+    from ._revisions import LOG_LEVELS as LOG_LEVELS
     from ._revisions import MISSING_CAPABILITY as MISSING_CAPABILITY
     from ._revisions import MODERN_REVISIONS as MODERN_REVISIONS
     from ._revisions import NULL_ID_REVISIONS as NULL_ID_REVISIONS

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ..._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._catalog import NOT_KEPT as NOT_KEPT
     from ._catalog import NO_SCOPES as NO_SCOPES
-    from ._catalog import CacheHint as CacheHint
+    from ._catalog import NOT_KEPT as NOT_KEPT
     from ._catalog import CacheableMethod as CacheableMethod
+    from ._catalog import CacheHint as CacheHint
     from ._catalog import Catalog as Catalog
     from ._catalog import Cursors as Cursors
     from ._catalog import check_hints as check_hints
