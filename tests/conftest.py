@@ -12,7 +12,7 @@ pytest_plugins = ["tests.requirements_plugin"]
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Generator[None]:
-    """Let interrupts interrupt: what a shell runs in the background ignores them, and so do its children."""
+    """Restore the default handling of SIGINT: a shell's background jobs and their children ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

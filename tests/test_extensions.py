@@ -53,7 +53,7 @@ def test_settings_are_mappings_and_copied() -> None:
     given["com.example/rooms"]["n"] = 2
     assert copied == {"com.example/rooms": {"n": 1}}
     with pytest.raises(TypeError, match=r"extensions\['com.example/rooms'\]: must be a mapping, not True; use {}"):
-        checked_settings({"com.example/rooms": True}, "extensions")  # type: ignore[dict-item] # that is the point
+        checked_settings({"com.example/rooms": True}, "extensions")  # type: ignore[dict-item] # the invalid type is under test
 
 
 def test_invalid_extensions_of_the_peer_are_ignored() -> None:
@@ -77,7 +77,7 @@ def test_invalid_method_names_are_refused(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["acme/search", "tasks/get", "tasks/cancel"])
 def test_other_methods_can_be_defined(method: str) -> None:
-    """Those of tasks were an experiment of one revision, and are an extension's now."""
+    """The methods of tasks were an experiment of one revision and belong to an extension now."""
     check_custom(method, "method")
 
 

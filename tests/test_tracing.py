@@ -38,7 +38,7 @@ MODERN, LEGACY = types.REVISIONS[-1], types.REVISIONS[-2]
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """Set a provider, for one test: the interface to do so works only once in a process."""
+    """Set a provider for one test; the public interface works only once in a process."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
@@ -100,7 +100,7 @@ async def answer(_: object) -> types.ElicitResult:
 
 
 def spans(exporter: InMemorySpanExporter, kind: SpanKind) -> list[ReadableSpan]:
-    """Return the finished spans of requests, without those that open the connection."""
+    """Return the finished spans of requests, without those of the handshake."""
     opening = {"initialize", "server/discover"}
     return [span for span in exporter.get_finished_spans() if span.kind is kind and span.name not in opening]
 
@@ -154,7 +154,7 @@ async def test_prompts_and_resources_are_named_by_the_conventions(
     assert prompt.name == "prompts/get review"
     assert prompt.attributes is not None
     assert prompt.attributes["gen_ai.prompt.name"] == "review"
-    assert resource.name == "resources/read"  # a URI is no name of a span: there are too many
+    assert resource.name == "resources/read"  # a span name must not contain a URI: there are too many
     assert resource.attributes is not None
     assert resource.attributes["mcp.resource.uri"] == "notes://today"
     assert tools.name == "tools/list"
@@ -185,7 +185,7 @@ async def test_the_span_of_a_request_that_is_answered_at_once_has_its_id(
         await client.ping()
     expected = {"mcp.method.name": "ping", "mcp.protocol.version": LEGACY, "jsonrpc.request.id": "2"}
     assert one(spans(exporter, SpanKind.CLIENT)).attributes == expected
-    assert not caplog.records  # OpenTelemetry says so when something is told to a span that has ended
+    assert not caplog.records  # OpenTelemetry logs a change of a span that has ended
 
 
 def test_a_late_answer_does_not_change_the_span(

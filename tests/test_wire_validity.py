@@ -46,7 +46,7 @@ ENVELOPE: Json = {
 
 
 async def converse(client: Client) -> None:
-    """Do something of every kind: ask, be refused, be told of progress, cancel, be told that a tool has failed."""
+    """Send every kind of message: requests, refused requests, progress, a cancellation and a failing tool."""
     assert len((await client.list_tools()).tools) > 5
     await client.read_resource("memo://today")
     await client.get_prompt("review", {"code": "x"})
@@ -56,7 +56,7 @@ async def converse(client: Client) -> None:
     async with client.open_call("count", {"steps": 3}) as call:
         assert (await call.result()).content
     async with client.open_call("hang", {"key": "k"}) as call:
-        await anext(call.updates)  # and leave
+        await anext(call.updates)  # and leave the call
     await client.call_tool("when_stopped", {"key": "k"})
 
 
@@ -86,7 +86,7 @@ async def test_both_ends_of_a_connection_in_this_process_are_checked(
     assert here.faults == []
     assert [kind for kind in KINDS if not here.counts.judged[revision, *kind]] == unneeded
     assert here.counts.made_up.total() == 0
-    for role in ("client", "server"):  # every message is seen at both ends, and judged at the one that has made it
+    for role in ("client", "server"):  # a tap sees each message at both ends; the judge checks it at its sender
         assert here.counts.judged[revision, role, "request" if role == "client" else "result"] >= 7
 
 
@@ -102,7 +102,7 @@ async def test_a_child_process_records_its_messages_and_they_are_checked(
     with trio.fail_after(60):
         async with open_client([sys.executable, str(PROGRAM)], revision=revision) as client:
             await converse(client)
-    (record,) = list(tmp_path.iterdir())  # noqa: ASYNC240 # everything is over
+    (record,) = list(tmp_path.iterdir())  # noqa: ASYNC240 # no task runs any more
     hear_child(record, there)
 
     assert here.faults == there.faults == []
@@ -154,7 +154,7 @@ async def test_only_the_complete_records_of_a_killed_child_process_are_checked(t
 
 
 class Wrong:
-    """A serving of the test's own, whose every answer is a list of one tool that is none."""
+    """A serving that answers every request with a list of one invalid tool."""
 
     limits = Limits()
 
@@ -165,10 +165,10 @@ class Wrong:
         exchange.respond({"tools": [7]})
 
     def notified(self, method: str, params: Json, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
-        """Take no notice."""
+        """Ignore the notification."""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing."""
 
 
 async def test_an_invalid_answer_of_a_link_is_reported_with_its_test(
@@ -193,7 +193,7 @@ async def test_an_invalid_answer_of_a_link_is_reported_with_its_test(
 
 
 class WrongOverHttp(Wrong):
-    """The same, to be served over HTTP."""
+    """The same serving for HTTP."""
 
     revisions = types.REVISIONS
 
@@ -257,7 +257,7 @@ def run_pytest(tmp_path: Path, folder: Path, *options: str) -> tuple[int, str]:
 
 
 def lay_out(folder: Path) -> Path:
-    """Put the normal forms where upstream's files would be."""
+    """Copy the normal forms to the paths of the upstream files."""
     for revision in types.REVISIONS:
         (folder / revision).mkdir(parents=True)
         text = (ROOT / "schema" / f"{revision}.json").read_text("utf-8")

@@ -64,7 +64,7 @@ def modern(id: int | str, method: str, params: Json | None = None) -> Said:
 
 
 def subscribed(id: int | str = 1) -> list[Said]:
-    """A subscription and its result, with which the server ends it."""
+    """Return a subscription and the result with which the server ends it."""
     return [
         modern(id, "subscriptions/listen", {"notifications": {}}),
         result(id, {"resultType": "complete", "_meta": tag(id)}),
@@ -72,7 +72,7 @@ def subscribed(id: int | str = 1) -> list[Said]:
 
 
 def ended(id: int | str, role: Role = "server", **more: Any) -> Said:
-    """The notice that follows the result of a subscription."""
+    """Return the notification that follows the result of a subscription."""
     return note(role, "notifications/cancelled", {"requestId": id, **more})
 
 
@@ -81,7 +81,7 @@ def tag(id: Any) -> Json:
 
 
 def listen(here: Judge, *said: Said) -> list[str]:
-    """Let both sides speak on one connection; return the faults of the last message."""
+    """Let both sides send messages on one connection; return the faults of the last message."""
     here.opened(1, None)
     for role, message in said[:-1]:
         here.said(1, role, json.dumps(message).encode() + b"\n", ours=True)
@@ -268,7 +268,7 @@ INVALID: dict[str, tuple[list[Said], str]] = {
         "$.error.code",
     ),
     "a batch in another revision": (
-        [*handshake(LEGACY), request(1, "ping"), ("server", [result(1, {})[1]])],  # type: ignore[list-item] # likewise
+        [*handshake(LEGACY), request(1, "ping"), ("server", [result(1, {})[1]])],  # type: ignore[list-item] # the same
         f"batch of the server in {LEGACY}, against JSONRPCMessage:",
     ),
     "a null as a request's id": ([("client", {"jsonrpc": "2.0", "id": None, "method": "ping"})], "this is no message"),
@@ -308,11 +308,11 @@ def test_every_message_of_a_peer_that_the_parser_of_the_package_accepts_is_read(
     here.said(1, "client", line, ours=False)
     here.said(1, "server", json.dumps(error(-32602, id=1)[1]).encode() + b"\n", ours=True)
     assert here.faults == []
-    assert sys.getrecursionlimit() < 2 * line.count(b"[")  # what was set for it was set back
+    assert sys.getrecursionlimit() < 2 * line.count(b"[")  # the limit was restored
 
 
 def deepest() -> bytes:
-    """Return a request that is nested as deep as our own parser can read it where it is called."""
+    """Return a request with the deepest nesting that the parser of the package accepts at this stack depth."""
     for depth in range(sys.getrecursionlimit(), 0, -1):
         line = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":%b%b}}\n' % (b"[" * depth, b"]" * depth)
         with suppress(Undecodable):
@@ -321,7 +321,7 @@ def deepest() -> bytes:
     raise AssertionError("it cannot read anything")
 
 
-# -- What is exempt.
+# -- Exemptions.
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", BATCHES, "2025-06-18"])
@@ -337,7 +337,7 @@ def test_a_batch_is_exempt_if_its_errors_are() -> None:
     here, there = judge(), judge()
     assert listen(here, *handshake(BATCHES), ("server", [null])) == []
     assert sum(here.counts.exempt.values()) == 2  # the batch, and the error in it
-    assert len(listen(there, *handshake(BATCHES), ("server", [null, wrong]))) == 2  # likewise
+    assert len(listen(there, *handshake(BATCHES), ("server", [null, wrong]))) == 2  # the same
 
 
 @pytest.mark.parametrize("place", ["result", "inputResponses"])
@@ -391,7 +391,7 @@ def test_only_link_tests_may_cancel_a_request_with_an_invented_method() -> None:
     assert OF_NOTHING in listen(judge(bench), *called, work[-1])[0]
 
 
-# -- The whole.
+# -- Complete runs.
 
 
 def test_an_incomplete_run_fails() -> None:

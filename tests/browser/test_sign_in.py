@@ -22,12 +22,12 @@ from trio_mcp.testing import open_authorization_server
 
 USER, PASSWORD = "ada", "correct horse"
 LAST_PAGE = "h1:first-child"
-"""The heading where it all ends; that of the consent page has a warning before it. A click may be over earlier."""
+"""The heading of the last page; the consent page has a warning before its heading. A click may return earlier."""
 
 
 @define(eq=False)
 class Clock:
-    """The time, which goes on when it is told to."""
+    """A clock that advances on request."""
 
     now: float = field(factory=time.time)
 
@@ -37,12 +37,12 @@ class Clock:
 
 @define(eq=False)
 class Person:
-    """Somebody at a browser, who signs in wherever an application leads them."""
+    """A user with a browser who signs in on every page that an application opens."""
 
     browser: Browser
     allows: bool = True
     pages: list[str] = field(factory=list[str], init=False)
-    """What they were asked."""
+    """The texts of the consent pages."""
 
     async def show(self, url: str) -> None:
         await self.browser.go(url)
@@ -56,7 +56,7 @@ class Person:
 
 
 async def answer(client: Client, tool: str) -> str:
-    """Call a tool; return its text."""
+    """Call a tool and return its text."""
     (block,) = (await client.call_tool(tool, raise_on_error=True)).content
     assert isinstance(block, types.TextContent)
     return block.text

@@ -18,7 +18,7 @@ from attrs import define
 
 FLAGS = (
     "--headless",
-    "--no-sandbox",  # which does not work for root, as whom containers run this
+    "--no-sandbox",  # the sandbox does not work for root, the user in containers
     "--disable-gpu",
     "--disable-quic",
     "--disable-background-networking",
@@ -28,7 +28,7 @@ FLAGS = (
     "--no-first-run",
 )
 PATIENCE_SECONDS = 30
-"""How long a page and what is on it are waited for."""
+"""The timeout for a page and its elements."""
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _STARTED = re.compile(rb"started successfully on port (\d+)")
@@ -42,15 +42,15 @@ class Browser:
     _window: str
 
     async def go(self, url: str) -> None:
-        """Visit a page, and wait until it has been loaded."""
+        """Visit a page and wait until it has loaded."""
         await self._ask("POST", "url", url=url)
 
     async def url(self) -> str:
-        """Return where it is."""
+        """Return the URL of the page."""
         return str(await self._ask("GET", "url"))
 
     async def text(self, css: str = "body") -> str:
-        """Return what a person can read in an element, which is waited for."""
+        """Wait for an element and return its visible text."""
         return str(await self._ask("GET", f"element/{await self._find(css)}/text"))
 
     async def type(self, css: str, text: str) -> None:
@@ -58,7 +58,7 @@ class Browser:
         await self._ask("POST", f"element/{await self._find(css)}/value", text=text)
 
     async def click(self, css: str) -> None:
-        """Click an element, and wait until the page that comes of it has been loaded."""
+        """Click an element and wait until the resulting page has loaded."""
         await self._ask("POST", f"element/{await self._find(css)}/click")
 
     async def _find(self, css: str) -> str:
@@ -73,10 +73,10 @@ class Browser:
 
 @asynccontextmanager
 async def open_browser(profile: Path) -> AsyncGenerator[Browser]:
-    """Start a browser that has never been anywhere.
+    """Start a browser with an empty profile.
 
     Args:
-        profile: a folder for what it keeps, which is empty.
+        profile: an empty folder for the profile.
     """
     async with (
         _driver() as address,
@@ -96,7 +96,7 @@ async def open_browser(profile: Path) -> AsyncGenerator[Browser]:
 
 @asynccontextmanager
 async def _driver() -> AsyncGenerator[str]:
-    """Start what drives browsers; yield its address."""
+    """Start the WebDriver server; yield its address."""
     async with trio.open_nursery() as nursery:
         process = await nursery.start(_run_driver)
         assert process.stdout is not None

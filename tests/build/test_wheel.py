@@ -24,7 +24,7 @@ assert types.REVISIONS[0] == "2024-11-05" and "tools/call" in types.METHODS["202
 
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command with nothing on standard input, bounded, and keep what it wrote."""
+    """Run a command with empty standard input and a timeout, and capture its output."""
     return subprocess.run(
         command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=120, check=False
     )

@@ -1,7 +1,7 @@
 """Tools of the everything server that ask the user, the client's model or the client for its roots during a call.
 
-Those named `test_input_required_*` are called in 2026-07-28, the others before; each works in both. Keys are those that
-the scenarios answer by.
+The scenarios call those named `test_input_required_*` in 2026-07-28 and the others in earlier revisions; each works in
+both. The keys are those that the scenarios expect.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CHOICES: Mapping[str, Any] = {
         "titledMulti": {"type": "array", "items": {"anyOf": _titled("value1", "value2", "value3")}},
     },
 }
-"""Every way to write a choice, the deprecated one among them, which no class gives."""
+"""Every form of a choice, including the deprecated one, which no class can express."""
 
 
 async def test_sampling(prompt: str, ctx: Context) -> str:
@@ -93,7 +93,7 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
 
 
 async def test_missing_capability(ctx: Context) -> str:
-    """Need the client's model, which a client that has not declared one is told."""
+    """Need the client's model; a client that has not declared sampling gets an error."""
     return _words(await ctx.sample("Say something", max_tokens=10))
 
 
@@ -123,7 +123,7 @@ async def test_input_required_result_list_roots(ctx: Context) -> str:
 
 
 async def test_input_required_result_request_state(ctx: Context) -> str:
-    """Ask for a confirmation; getting past it means that the state came back as it was."""
+    """Ask for a confirmation; the tool returns only if the state came back unchanged."""
     await ctx.elicit("Please confirm", Confirmation, key="confirm")
     return "state-ok"
 
@@ -146,12 +146,12 @@ async def test_input_required_result_multi_round(ctx: Context) -> str:
 
 
 async def test_input_required_result_tampered_state(ctx: Context) -> str:
-    """Ask for a confirmation; a state that was changed on the way is refused before this is called again."""
+    """Ask for a confirmation; the server refuses a changed state before it runs this tool again."""
     return _outcome(await ctx.elicit("Please confirm", Confirmation, key="confirm"))
 
 
 async def test_input_required_result_capabilities(ctx: Context) -> str:
-    """Ask for whatever the client has declared in this request, and for nothing else."""
+    """Ask for exactly the capabilities that the client has declared in this request."""
     declared, asks = ctx.client_capabilities, list[Ask[Any]]()
     if declared.elicitation is not None:
         asks.append(Elicit("What is your name?", Name, key="user_name"))
@@ -164,7 +164,7 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
 
 
 async def personal_prompt(ctx: Context) -> str:
-    """Ask the user what the prompt is to be about."""
+    """Ask the user for the topic of the prompt."""
     match await ctx.elicit("What context should the prompt use?", Background, key="user_context"):
         case Accepted(value=given):
             return f"Use this context: {given.context}"
@@ -196,7 +196,7 @@ def _words(answer: types.CreateMessageResult) -> str:
 
 
 def _outcome(answer: Accepted[T] | Declined | Dismissed) -> str:
-    """Return what the user did and said, in the words of the protocol."""
+    """Return the action and the content of the answer in the terms of the protocol."""
     match answer:
         case Accepted(value=value):
             content = json.dumps(value, default=attrs.asdict)

@@ -32,18 +32,18 @@ METADATA_URL = "https://conformance-test.local/client-metadata.json"
 REDIRECT_URI = "http://localhost:3000/callback"
 
 Act: TypeAlias = Callable[[str], Awaitable[None]]
-"""Takes the URL of the server."""
+"""A function that takes the URL of the server."""
 
 
 async def visit(url: str) -> str:
-    """Visit the authorization server as a browser whose person agrees to everything."""
+    """Visit the authorization server as the browser of a user who agrees to everything."""
     async with httpx2.AsyncClient() as browser:
         response = await browser.get(url)
     return response.headers["location"]
 
 
 def context() -> Any:
-    """Return what the scenario hands over."""
+    """Return the context that the scenario provides."""
     return json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])
 
 
@@ -98,7 +98,7 @@ HOW: Mapping[str, Callable[[], ClientAuth]] = {
     "auth/pre-registration": pre_registered,
     "auth/wif-jwt-bearer": by_workload,
 }
-"""By scenario; a person signs in where nothing else is said."""
+"""The credentials by scenario; by default a user signs in."""
 
 REFUSED: Mapping[str, type[Exception]] = {
     "auth/iss-normalized": AuthorizationFailed,
@@ -109,11 +109,11 @@ REFUSED: Mapping[str, type[Exception]] = {
     "auth/resource-mismatch": AuthorizationFailed,
     "auth/scope-retry-limit": HttpStatusError,
 }
-"""Scenarios in which the client must not get in, and what it has to say."""
+"""Scenarios in which the client must be refused, with the message of its error."""
 
 
 def act_for(scenario: str) -> Act:
-    """Return what to do in a scenario about authorization."""
+    """Return the action for a scenario about authorization."""
 
     async def act(url: str) -> None:
         auth, expected = HOW.get(scenario, signing_in)(), REFUSED.get(scenario)
@@ -131,7 +131,7 @@ def act_for(scenario: str) -> Act:
 
 
 async def use(client: Client) -> None:
-    """Use what is protected, more than once."""
+    """Use the protected server more than once."""
     tools = await client.list_tools()
     await client.call_tool(tools.tools[0].name, {})
     await client.list_tools()

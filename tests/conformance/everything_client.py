@@ -20,11 +20,11 @@ from tests.conformance.everything_authorized import act_for
 from trio_mcp import Client, ClientOptions, open_http_client, types
 
 SECONDS = 50
-"""The suite ends a shell, and not this process; so it ends by itself."""
+"""The suite terminates a shell instead of this process, so this process ends by a timeout."""
 MODERN = "2026-07-28"
 
 Act: TypeAlias = Callable[[str], Awaitable[None]]
-"""Takes the URL of the server."""
+"""A function that takes the URL of the server."""
 
 MINIMAL: Mapping[str, Any] = {
     "array": [],
@@ -40,7 +40,7 @@ MINIMAL: Mapping[str, Any] = {
 
 @asynccontextmanager
 async def connected(url: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
-    """Open a client, and make sure that it has found out what the server speaks."""
+    """Open a client and check that it has negotiated the revision of the scenario."""
     async with open_http_client(url, **options) as client:
         spoken = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"]
         if (client.revision == MODERN) != (spoken == MODERN):
@@ -99,7 +99,7 @@ async def request_metadata(url: str) -> None:
 
 
 async def standard_headers(url: str) -> None:
-    """Send one request of every kind that carries a name."""
+    """Send one request of every kind that has a name."""
     async with connected(url) as client:
         async for tool in client.tools():
             await client.call_tool(tool.name)
@@ -119,14 +119,14 @@ async def custom_headers(url: str) -> None:
 
 
 async def invalid_tool_headers(url: str) -> None:
-    """Call every tool that the client lets through."""
+    """Call every tool that the client accepts."""
     async with connected(url) as client:
         async for tool in client.tools():
             await client.call_tool(tool.name, minimal_arguments(tool.input_schema))
 
 
 async def rounds(url: str) -> None:
-    """Answer questions that came in results, and make another call meanwhile."""
+    """Answer questions that arrive in results, and make another call meanwhile."""
 
     async def confirm(_: object) -> types.ElicitResult:
         await client.call_tool("test_mrtr_unrelated", raise_on_error=True)
@@ -139,7 +139,7 @@ async def rounds(url: str) -> None:
 
 
 async def schema_preservation(url: str) -> None:
-    """Send a schema back as it came."""
+    """Send a schema back unchanged."""
     async with connected(url) as client:
         tools = {tool.name: tool async for tool in client.tools()}
         schema = tools["json_schema_2020_12_tool"].input_schema
@@ -168,7 +168,7 @@ def minimal_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def run(act: Act, url: str) -> None:
-    """Act, within bounds of time."""
+    """Run the action with a timeout."""
     with trio.fail_after(SECONDS):
         await act(url)
 

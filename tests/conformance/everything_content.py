@@ -48,14 +48,14 @@ def test_multiple_content_types() -> list[str | Image | types.EmbeddedResource]:
 
 
 def test_error_handling() -> str:
-    """Fail, in words for the model."""
+    """Fail with a message for the model."""
     raise ToolError("This tool intentionally returns an error for testing")
 
 
 def test_x_mcp_header(
     region: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})] = "nowhere",  # noqa: PT028 # no test
 ) -> str:
-    """Say what came in a parameter that clients mirror into the header field `Mcp-Param-Region`."""
+    """Return the value of a parameter that clients mirror into the header field `Mcp-Param-Region`."""
     return f"The region is {region}"
 
 
@@ -88,7 +88,7 @@ def add_resources(server: Server) -> None:
 
 
 def add_prompts(server: Server) -> None:
-    """Add the prompts that need to ask nothing, and the one completion."""
+    """Add the prompts that ask nothing, and the one completion."""
 
     @server.prompt
     def test_simple_prompt() -> str:

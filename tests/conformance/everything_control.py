@@ -7,7 +7,7 @@ import trio
 from trio_mcp import Context
 
 STEP = 0.05
-"""Seconds between two things that are told: scenarios look at their order, and give half a second in all."""
+"""Seconds between two messages: scenarios check their order and allow half a second in all."""
 
 
 async def test_tool_with_logging(ctx: Context) -> str:
@@ -21,7 +21,7 @@ async def test_tool_with_logging(ctx: Context) -> str:
 
 
 async def test_logging_tool(ctx: Context) -> str:
-    """Log one message, which a client that wants no log must not be sent."""
+    """Log one message, which a client without a log level must not receive."""
     await ctx.log("info", "This is a log message")
     return "One message was logged"
 
@@ -35,7 +35,7 @@ async def test_tool_with_progress(ctx: Context) -> str:
 
 
 async def test_reconnection(ctx: Context) -> str:
-    """Close the response's stream in mid-call; the result can be had by coming back for it."""
+    """Close the stream of the response during the call; the client gets the result by reconnecting."""
     await ctx.close_stream(retry=0.1)
     await trio.sleep(2 * STEP)
     return "Reconnection test completed successfully"

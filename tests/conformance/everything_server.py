@@ -46,7 +46,7 @@ JSON_SCHEMA_2020_12 = """{
 
 
 def make_server(asking: Asking = "parked") -> Server:
-    """Return the server. Its first tool can be called without arguments: some scenarios call whatever comes first."""
+    """Return the server. Its first tool needs no arguments, because some scenarios call the first tool of the list."""
     server = Server("everything", version="1.0", asking=asking)
     for tool in (*CONTENT_TOOLS, *CONTROL_TOOLS, *ASKING_TOOLS):
         server.tool(tool)
@@ -59,16 +59,16 @@ def make_server(asking: Asking = "parked") -> Server:
 
 
 def json_schema_2020_12_tool(**arguments: Any) -> str:
-    """Take what a schema in the words of JSON Schema 2020-12 allows."""
+    """Accept the arguments that a schema of JSON Schema 2020-12 allows."""
     return f"Got {', '.join(sorted(arguments))}"
 
 
 def _add_changes(server: Server) -> None:
-    """Add the tools that change a list, and leave it as it was."""
+    """Add the tools that announce a change and leave the list as it was."""
 
     @server.tool
     async def test_trigger_tool_change(ctx: Context) -> str:
-        """Add a tool and take it away again; those who listen are told."""
+        """Add a tool and remove it again, which notifies the listening clients."""
         server.tools.add(_passing, name="test_passing_tool")
         server.tools.remove("test_passing_tool")
         await trio.lowlevel.checkpoint()
@@ -76,7 +76,7 @@ def _add_changes(server: Server) -> None:
 
     @server.tool
     async def test_trigger_prompt_change(ctx: Context) -> str:
-        """Likewise a prompt."""
+        """Add a prompt and remove it again, which notifies the listening clients."""
         server.prompts.add(_passing, name="test_passing_prompt")
         server.prompts.remove("test_passing_prompt")
         await trio.lowlevel.checkpoint()
@@ -84,7 +84,7 @@ def _add_changes(server: Server) -> None:
 
 
 def _passing() -> str:
-    """Be there for a moment."""
+    """Exist for a moment."""
     return "still here"
 
 

@@ -1,7 +1,7 @@
 """Run the protocol's conformance suite against our server and our client.
 
 `nox -s conformance` installs the suite, and runs this. By hand, from the root of the project: ``python -m
-tests.conformance.run --only NAME`` shows all that the suite says about one scenario. The exit status is 0 if every
+tests.conformance.run --only NAME`` prints the suite's output about one scenario. The exit status is 0 if every
 scenario of `scenarios.toml` has passed, without a failed or warned check.
 """
 
@@ -27,15 +27,15 @@ from tests.conformance.runner.verdicts import Verdict, judge
 WORKERS = 2
 """Clients under test at once: each is a process, and so is its server."""
 SCORED = ("2025-11-25", "2026-07-28")
-"""The revisions for which the suite has a set of its own."""
+"""The revisions for which the suite has its own set of scenarios."""
 INSTALLED = ROOT / ".nox" / "conformance" / "tmp" / "suite"
-"""Where the nox session has the suite."""
+"""The folder in which the nox session installs the suite."""
 EVERYTHING_CLIENT = shlex.join([sys.executable, "-m", "tests.conformance.everything_client"])
 
 
 @frozen(kw_only=True)
 class Runner:
-    """One run over what was chosen."""
+    """One run of the chosen scenarios."""
 
     suite: Suite
     scenarios: Scenarios
@@ -49,11 +49,11 @@ class Runner:
     """The command of the client to test."""
     verdicts: list[Verdict] = field(factory=list[Verdict])
     asked: list[str] = field(factory=list[str])
-    """What the suite wants to pass, by its own word."""
+    """The scenarios that the suite requires to pass."""
     troubles: list[str] = field(factory=list[str])
-    """What is wrong beside the scenarios."""
+    """The faults beside the scenarios."""
     outputs: list[str] = field(factory=list[str])
-    """What the suite has printed about the one scenario."""
+    """The suite's output about the one scenario."""
 
     async def run(self) -> None:
         """Fill `verdicts` and `troubles`."""
@@ -71,7 +71,7 @@ class Runner:
         return {name: each for name, each in chosen.items() if self.only in {None, name}}
 
     async def _server_leg(self, *options: str) -> None:
-        # Where a handler is while questions are open makes no difference but in the newest revision.
+        # The asking mode makes a difference only in the newest revision.
         revisions = SCORED[-1:] if options else self.scenarios.revisions("server")
         if not any(self._chosen("server", revision) for revision in revisions):
             return
@@ -124,7 +124,7 @@ class Runner:
             self.outputs.append(found.output.strip())
 
     async def _compare_lists(self) -> None:
-        """Find out whether the suite wants more than we know of."""
+        """Compare the suite's list of requirements with ours."""
         for revision in SCORED:
             required = await self.suite.required(revision)
             for leg in self.legs:
@@ -134,7 +134,7 @@ class Runner:
 
 
 def report(runner: Runner) -> str:
-    """Return what people get to see."""
+    """Return the report for people."""
     parts = [
         *runner.outputs,
         table(runner.verdicts),

@@ -22,7 +22,7 @@ ARGUMENTS = {
     "test_sampling": {"prompt": "Hello"},
 }
 FULL_FORMS = ("test_elicitation_sep1330_enums",)
-"""Tools with forms that 2025-06-18 does not have."""
+"""Tools with forms that 2025-06-18 lacks."""
 
 ways = pytest.mark.parametrize(
     ("revision", "asking"),
@@ -31,7 +31,7 @@ ways = pytest.mark.parametrize(
 
 
 async def fill_in(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
-    """Answer a form with what the suite answers: a value of the right kind for each member."""
+    """Answer a form as the suite does: with a value of the right type for each member."""
     await trio.lowlevel.checkpoint()
     assert isinstance(request, types.ElicitRequestFormParams)
     schema: Any = types.unstructure(request)["requestedSchema"]

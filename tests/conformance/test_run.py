@@ -12,7 +12,7 @@ from tests.conformance.runner.server_process import ServerFailed, everything_ser
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder that could have the suite."""
+    """A folder that looks like an installed suite."""
     node = tmp_path / "node_modules" / "node" / "bin" / "node"
     node.parent.mkdir(parents=True)
     node.touch()

@@ -19,7 +19,7 @@ GOOD = [CALLED, WIRE]
 
 
 def written(**more: Any) -> dict[str, Any]:
-    """Return a check as the suite writes it down."""
+    """Return a check in the format of the suite."""
     check: dict[str, Any] = {"id": "tool-called", "name": "ToolCalled", "description": "…", "status": "SUCCESS"}
     return {**check, "specReferences": [], "timestamp": "2026-11-22T00:00:00.000Z", **more}
 

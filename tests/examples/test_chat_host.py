@@ -28,7 +28,7 @@ Turn: TypeAlias = "dict[str, Any] | tuple[int, object]"
 
 @define(eq=False)
 class Endpoint:
-    """A chat-completions endpoint that answers by a script, and keeps what it is sent."""
+    """A chat-completions endpoint that answers by a script and records its requests."""
 
     script: Iterator[tuple[int, object]]
     url: str = ""
@@ -36,12 +36,12 @@ class Endpoint:
     headers: list[dict[str, str]] = field(factory=list[dict[str, str]])
 
     def messages(self) -> list[Any]:
-        """What the last request held."""
+        """The messages of the last request."""
         messages: list[Any] = self.requests[-1]["messages"]
         return messages
 
     def told(self) -> list[str]:
-        """What the model was told about its calls, in the last request."""
+        """The results of the model's calls in the last request."""
         return [each["content"] for each in self.messages() if each["role"] == "tool"]
 
 
@@ -64,7 +64,7 @@ def endpoint(*script: Turn) -> Generator[Endpoint]:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # the name that the base class gives it
-            """Say nothing."""
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         served.url = f"http://127.0.0.1:{server.server_port}/v1"
@@ -86,7 +86,7 @@ def says(text: str) -> dict[str, Any]:
 
 
 def calls(*wanted: tuple[str, str]) -> dict[str, Any]:
-    """The model's wish for some calls: names and arguments, as it writes them."""
+    """Return a message of the model that requests calls by name and argument string."""
     written = [
         {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for number, (name, arguments) in enumerate(wanted)
@@ -322,12 +322,12 @@ def test_the_user_consents_on_a_terminal_and_control_c_ends_the_chat(mcp_json: P
 
 
 def read_until(terminal: int, end: bytes | None) -> bytes:
-    """Read up to *end*; for None up to the end of the terminal, whose other side has been closed."""
+    """Read up to *end*; for None read until the other side of the terminal has been closed."""
     read = b""
     while end is None or not read.endswith(end):
         try:
             data = os.read(terminal, 4096)
-        except OSError:  # how Linux tells that nobody is at the other side
+        except OSError:  # on Linux the other side of the terminal is closed
             assert end is None, read
             return read
         if not data:

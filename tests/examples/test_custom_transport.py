@@ -44,7 +44,7 @@ class TestFramed(RemoteTransportContract):
             nursery.cancel_scope.cancel()
 
     async def relay(self, near: trio.SocketStream) -> None:
-        """A network that can be cut."""
+        """Relay a connection that the test can cut."""
         async with near, await trio.open_tcp_stream("127.0.0.1", self.server_port) as far:
             self.lines += [near, far]
             async with trio.open_nursery() as nursery:
@@ -119,7 +119,7 @@ async def test_a_frame_that_is_too_long_is_skipped_and_the_next_one_is_read() ->
             listeners = await nursery.start(partial(example.serve_framed, server, 0))
             opener = example.framed_transport("127.0.0.1", listeners[0].socket.getsockname()[1])
             async with open_client(opener) as client:
-                with trio.move_on_after(0.05) as scope:  # the refusal cannot name the request
+                with trio.move_on_after(0.05) as scope:  # the error response has no id, so the request gets no answer
                     await client.call_tool("size", {"text": "x" * 5000})
                 assert scope.cancelled_caught
                 assert (await client.call_tool("size", {"text": "xyz"})).content == [types.TextContent(text="3")]

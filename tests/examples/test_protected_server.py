@@ -21,7 +21,7 @@ from trio_mcp import ClientCredentials, ToolFailed, open_http_client
 from trio_mcp.testing import KnownClient, open_authorization_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TIMEOUT = 60  # seconds for a whole story
+TIMEOUT = 60  # seconds for a whole test
 BROWSER = f"""\
 #!{sys.executable}
 import sys, urllib.request
@@ -30,7 +30,7 @@ urllib.request.urlopen(sys.argv[1], timeout=30).read()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return int(unused.getsockname()[1])
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def served(*options: str) -> AsyncGenerator[tuple[str, trio.Process]]:
-    """Run the server; yield its URL and itself. It is stopped as by Ctrl+C, and must end well."""
+    """Run the server; yield its URL and its process. SIGINT ends it, and it must exit with status 0."""
     port = free_port()
     command = [sys.executable, "-W", "error", str(EXAMPLES / "protected_server.py"), "--port", str(port), *options]
     with trio.fail_after(TIMEOUT):

@@ -16,7 +16,7 @@ from trio_mcp import Accepted, Context, Declined, Dismissed, Elicit, ListRoots, 
 
 server = Server("asking", asking="replayed" if sys.argv[1:] == ["replayed"] else "parked")
 side_effects: list[str] = []
-"""Of all trips, because over HTTP the server outlives its clients."""
+"""The state of every trip, because over HTTP the server outlives its clients."""
 
 
 # The fragment below is identical to the one in the documentation.
@@ -37,7 +37,7 @@ async def book(show: str, ctx: Context) -> str:
 # End of the fragment from the documentation.
 @server.tool
 async def careful(trip: str, ctx: Context) -> str:
-    """Do something that can be seen before the question, and something once."""
+    """Run a visible step before the question, and a step that runs once."""
     before, once = f"before {trip}", f"once {trip}"
     side_effects.append(before)
     await ctx.once("charge", lambda: side_effects.append(once))

@@ -24,7 +24,7 @@ def first() -> str:
 
 @server.tool
 async def touch(uri: str, ctx: Context) -> None:
-    """Say that a resource is not what it was."""
+    """Announce a change of a resource."""
     ctx.resource_updated(uri)
 
 

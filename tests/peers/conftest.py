@@ -45,14 +45,14 @@ def homes() -> Path:
 
 @pytest.fixture(scope="session")
 def everything_server(homes: Path) -> list[str]:
-    """The command of the reference server that has something of everything, up to revision 2025-11-25."""
+    """The command of the reference server with every feature, up to revision 2025-11-25."""
     package = homes / "everything" / "node_modules" / "@modelcontextprotocol" / "server-everything"
     return ["node", str(package / "dist" / "index.js")]
 
 
 @pytest.fixture(scope="session", params=["stdio", "streamableHttp", "sse"])
 def everything(request: pytest.FixtureRequest, everything_server: list[str]) -> Generator[str | list[str]]:
-    """The reference server over each of its transports: its command, or the URL of one that runs."""
+    """The reference server over each of its transports: its command, or the URL of a running one."""
     if request.param == "stdio":
         yield everything_server
         return
@@ -79,7 +79,7 @@ def official_python(homes: Path) -> str:
 
 @contextmanager
 def running(command: Sequence[str], *, stderr: int | None = None, **env: str) -> Generator[subprocess.Popen[str]]:
-    """Run a program in the folder of the project, until the block ends."""
+    """Run a program in the folder of the project until the block ends."""
     environment = {**os.environ, **env}
     with subprocess.Popen(
         command, stdin=PIPE, stdout=PIPE, stderr=stderr, encoding="utf-8", cwd=ROOT, env=environment
@@ -92,7 +92,7 @@ def running(command: Sequence[str], *, stderr: int | None = None, **env: str) ->
 
 @contextmanager
 def draining(process: subprocess.Popen[str]) -> Generator[None]:
-    """Read what a program says, which would stop at a full pipe, until it is ended; show it where a test fails."""
+    """Read the output of a program until it exits, so that a full pipe does not block it; show it if a test fails."""
     assert process.stdout
     thread = threading.Thread(target=sys.stderr.writelines, args=[process.stdout], daemon=True)
     thread.start()
@@ -104,16 +104,16 @@ def draining(process: subprocess.Popen[str]) -> Generator[None]:
 
 
 def free_port() -> int:
-    """A port for a program that cannot take any."""
+    """Return a free port for a program that cannot choose one itself."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
 
 
 class Perform(Protocol):
-    """Has the official client play `steps` on a connection of its own; what it tells of that.
+    """A function that lets the official client play `steps` on a new connection and returns its report.
 
-    With `auth` it shows who it is: {} for a person who signs in, or the credentials of the client itself.
+    `auth` is the authentication of the client: {} for a user who signs in, or the credentials of the client itself.
     """
 
     def __call__(
@@ -151,7 +151,7 @@ def serving(command: Sequence[str]) -> Generator[Mapping[str, str]]:
 
 @pytest.fixture(scope="session")
 def our_urls(tmp_path_factory: pytest.TempPathFactory) -> Generator[Mapping[str, str]]:
-    """Where our servers are."""
+    """The URLs of our servers by name."""
     folder = str(tmp_path_factory.mktemp("databases"))
     with serving([sys.executable, "-W", "error", "-m", "tests.peers.our_http_servers", folder]) as urls:
         yield urls
@@ -159,15 +159,15 @@ def our_urls(tmp_path_factory: pytest.TempPathFactory) -> Generator[Mapping[str,
 
 @pytest.fixture(scope="session")
 def official_urls(official_python: str) -> Generator[Mapping[str, str]]:
-    """Where the servers are that are made with the official SDK."""
+    """The URLs of the servers made with the official SDK, by name."""
     with serving([official_python, str(HERE / "official_http_servers.py")]) as urls:
         yield urls
 
 
 class Protect(Protocol):
-    """Starts another protected server that is made with the official SDK; its URL.
+    """A function that starts another protected server made with the official SDK and returns its URL.
 
-    What it is told is in `official_protected_servers.py`.
+    `official_protected_servers.py` documents its arguments.
     """
 
     def __call__(self, **order: Any) -> str: ...
@@ -175,7 +175,7 @@ class Protect(Protocol):
 
 @pytest.fixture(scope="session")
 def official_protection(official_python: str) -> Generator[Protect]:
-    """Protected servers that are made with the official SDK, all in one process."""
+    """A starter of protected servers made with the official SDK, all in one process."""
     with running([official_python, str(HERE / "official_protected_servers.py")]) as process:
         assert process.stdin
         assert process.stdout

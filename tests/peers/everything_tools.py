@@ -14,12 +14,12 @@ from attrs import define, field
 from trio_mcp import Client, ResourceUpdated, types
 
 MARK = "the child's own"
-"""What the environment variable MARK holds in the server's process."""
+"""The value of the environment variable MARK in the server's process."""
 
 
 @define(eq=False)
 class Host:
-    """The application's side: what answers the server's questions, and what it was asked."""
+    """The application's callbacks, with a record of the server's questions."""
 
     roots: list[types.Root] = field(factory=list[types.Root])
     sampled: list[types.CreateMessageRequestParams] = field(factory=list[types.CreateMessageRequestParams])
@@ -58,7 +58,7 @@ class Host:
 
 Use: TypeAlias = Callable[[Client, Host], Awaitable[None]]
 USES: dict[str, Use] = {}
-"""By the name of the tool."""
+"""The functions by the name of the tool."""
 
 
 def uses(tool: str) -> Callable[[Use], Use]:
@@ -75,7 +75,7 @@ async def content_of(client: Client, tool: str, **arguments: Any) -> list[Any]:
 
 
 async def text_of(client: Client, tool: str, **arguments: Any) -> str:
-    """Return the text that a tool answered with, its blocks joined by line ends."""
+    """Return the text of a tool's result, its blocks joined by newlines."""
     return "\n".join(
         block.text for block in await content_of(client, tool, **arguments) if isinstance(block, types.TextContent)
     )
@@ -196,7 +196,7 @@ async def simulate_research_query(client: Client, host: Host) -> None:
     assert {task.task_id for task in listed.tasks} == {unwanted, wanted}
     working = await client.request("tasks/get", {"taskId": wanted}, types.GetTaskResult)
     assert working.status == "working"
-    # The answer waits until the task is done; meanwhile the server asks which python is meant.
+    # The result waits until the task is done; meanwhile the server asks which python is meant.
     result = await client.request("tasks/result", {"taskId": wanted}, types.CallToolResult)
     (report,) = result.content
     assert isinstance(report, types.TextContent)

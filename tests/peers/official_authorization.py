@@ -10,37 +10,39 @@ from collections import defaultdict
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# By name, because type checkers run where the official SDK is not installed.
 httpx2 = importlib.import_module("httpx2")
 auth = importlib.import_module("mcp.client.auth")
 client_credentials = importlib.import_module("mcp.client.auth.extensions.client_credentials")
 identity_assertion = importlib.import_module("mcp.client.auth.extensions.identity_assertion")
 shared = importlib.import_module("mcp.shared.auth")
 
-REDIRECT_URI = "http://127.0.0.1:53682/callback"  # where nobody listens: the visitor reads it and does not go there
+REDIRECT_URI = (
+    "http://127.0.0.1:53682/callback"  # no server listens there: the visitor reads the redirect and does not follow it
+)
 
 
 class Storage:
-    """Keeps what the client knows of one server, from one connection to the next."""
+    """A storage of the client's credentials for one server that outlives a connection."""
 
     def __init__(self) -> None:
         self.tokens: Any = None
         self.client_info: Any = None
 
     async def get_tokens(self) -> Any:
-        """The tokens, None where there are none yet."""
+        """The tokens; None if there are none yet."""
         return self.tokens
 
     async def set_tokens(self, tokens: Any) -> None:
-        """Keep tokens."""
+        """Store the tokens."""
         self.tokens = tokens
 
     async def get_client_info(self) -> Any:
-        """How the client is registered, None where it is not yet."""
+        """The registration of the client; None before it is registered."""
         return self.client_info
 
     async def set_client_info(self, client_info: Any) -> None:
-        """Keep how it is registered."""
+        """Store the registration."""
         self.client_info = client_info
 
 
@@ -49,26 +51,26 @@ STORAGES: defaultdict[str, Storage] = defaultdict(Storage)
 
 
 class Visitor:
-    """A person whose browser goes where it is sent, and who allows everything."""
+    """A user whose browser follows redirects, and who allows everything."""
 
     def __init__(self) -> None:
         self.came_back_to = ""
 
     async def visit(self, url: str) -> None:
-        """Go to the authorization server, and keep where that sends the browser back to."""
+        """Visit the authorization server and store its redirect."""
         async with httpx2.AsyncClient(follow_redirects=False) as browser:
             response = await browser.get(url)
             self.came_back_to = response.headers["location"]
 
     async def answer(self) -> Any:
-        """What the browser came back with."""
+        """The parameters of the redirect."""
         return shared.AuthorizationCodeResult(**dict(parse_qsl(urlsplit(self.came_back_to).query)))
 
 
 def provider(server: str, credentials: dict[str, str] | None) -> Any:
-    """What signs requests to a server: as a person's, who signs in, or with a client's own credentials.
+    """Return the HTTP authentication for a server: that of a user who signs in, or the client's own credentials.
 
-    With these may come the `assertion` of an identity provider, about its user.
+    The credentials may contain the `assertion` of an identity provider about its user.
     """
     if credentials is not None and "assertion" in credentials:
         known = {name: value for name, value in credentials.items() if name != "assertion"}

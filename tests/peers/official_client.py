@@ -17,7 +17,7 @@ import traceback
 import warnings
 from typing import Any
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# By name, because type checkers run where the official SDK is not installed.
 httpx2 = importlib.import_module("httpx2")
 mcp = importlib.import_module("mcp")
 official_authorization = importlib.import_module("official_authorization")
@@ -35,7 +35,7 @@ LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 
 
 class Player:
-    """Plays steps on an open client; `step["do"]` names a method of this class, the rest are its arguments."""
+    """A player of steps on an open client; `step["do"]` names a method of this class, the rest are its arguments."""
 
     def __init__(self) -> None:
         self.client: Any = None
@@ -47,12 +47,12 @@ class Player:
         self.auth: Any = None
 
     async def on_log(self, message: Any) -> None:
-        """Keep a log message of the server."""
+        """Store a log message of the server."""
         self.messages.append(plain(message))
         self.message_came.set()
 
     def callbacks(self, plan: list[dict[str, Any]]) -> dict[str, Any]:
-        """The callbacks of a client that can be asked what the first step of the plan answers; none if it does not."""
+        """Return the callbacks for the answers of the plan's first step; none if that step has no answers."""
         results = {
             "elicitation": mcp.types.ElicitResult,
             "sampling": mcp.types.CreateMessageResult,
@@ -70,7 +70,7 @@ class Player:
         return {f"{name}_callback": answering(name) for name in names}
 
     async def answers(self, **given: Any) -> None:
-        """Answer the server's questions so from now on."""
+        """Set the answers to the server's later questions."""
         self.given |= given
 
     async def asked(self) -> list[Any]:
@@ -78,7 +78,7 @@ class Player:
         return list(self.questions)
 
     async def together(self, steps: list[dict[str, Any]]) -> list[Any]:
-        """The outcomes of steps that are all under way at once."""
+        """The outcomes of steps that run concurrently."""
         return await asyncio.gather(*map(self.play, steps))
 
     async def play(self, step: dict[str, Any]) -> Any:
@@ -113,31 +113,31 @@ class Player:
         return plain(await getattr(self.client, LISTS[kind])(cursor=cursor))
 
     async def complete(self, ref: dict[str, str], name: str, value: str, resolved: dict[str, str] | None = None) -> Any:
-        """What is suggested for an argument."""
+        """The suggestions for an argument."""
         kinds = {"ref/prompt": mcp.types.PromptReference, "ref/resource": mcp.types.ResourceTemplateReference}
         result = await self.client.complete(kinds[ref["type"]](**ref), {"name": name, "value": value}, resolved)
         return plain(result)["completion"]
 
     async def log_level(self, level: str) -> None:
-        """Ask for log messages: once for the whole connection, or, in a modern revision, with each later call."""
+        """Request log messages: once for the whole connection, or, in a modern revision, with each later call."""
         if self.client.protocol_version >= "2026":
             self.meta = {LOG_LEVEL: level}
         else:
             await self.client.set_logging_level(level)
 
     async def logged(self, count: int) -> list[Any]:
-        """So many log messages; waits for them."""
+        """Wait for *count* log messages and return them."""
         while len(self.messages) < count:
             self.message_came.clear()
             await self.message_came.wait()
         return self.messages
 
     async def age(self, seconds: float) -> None:
-        """Let the client think that it got its token so many seconds earlier."""
+        """Make the client's token older by *seconds*."""
         self.auth.context.token_expiry_time -= seconds
 
     async def attempt(self, step: dict[str, Any]) -> Any:
-        """The error that answers another step."""
+        """The error of another step."""
         try:
             return {"answered": await self.play(step)}
         except mcp.MCPError as refused:
@@ -152,7 +152,7 @@ class Player:
         return plain(await self.client.get_prompt(name, arguments))["messages"]
 
     async def call(self, tool: str, arguments: dict[str, Any], cancel_after: int | None = None) -> dict[str, Any]:
-        """Call a tool, listening to its progress; leave the call at report number `cancel_after`, if one is given."""
+        """Call a tool and record its progress; cancel the call at update number `cancel_after`, if one is given."""
         reports: list[list[Any]] = []
 
         async def listen(progress: float, total: float | None, message: str | None) -> None:
@@ -169,18 +169,18 @@ class Player:
 
 
 def to_camel_case(name: str) -> str:
-    """The name of a member as it is on the wire."""
+    """The name of a member on the wire."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def plain(model: Any) -> Any:
-    """What the model looks like on the wire."""
+    """The model in its form on the wire."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Traffic:
-    """What is sent over HTTP, and a client of the HTTP library that takes it down."""
+    """A record of the HTTP traffic, and the HTTP client that records it."""
 
     def __init__(self, auth: Any) -> None:
         self.requests: list[list[Any]] = []
@@ -188,7 +188,7 @@ class Traffic:
         self.client = httpx2.AsyncClient(timeout=TIMEOUT, auth=auth, event_hooks={"response": [self.took]})
 
     async def took(self, response: Any) -> None:
-        """Keep what came back: the method of the request, the event that it goes on after, and the status."""
+        """Record a response: the method of the request, its last event id, and the status."""
         asked = response.request
         self.requests.append([asked.method, asked.headers.get("last-event-id"), response.status_code])
         self.sessions += [response.headers["mcp-session-id"]] if "mcp-session-id" in response.headers else []
@@ -197,7 +197,7 @@ class Traffic:
 async def play(
     mode: str, server: str | list[str], steps: list[dict[str, Any]], auth: dict[str, str] | None
 ) -> dict[str, Any]:
-    """Connect, play the whole plan, close, and tell."""
+    """Connect, play the whole plan, close, and return the report."""
     player = Player()
     if isinstance(server, str) and auth is not None:
         player.auth = official_authorization.provider(server, auth or None)
@@ -211,7 +211,7 @@ async def play(
     async with asyncio.timeout(TIMEOUT), traffic.client, connecting as client:
         player.client = client
         outcomes = [await player.play(step) for step in steps]
-        # A pinned modern client has asked the server nothing yet, and may not know its name.
+        # A pinned modern client has sent no request yet and may not know the server's name.
         name = client.server_info.name if client.server_info else None
         told = {"revision": client.protocol_version, "server": name, "steps": outcomes}
     return told | {"requests": traffic.requests, "sessions": traffic.sessions}
@@ -219,11 +219,11 @@ async def play(
 
 def main() -> None:
     """Play one plan after the other."""
-    warnings.simplefilter("ignore")  # what the older era does is deprecated there
+    warnings.simplefilter("ignore")  # the SDK deprecates the legacy era
     for line in sys.stdin:
         try:
             told = asyncio.run(play(**json.loads(line)))
-        except BaseException:  # noqa: BLE001 # whatever it is, the test shall say it
+        except BaseException:  # noqa: BLE001 # the test reports every error
             told = {"fault": traceback.format_exc()}
         sys.stdout.write(json.dumps(told) + "\n")
         sys.stdout.flush()

@@ -17,7 +17,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# By name, because type checkers run where the official SDK is not installed.
 mcp = importlib.import_module("mcp")
 pydantic = importlib.import_module("pydantic")
 resolve = importlib.import_module("mcp.server.mcpserver.resolve")
@@ -30,23 +30,23 @@ uvicorn = importlib.import_module("uvicorn")
 if TYPE_CHECKING:
     Context: TypeAlias = Any
 else:
-    Context = mcpserver.Context  # the SDK finds the parameter by it
+    Context = mcpserver.Context  # the SDK finds the parameter by this name
 Seats: Any = pydantic.create_model("Seats", count=(int, ...))
 
 
 class Events:
-    """All events, in the order of their ids."""
+    """A store of all events, in the order of their ids."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[str, Any]] = []
 
     async def store_event(self, stream_id: str, message: Any) -> str:
-        """Keep one."""
+        """Store one event."""
         self.kept.append((stream_id, message))
         return str(len(self.kept) - 1)
 
     async def replay_events_after(self, last_event_id: str, send_callback: Any) -> str | None:
-        """Send those of the same stream that are later."""
+        """Send the later events of the same stream."""
         stream, _ = self.kept[int(last_event_id)]
         for number, (each, message) in enumerate(self.kept):
             if number > int(last_event_id) and each == stream and message is not None:
@@ -87,7 +87,7 @@ async def count(steps: int, ctx: Context) -> str:
 
 
 async def hang(name: str, ctx: Context) -> str:
-    """Work until somebody stops it."""
+    """Work until cancelled."""
     await ctx.report_progress(1)
     try:
         await asyncio.sleep(60)
@@ -98,7 +98,7 @@ async def hang(name: str, ctx: Context) -> str:
 
 
 async def was_stopped(name: str) -> bool:
-    """Whether the work of that name was."""
+    """True if the work of that name was stopped."""
     return name in stopped
 
 
@@ -124,7 +124,7 @@ async def complain(ctx: Context) -> str:
 
 
 async def be_patient(steps: int, ctx: Context) -> str:
-    """Send the client away, which comes back."""
+    """Close the stream, so that the client reconnects."""
     for step in range(1, steps + 1):
         await ctx.close_sse_stream()
         await ctx.report_progress(step, steps)
@@ -142,12 +142,12 @@ def plan(topic: str) -> str:
 
 
 async def complete(_ref: Any, argument: Any, _context: Any) -> Any:
-    """What is suggested for any argument."""
+    """The suggestions for any argument."""
     return mcp.types.Completion(values=[f"{argument.value}ing"], total=1, has_more=False)
 
 
 def make_server() -> Any:
-    """A server with something of everything."""
+    """A server with every feature."""
     server = mcpserver.MCPServer("official")
     for tool in (add, count, hang, was_stopped, book, folders, summarise, complain, be_patient):
         server.add_tool(tool)
@@ -167,7 +167,7 @@ async def serve(app: Any, path: str, stack: contextlib.AsyncExitStack) -> str:
 
 async def main() -> None:
     """Serve all of them."""
-    # Over HTTP the SDK does not let a server say that its lists change, and a client would not listen.
+    # Over HTTP the SDK cannot declare that lists change, and its client would not listen.
     told = server_module.NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
     server = official_server.server
     server.create_initialization_options = functools.partial(server.create_initialization_options, told)

@@ -15,7 +15,7 @@ import sys
 import warnings
 from typing import Any
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# By name, because type checkers run where the official SDK is not installed.
 mcp = importlib.import_module("mcp")
 
 HEARD, UNHEARD = "memo://one", "memo://two"
@@ -23,14 +23,14 @@ KINDS = ("tools", "prompts", "resources")
 
 
 def named(event: Any) -> str:
-    """What an event or a notification says, in one word."""
+    """The name of an event or a notification in one word."""
     params = getattr(event, "params", None)
     uri = getattr(event, "uri", None) or getattr(params, "uri", None)
     return f"{type(event).__name__.removesuffix('Notification')} {uri or ''}".strip()
 
 
 async def change_all(client: Any) -> None:
-    """Let all change: what is not listened to first."""
+    """Change everything, first the resource without a subscription."""
     await client.call_tool("touch", {"uri": UNHEARD})
     for kind in KINDS:
         await client.call_tool("grow", {"kind": kind})
@@ -38,7 +38,7 @@ async def change_all(client: Any) -> None:
 
 
 async def listen(client: Any) -> dict[str, Any]:
-    """The modern way, twice: left by this side, and ended by the server."""
+    """Listen in the modern era twice: ended by the client, and ended by the server."""
     wanted: dict[str, Any] = {f"{kind}_list_changed": True for kind in KINDS}
     async with client.listen(**wanted, resource_subscriptions=[HEARD]) as changes:
         honored = changes.honored.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -48,12 +48,14 @@ async def listen(client: Any) -> dict[str, Any]:
     async with client.listen(resource_subscriptions=[HEARD]) as changes:
         await client.call_tool("touch", {"uri": HEARD})
         await client.call_tool("finish", {})
-        again = [named(change) async for change in changes]  # raises where the end was not in order
+        again = [
+            named(change) async for change in changes
+        ]  # raises if the server did not end the subscription in order
     return {"honored": honored, "heard": heard, "again": again}
 
 
 async def subscribe(client: Any, told: asyncio.Queue[str]) -> dict[str, Any]:
-    """The legacy way: what is told unasked, and resources on request."""
+    """Listen in the legacy era: to all list changes, and to subscribed resources."""
     await client.subscribe_resource(HEARD)
     await change_all(client)
     heard = [await told.get() for _ in range(4)]
@@ -64,7 +66,7 @@ async def subscribe(client: Any, told: asyncio.Queue[str]) -> dict[str, Any]:
 
 
 async def main(mode: str, command: list[str]) -> dict[str, Any]:
-    """Connect, listen, and tell."""
+    """Connect, listen, and return the report."""
     told: asyncio.Queue[str] = asyncio.Queue()
 
     async def on_message(message: Any) -> None:
@@ -80,5 +82,5 @@ async def main(mode: str, command: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # what the older era does is deprecated there
+    warnings.simplefilter("ignore")  # the SDK deprecates the legacy era
     sys.stdout.write(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2:]))))

@@ -18,7 +18,7 @@ import socket
 import sys
 from typing import Any
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# By name, because type checkers run where the official SDK is not installed.
 auth_context = importlib.import_module("mcp.server.auth.middleware.auth_context")
 httpx2 = importlib.import_module("httpx2")
 mcpserver = importlib.import_module("mcp.server.mcpserver")
@@ -29,14 +29,14 @@ uvicorn = importlib.import_module("uvicorn")
 
 
 class Introspection:
-    """Asks an authorization server what a token is; a `TokenVerifier` of the SDK."""
+    """A `TokenVerifier` of the SDK that introspects tokens at an authorization server."""
 
     def __init__(self, issuer: str, credentials: list[str]) -> None:
         self.issuer = issuer
         self.credentials = credentials
 
     async def verify_token(self, token: str) -> Any:
-        """What it is, None where it is nothing."""
+        """The access token; None if it is not active."""
         async with httpx2.AsyncClient(auth=tuple(self.credentials)) as client:
             told = (await client.post(f"{self.issuer}/introspect", data={"token": token})).json()
         if not told["active"]:
@@ -53,7 +53,7 @@ class Introspection:
 
 
 def whoami() -> str:
-    """Whose token was shown."""
+    """The user and the scopes of the token."""
     token = auth_context.get_access_token()
     return f"{token.subject} with {' '.join(token.scopes)}"
 
@@ -89,7 +89,7 @@ def make_app(url: str, order: dict[str, Any]) -> Any:
 
 
 async def main() -> None:
-    """Serve what is asked for."""
+    """Serve the requested servers."""
     async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         serving: list[Any] = []
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -10,18 +10,18 @@ import secrets
 import time
 from typing import Any
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# By name, because type checkers run where the official SDK is not installed.
 httpx2 = importlib.import_module("httpx2")
 jwt = importlib.import_module("jwt")
 provider_module = importlib.import_module("mcp.server.auth.provider")
 shared = importlib.import_module("mcp.shared.auth")
 
 PERSON = "the official person"
-LIFE = 600  # seconds that a token holds
+LIFE = 600  # seconds until a token expires
 
 
 class Provider:
-    """What the SDK's routes ask; an `OAuthAuthorizationServerProvider` of the SDK."""
+    """An `OAuthAuthorizationServerProvider` for the routes of the SDK."""
 
     def __init__(self, issuer: str, trusts: str | None, knows: list[str] | None) -> None:
         self.issuer = issuer
@@ -41,27 +41,27 @@ class Provider:
             )
 
     def expire(self) -> None:
-        """Let all access tokens end."""
+        """Let all access tokens expire."""
         for token in self.tokens.values():
             token.expires_at = int(time.time()) - 1
 
     def told(self) -> dict[str, Any]:
-        """How clients authenticate that have registered themselves, and what tokens were given for."""
+        """The authentication methods of registered clients, and the grants of the issued tokens."""
         return {
             "methods": [client.token_endpoint_auth_method for client in self.clients.values()],
             "grants": self.grants,
         }
 
     async def get_client(self, client_id: str) -> Any:
-        """A client, None where nobody is called so."""
+        """The client of an id; None if there is none."""
         return self.clients.get(client_id)
 
     async def register_client(self, client_info: Any) -> None:
-        """Take a client in."""
+        """Register a client."""
         self.clients[client_info.client_id] = client_info
 
     async def authorize(self, client: Any, params: Any) -> str:
-        """Where the browser of the person goes."""
+        """The URL that the user's browser visits."""
         code = provider_module.AuthorizationCode(
             code=secrets.token_urlsafe(32),
             client_id=client.client_id,
@@ -96,11 +96,11 @@ class Provider:
         return self.give("refresh_token", client, scopes, token.resource, token.subject)
 
     async def load_access_token(self, token: str) -> Any:
-        """What an access token is good for."""
+        """The access token with its scopes."""
         return self.tokens.get(token)
 
     async def exchange_identity_assertion(self, client: Any, params: Any) -> Any:
-        """An access token for what the trusted identity provider says of its user."""
+        """An access token for an assertion of the trusted identity provider about its user."""
         async with httpx2.AsyncClient() as http:
             (key,) = jwt.PyJWKSet.from_dict((await http.get(f"{self.trusts}/jwks")).json()).keys
         said = jwt.decode(params.assertion, key, algorithms=["ES256"], audience=self.issuer, issuer=self.trusts)
@@ -111,7 +111,7 @@ class Provider:
         return tokens
 
     def give(self, grant: str, client: Any, scopes: list[str], resource: str, subject: str) -> Any:
-        """New tokens, of which no two are the same."""
+        """New, unique tokens."""
         self.grants.append(grant)
         access, refresh = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         known = {"client_id": client.client_id, "scopes": scopes, "resource": resource, "subject": subject}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# By name, because type checkers run where the official SDK is not installed.
 anyio = importlib.import_module("anyio")
 server_module = importlib.import_module("mcp.server")
 stdio = importlib.import_module("mcp.server.stdio")
@@ -26,7 +26,7 @@ PUBLISHED = {
 bus = subscriptions.InMemorySubscriptionBus()
 listening = subscriptions.ListenHandler(bus)
 subscribed: list[str] = []
-"""What legacy clients are subscribed to now."""
+"""The current subscriptions of legacy clients."""
 
 
 async def list_tools(_ctx: Any, _params: Any) -> Any:
@@ -59,13 +59,13 @@ async def subscribe(_ctx: Any, params: Any) -> Any:
 
 
 async def unsubscribe(_ctx: Any, params: Any) -> Any:
-    """Forget it."""
+    """Remove a legacy subscription."""
     subscribed.remove(str(params.uri))
     return types.EmptyResult()
 
 
 async def call_tool(ctx: Any, params: Any) -> Any:
-    """Change something, and tell those who want to know, in the way of the era."""
+    """Change something, and notify the subscribers in the form of the era."""
     arguments: dict[str, str] = params.arguments or {}
     legacy = ctx.protocol_version < "2026"
     match params.name:

@@ -25,7 +25,7 @@ polled = Server("polled")
 
 @polled.tool
 async def be_patient(steps: int, ctx: Context) -> str:
-    """Send the client away; what is reported and returned waits for it."""
+    """Close the stream; progress and the result wait until the client reconnects."""
     await ctx.close_stream()
     for step in range(1, steps + 1):
         await ctx.report_progress(step, total=steps)
@@ -44,7 +44,7 @@ async def main(folder: Path) -> None:
         await serve("asking-parked", asking_server.server, asking="parked")
         await serve("asking-replayed", asking_server.server, asking="replayed")
         await serve("polled", polled, sessions=RESUMABLE)
-        for era in ("legacy", "auto"):  # each has data of its own
+        for era in ("legacy", "auto"):  # each has its own data
             with database_file(str(folder / f"{era}.db")) as path:
                 await serve(f"sqlite-{era}", sqlite_server(path))
             await serve(f"library-{era}", library_server.server)

@@ -38,7 +38,7 @@ PLAN: dict[str, Step] = {
     "cancelling": answers(elicitation={"action": "cancel"}),
     "cancelled": call("book", show="Tosca"),
 }
-"""What a client does that can be asked everything. It is one client, because to start one takes longest."""
+"""The plan of a client that answers every question. It is one client, because its start takes longest."""
 
 
 @pytest.fixture(scope="module", params=["parked", "replayed"])
@@ -53,7 +53,7 @@ def play_asking(play_with: Callable[..., Play], mode: str) -> Play:
 
 @pytest.fixture(scope="module")
 def played(play_asking: Play, era: tuple[str, str], mode: str) -> dict[str, Any]:
-    """What came of each step of the plan."""
+    """The outcome of each step of the plan."""
     plan = PLAN | {"careful": call("careful", trip=f"{era[0]} {mode}")}  # over HTTP it is one server for all
     return dict(zip(plan, play_asking(*plan.values()), strict=True))
 

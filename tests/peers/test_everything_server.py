@@ -19,7 +19,7 @@ from tests.peers.everything_tools import MARK, USES, Host, text_of, words_of
 from trio_mcp import Client, ClientOptions, ErrorResponse, ResourceUpdated, open_client, types
 
 ONLY_TO_CALLBACKS = {"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list"}
-"""Tools that are offered to a client that can be asked."""
+"""Tools that the server offers only to clients with callbacks."""
 
 DOCUMENTS = ["architecture", "extension", "features", "how-it-works", "instructions", "startup", "structure"]
 TEXT, BLOB = (f"demo://resource/dynamic/{kind}/{{resourceId}}" for kind in ("text", "blob"))
@@ -27,7 +27,7 @@ TEXT, BLOB = (f"demo://resource/dynamic/{kind}/{{resourceId}}" for kind in ("tex
 
 @asynccontextmanager
 async def conversation(target: str | list[str], **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
-    """Open a client, and bound the time it may be open."""
+    """Open a client; a timeout bounds the block."""
     server = target if isinstance(target, str) else {"command": target[0], "args": target[1:], "env": {"MARK": MARK}}
     with trio.fail_after(TIMEOUT):
         async with open_client(server, **options) as client:
@@ -35,7 +35,7 @@ async def conversation(target: str | list[str], **options: Unpack[ClientOptions]
 
 
 def asking(host: Host) -> ClientOptions:
-    """Return the options of a client that the server may ask everything."""
+    """Return the options of a client that answers every question of the server."""
     return {
         "on_sample": host.on_sample,
         "on_elicit": host.on_elicit,

@@ -17,7 +17,7 @@ TIMEOUT = 60  # seconds for a command
 def inspect(
     request: pytest.FixtureRequest, inspector: list[str], our_urls: Mapping[str, str], tmp_path: Path
 ) -> Callable[..., Any]:
-    """Run one of its commands; what that prints."""
+    """Return a function that runs an Inspector command and returns its output."""
 
     def run(*arguments: str) -> Any:
         done = subprocess.run(

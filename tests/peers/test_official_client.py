@@ -22,12 +22,12 @@ Play = Callable[..., list[Any]]
 
 
 def call(tool: str, *, cancel_after: int | None = None, **arguments: Any) -> Step:
-    """A step that calls a tool, and leaves the call at that report of progress if one is named."""
+    """Return a step that calls a tool, and cancels the call at update number *cancel_after* if it is given."""
     return {"do": "call", "tool": tool, "arguments": arguments, "cancel_after": cancel_after}
 
 
 def value(outcome: Any) -> Any:
-    """What a call that went well returned: its structured content, out of the wrapping of a bare value."""
+    """Return the structured content of a successful call, without the wrapper of a bare value."""
     assert not outcome["result"]["isError"], outcome
     content = outcome["result"]["structuredContent"]
     return content["result"] if content.keys() == {"result"} else content
@@ -35,7 +35,7 @@ def value(outcome: Any) -> Any:
 
 @pytest.fixture(scope="module", params=[("legacy", "2025-11-25"), ("auto", "2026-07-28")], ids=lambda era: era[1])
 def era(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """What the official client calls the era, and the newest revision of that."""
+    """The official client's name of the era, and its newest revision."""
     mode, revision = request.param
     return mode, revision
 
@@ -49,8 +49,9 @@ def over(request: pytest.FixtureRequest) -> str:
 def play_with(
     era: tuple[str, str], over: str, official_player: Perform, our_urls: Mapping[str, str]
 ) -> Callable[..., Play]:
-    """Return what plays steps against a server: its name, and its program with the arguments of that; for HTTP, what
-    it is called there."""
+    """Return a maker of players. It takes the name of a server, its program with arguments, and its name among the HTTP
+    servers.
+    """
     mode, revision = era
 
     def make(name: str, *program: str, url: str) -> Play:
@@ -69,14 +70,14 @@ def play_with(
 
 @pytest.fixture
 def play(play_with: Callable[..., Play], era: tuple[str, str], tmp_path: Path) -> Play:
-    """Play steps against the SQLite server, on a database of the test's own or, over HTTP, of the era's."""
+    """Play steps against the SQLite server, on a database of the test or, over HTTP, of the era."""
     program = str(EXAMPLES / "sqlite_server.py"), str(tmp_path / "test.db")
     return play_with("trio-mcp-sqlite", *program, url=f"sqlite-{era[0]}")
 
 
 @pytest.fixture
 def play_library(play_with: Callable[..., Play], era: tuple[str, str]) -> Play:
-    """The same with the library server."""
+    """Play steps against the library server."""
     return play_with("library", str(EXAMPLES / "library_server.py"), url=f"library-{era[0]}")
 
 

@@ -25,14 +25,14 @@ from trio_mcp.testing import (
     open_authorization_server,
 )
 
-LIFE = 600  # seconds that a token holds
-A_WHILE = 3600.0  # seconds, in which one ends
+LIFE = 600  # seconds until a token expires
+A_WHILE = 3600.0  # seconds, more than the lifetime of a token
 A_PERSON: Mapping[str, str] = {}
 
 
 @define(eq=False)
 class Clock:
-    """The time of our servers, which goes on when somebody waits."""
+    """The clock of our servers, which advances when the official client waits."""
 
     now: float = field(factory=time.time)
 
@@ -42,7 +42,7 @@ class Clock:
 
 @define(eq=False)
 class Bench:
-    """Our two servers, and the official client."""
+    """Our two servers and the official client."""
 
     authorization: AuthorizationServer
     url: str
@@ -57,11 +57,11 @@ class Bench:
         return outcomes
 
     def asked_for(self) -> list[set[str]]:
-        """Return the scopes that the person was asked for, by visit."""
+        """Return the requested scopes of each visit of the user."""
         return [{*request.parameters["scope"].split()} for request in self.authorization.asked("authorize")]
 
     def granted(self) -> list[str]:
-        """Return what tokens were got by."""
+        """Return the grant types of the token requests."""
         return [request.parameters["grant_type"] for request in self.authorization.asked("token")]
 
 

@@ -14,7 +14,7 @@ from tests.peers.test_official_client import call, value
 
 
 def status_of_ping(url: str, session: str) -> int:
-    """The status with which a ping in a session is answered."""
+    """Return the status of the response to a ping in a session."""
     fields = {
         "Accept": "application/json, text/event-stream",
         "Content-Type": "application/json",

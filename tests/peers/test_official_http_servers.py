@@ -20,8 +20,8 @@ VARIANTS = [
     ("sse", "2024-11-05"),
 ]
 TWO_WAY = [each for each in VARIANTS if each not in {("stateless", "2025-11-25"), ("json", "2025-11-25")}]
-"""Those in which a server can ask. The official one answers a legacy client with nothing but the response where it
-keeps no session, or writes no event streams."""
+"""The variants in which a server can ask. The official server sends a legacy client only the response if it keeps no
+session or writes no event streams."""
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def test_every_feature_that_asks_no_question_works(
     assert memo.text == "about pond"
     assert message.content == types.TextContent(text="Plan a walk.")
     assert suggested.values == ["walking"]
-    if name != "json":  # there the official server sends nothing but the response
+    if name != "json":  # in that mode the official server sends only the response
         assert reports == {steps: [*range(1, steps + 1)] for steps in range(1, 11)}
 
 
@@ -78,7 +78,7 @@ async def test_the_official_server_asks_for_elicitation_sampling_and_roots(
         return types.ElicitResult(action="accept", content={"count": 2})
 
     options: ClientOptions = {"revision": revision, "on_sample": host.on_sample, "roots": host.list_roots}
-    if revision != "2024-11-05":  # which has no such question
+    if revision != "2024-11-05":  # that revision has no elicitation
         options["on_elicit"] = on_elicit
     async with conversation(official_urls[name], **options) as client:
         told = [await text_of(client, tool) for tool in ("folders", "summarise")]
@@ -108,7 +108,7 @@ async def test_log_messages_of_the_official_server_arrive(
     host = Host()
 
     async with conversation(official_urls[name], revision=revision, on_log=host.on_log) as client:
-        if revision == "2026-07-28":  # the older server sends all, and has no levels
+        if revision == "2026-07-28":  # the legacy server has no levels and sends every message
             await client.set_log_level("info")
         assert await text_of(client, "complain") == "complained"
         await host.hears("the pond is dry")

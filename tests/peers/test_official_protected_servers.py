@@ -27,15 +27,17 @@ from trio_mcp import (
 from trio_mcp.abc import ClientAuth
 from trio_mcp.testing import AuthorizationServer, KnownClient, open_authorization_server
 
-A_WHILE = 3600.0  # seconds, in which a token ends
-REDIRECT_URI = "http://127.0.0.1:53682/callback"  # where nobody listens: `Person` reads it and does not go there
+A_WHILE = 3600.0  # seconds, more than the lifetime of a token
+REDIRECT_URI = (
+    "http://127.0.0.1:53682/callback"  # no server listens there: `Person` reads the redirect and does not follow it
+)
 REVISIONS = ["2025-11-25", "2026-07-28"]
 CREDENTIALS = ["verifier", "the verifier's"]
 
 
 @define(eq=False)
 class Person:
-    """Somebody whose browser goes where it is sent, and who allows everything; and the time."""
+    """A user whose browser follows redirects, and who allows everything; with a clock."""
 
     visits: int = field(default=0, init=False)
     now: float = field(factory=time.time, init=False)
@@ -60,7 +62,7 @@ async def connected(url: str, auth: ClientAuth, revision: str) -> AsyncGenerator
 
 
 async def ask(client: Client, tool: str) -> Any:
-    """Return what a tool of the official server answers."""
+    """Call a tool of the official server and return its value."""
     content = (await client.call_tool(tool, raise_on_error=True)).structured_content
     assert content is not None
     return content.get("result", content)
@@ -68,7 +70,7 @@ async def ask(client: Client, tool: str) -> Any:
 
 @asynccontextmanager
 async def authorizing(person: Person, *clients: KnownClient) -> AsyncGenerator[AuthorizationServer]:
-    """Serve our authorization server, at which the official servers ask what a token is."""
+    """Serve our authorization server, where the official servers introspect tokens."""
     async with open_authorization_server(
         auto_consent=True,
         clock=person.clock,
@@ -79,7 +81,7 @@ async def authorizing(person: Person, *clients: KnownClient) -> AsyncGenerator[A
 
 
 def guarded_by(authorization: AuthorizationServer, protection: Protect) -> str:
-    """Start an official server that takes the tokens of ours; return its URL."""
+    """Start an official server that accepts the tokens of our authorization server; return its URL."""
     return protection(issuer=authorization.issuer, introspects=CREDENTIALS, scopes=["read"])
 
 

@@ -43,7 +43,7 @@ async def test_our_client_receives_changes_of_an_official_server(official_server
                 heard = [await anext(changes) for _ in range(4)]
                 honored = changes.honored
             await client.call_tool("touch", {"uri": "memo://one"})
-            async with client.listen(tools=True) as changes:  # what came in between was for nobody
+            async with client.listen(tools=True) as changes:  # changes in between are not delivered
                 await client.call_tool("grow", {"kind": "tools"})
                 again = await anext(changes)
 
@@ -60,7 +60,7 @@ async def test_our_client_receives_changes_of_an_official_server(official_server
 
 async def test_our_client_subscribes_and_unsubscribes_at_a_legacy_official_server(official_server: list[str]) -> None:
     async def subscribed() -> Any:
-        return (await client.call_tool("subscribed")).content[0].text  # type: ignore[union-attr] # the server says a text
+        return (await client.call_tool("subscribed")).content[0].text  # type: ignore[union-attr] # the server returns a text
 
     with trio.fail_after(TIMEOUT):
         async with open_client(official_server, revision="2025-11-25") as client:
@@ -70,7 +70,7 @@ async def test_our_client_subscribes_and_unsubscribes_at_a_legacy_official_serve
                 async with client.listen(resources=["memo://two"]):
                     pass
                 assert await subscribed() == "memo://one,memo://two"
-            while await subscribed():  # leaving does not wait for the server to take note
+            while await subscribed():  # leaving the block does not wait for the server
                 await trio.lowlevel.checkpoint()
 
 
@@ -81,7 +81,7 @@ async def test_an_official_server_ends_our_subscription_without_an_error(officia
                 await client.call_tool("touch", {"uri": "memo://one"})
                 await client.call_tool("finish")
                 heard = [change async for change in changes]
-            assert [tool.name async for tool in client.tools()]  # the connection is not concerned
+            assert [tool.name async for tool in client.tools()]  # the connection continues
 
     assert heard == [ResourceUpdated("memo://one")]
 
@@ -98,7 +98,7 @@ async def test_a_new_subscription_after_a_restart_of_the_server_receives_changes
 
 @pytest.fixture(params=["stdio", "http"])
 def changing_server(request: pytest.FixtureRequest) -> Generator[list[str]]:
-    """Our server that changes: its command, or its URL where it is served as users do it."""
+    """The command of our changing server, or the URL of a running one."""
     program = str(HERE / "changing_server.py")
     if request.param == "stdio":
         yield [sys.executable, "-W", "error", program]

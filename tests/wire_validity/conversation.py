@@ -12,7 +12,7 @@ Rules of this file:
 4. A server's other notifications name no request: they belong to a revision of the requests that are open.
 5. A response, a cancellation or progress without a request is a fault. So is a method that the revision lacks.
 6. Tests of links and of transports use invented methods, which no revision has, and answer `initialize` and `ping`
-   themselves, with the admission of the request as the result. Only the envelope of these messages is checked.
+   themselves, with the agreed revision as the result. Only the envelope of these messages is checked.
 7. The same holds for custom messages of applications, which tests call by the names in `OWN`, and for those of the
    extension whose methods one revision had as an experiment. A result of a type that no revision has belongs to an
    extension if its request has declared one.
@@ -37,25 +37,25 @@ _REVISION_KEY = "io.modelcontextprotocol/protocolVersion"
 _HANDSHAKE = "initialize"
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 OWN = ("acme/", "rooms/", "com.example/")
-"""How the names of methods begin that tests have defined as applications do; of notifications, after that word."""
+"""Prefixes of the custom methods of tests; for notifications, after the first path segment."""
 _OF_EXTENSION = "tasks/"
 _BEFORE = frozenset({"initialize", "ping"})
-"""What may be asked before there is a revision."""
+"""Methods of requests that may precede the agreement on a revision."""
 
 
 @frozen
 class Asked:
-    """A request, as its response will need it."""
+    """A request with the facts that its response needs."""
 
     method: str | None
-    """None for what is no request, but has an id to refuse it by."""
+    """None for a message that is not a request but has an id for an error response."""
     params: Json
     revision: str
 
 
 @define
 class Verdict:
-    """What was found about one message of ours."""
+    """The verdict on one message of ours."""
 
     message: Json
     role: Role
@@ -63,10 +63,10 @@ class Verdict:
     """request, notification, result, error or batch."""
     revision: str
     parts: list[Part]
-    """What it was held against."""
+    """The parts of the schema that it was checked against."""
     faults: list[str]
     made_up: bool = False
-    """Whether only the rules of JSON-RPC were applied (rules 6 and 7)."""
+    """True if only the rules of JSON-RPC were applied (rules 6 and 7)."""
 
 
 @define(eq=False)
@@ -74,9 +74,9 @@ class Conversation:
     """One connection.
 
     Args:
-        upstream: what is valid.
-        agreed: the revision that was settled without words.
-        bench: whether a test of the engine or of a transport has made it, without a client or a server.
+        upstream: the schema files.
+        agreed: the revision that was agreed on without a handshake.
+        bench: True if a test of a link or of a transport has made it, without a client or a server.
     """
 
     upstream: Upstream
@@ -85,18 +85,18 @@ class Conversation:
     _modern: str | None = field(default=None, init=False)
     """The revision of the latest request that named its own."""
     _open: dict[Role, dict[Id, Asked]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
-    """By who asked: the requests that may still be answered."""
+    """The requests in flight, by the role of their sender."""
     _issued: dict[Role, dict[Id, str]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
-    """By who asked: the revisions of all requests of ours, answered or not."""
+    """The revisions of all our requests, answered or not, by the role of their sender."""
     _tokens: dict[Role, dict[Id, Asked]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
-    """By who asked: the requests that want progress, by their tokens."""
+    """The requests with a progress token, by the role of their sender and the token."""
     _just_answered: tuple[Id, Asked] | None = field(default=None, init=False)
     """The request of which the server's latest message was the result."""
 
-    # What others say is believed, and only remembered.
+    # Messages of others are not checked, only recorded.
 
     def hear(self, role: Role, message: Json) -> None:
-        """Take note of a message that is none of ours."""
+        """Record a message that our code has not sent."""
         if is_array(message):
             batches = "JSONRPCBatchRequest" in self._revision(self._default()).definitions
             for each in message if batches else ():
@@ -111,7 +111,7 @@ class Conversation:
         elif "id" not in message:
             if message.get("method") == "notifications/cancelled":
                 self._taken(role, _at(message, "params", "requestId"))
-        elif _is_id(id) and id not in self._open[role]:  # an id in use is refused without it, and nothing changes
+        elif _is_id(id) and id not in self._open[role]:  # a duplicate id is refused and changes nothing
             self._ask(role, id, message.get("method"), message.get("params"))
 
     def _ask(self, role: Role, id: Id, method: Json, params: Json) -> Asked:
@@ -124,7 +124,7 @@ class Conversation:
         return asked
 
     def _taken(self, role: Role, id: Json) -> Asked | None:
-        """Take out the open request of this id, if there is one; `true` and 1.0 are no ids."""
+        """Remove and return the open request of this id, if there is one; `true` and 1.0 are not ids."""
         return self._open[role].pop(id, None) if _is_id(id) else None
 
     def _answered(self, role: Role, asked: Asked | None, response: Json) -> None:
@@ -139,7 +139,7 @@ class Conversation:
         return self.upstream.revisions[name]
 
     def _default(self) -> str:
-        """Return the revision of what says nothing about it."""
+        """Return the revision of a message that does not name one."""
         return self.agreed or self._modern or self._newest_with_handshake()
 
     def _newest_with_handshake(self) -> str:
@@ -156,10 +156,10 @@ class Conversation:
             return wanted if wanted in self.upstream.names else self._newest_with_handshake()
         return self.agreed or self._newest_with_handshake()
 
-    # What we say is judged.
+    # Our messages are checked.
 
     def say(self, role: Role, message: Json) -> Iterator[Verdict]:
-        """Judge a message of ours: one verdict, and one more for each message in a batch."""
+        """Check a message of ours; yield one verdict, and one more for each message in a batch."""
         if is_array(message):
             revision = self._default()
             yield self._judged(Verdict(message, role, "batch", revision, [Part(("JSONRPCMessage",))], []))
@@ -172,7 +172,7 @@ class Conversation:
         revision = self._revision(verdict.revision)
         if not verdict.faults:
             found = [fault for part in verdict.parts for fault in revision.faults(part, verdict.message)]
-            verdict.faults = list(dict.fromkeys(found))  # a definition may hold another one's demands
+            verdict.faults = list(dict.fromkeys(found))  # two definitions may report the same fault
         return verdict
 
     def _verdict(self, role: Role, message: Json) -> Verdict:
@@ -213,7 +213,7 @@ class Conversation:
         return verdict
 
     def _specify(self, verdict: Verdict, definition: str | None) -> None:
-        """Hold a call against its method's definition."""
+        """Check a message against the definition of its method."""
         method = verdict.message["method"]
         if definition is not None:
             verdict.parts = [Part((*each.definitions, definition), each.path) for each in verdict.parts]
@@ -250,7 +250,7 @@ class Conversation:
         return [*dict.fromkeys(agreed + under_way)] or [self._default()], []
 
     def _revision_of_cancelled(self, role: Role, id: Id, params: Json) -> str | None:
-        """Return the revision of a cancelled request: one's own, or one of the client's that a server ends."""
+        """Return the revision of a cancelled request: the sender's own, or a subscription that the server ends."""
         other = self._open["client"].get(id) or self._ended(id, params) if role == "server" else None
         return self._issued[role].get(id) or (other.revision if other else None)
 
@@ -274,7 +274,7 @@ class Conversation:
         revision = self._revision(self.agreed if asked.method == _HANDSHAKE and self.agreed else asked.revision)
         verdict = Verdict(message, role, "result", revision.name, [Part(("JSONRPCMessage", revision.result))], [])
         if self.bench and (not self.upstream.knows(asked.method) or _is_of_bench(asked.method, message["result"])):
-            # A result without type is no fault of the engine's: it does not know what the results of its callers are.
+            # A result without a type is not a fault of the link: it does not know the results of its callers.
             verdict.message = {**message, "result": {"resultType": "complete", **message["result"]}}
             verdict.made_up = True
         elif _is_of_extension(asked.params, message["result"]):
@@ -322,7 +322,7 @@ def _is_id(value: object) -> TypeGuard[Id]:
 
 
 def _at(value: Json, *path: str) -> Any:
-    """Return what is at a path, None where there is none."""
+    """Return the value at a path; None if there is none."""
     for member in path:
         if not is_object(value) or member not in value:
             return None

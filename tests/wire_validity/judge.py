@@ -20,25 +20,24 @@ BENCHES = (
     *("tests/peer/", "tests/testing/test_contract", "tests/examples/test_custom_transport"),
     "tests/transports/http/client/",
 )
-"""The tests of the engine and of transports alone: no client or no server is there to say what is right, and what they
-say is partly their own."""
+"""Folders of tests of links and of transports without a client or a server, whose messages are partly invented."""
 _SHOWN = 400
-"""How many characters of a message a fault shows."""
+"""The number of characters of a message that a fault shows."""
 
 
 class Exemption(NamedTuple):
-    """A way in which a message of ours may differ from the schema, and why."""
+    """A permitted difference between a message of ours and the schema, with its reason."""
 
     reason: str
     amend: Callable[[Verdict, Upstream], Json | None]
-    """Returns the message as it should have been, which must then be valid; None where the exemption does not apply."""
+    """Return the corrected message, which must be valid; None if the exemption does not apply."""
 
 
 def _with_id(verdict: Verdict, upstream: Upstream) -> Json | None:
     message = verdict.message
     if not upstream.revisions[verdict.revision].needs_id_in_errors:
         return None
-    if is_array(message):  # a batch is as exempt as the errors in it
+    if is_array(message):  # a batch is exempt if its errors are
         return [{**each, "id": 0} if _is_error_without_id(each) else each for each in message]
     return {**message, "id": 0} if _is_error_without_id(message) else None
 
@@ -53,7 +52,7 @@ def _with_whole_numbers(verdict: Verdict, upstream: Upstream) -> Json | None:
 
 
 def _whole_in_answers(value: Json) -> Json:
-    """Return a message in which the users' answers to forms hold whole numbers alone."""
+    """Return the message with integers in place of all numbers in answers to forms."""
     if is_array(value):
         return [_whole_in_answers(each) for each in value]
     if not is_object(value):
@@ -79,10 +78,10 @@ EXEMPTIONS = (
 
 
 class ByHand(NamedTuple):
-    """A test that lets our code say something wrong, on purpose: what it says then is the test's and not ours."""
+    """A test that makes our code send an invalid message on purpose."""
 
     test: str
-    """Its name; or a file, all of whose tests do so."""
+    """Its name, or a file whose tests all do so."""
     role: Role
     why: str
 
@@ -169,24 +168,24 @@ BY_HAND = (
 
 @define
 class Counts:
-    """How many messages of ours were judged."""
+    """The numbers of our checked messages."""
 
     judged: Counter[tuple[str, Role, str]] = field(factory=Counter[tuple[str, Role, str]])
-    """Against the definition of their method, by revision, role and kind."""
+    """Messages checked against the definition of their method, by revision, role and kind."""
     made_up: Counter[tuple[str, Role, str]] = field(factory=Counter[tuple[str, Role, str]])
-    """Against the rules of JSON-RPC alone (rules 6 and 7 of `conversation`)."""
+    """Messages checked only against the rules of JSON-RPC (rules 6 and 7 of `conversation`)."""
     exempt: Counter[str] = field(factory=Counter[str])
-    """Valid but for an exemption, by its reason."""
+    """Messages that are valid except for an exemption, by its reason."""
     by_hand: Counter[ByHand] = field(factory=Counter[ByHand])
-    """Wrong on purpose."""
+    """Messages that are invalid on purpose."""
     connections: int = 0
     children: int = 0
-    """Processes beside pytest's own that had something to say."""
+    """Child processes that sent messages."""
     of_children: int = 0
-    """Messages of theirs."""
+    """Messages of child processes."""
 
     def add(self, others: Counts) -> None:
-        """Add what another process has counted."""
+        """Add the counts of another process."""
         self.judged += others.judged
         self.made_up += others.made_up
         self.exempt += others.exempt
@@ -198,13 +197,13 @@ class Counts:
 
 @define(eq=False)
 class Judge:
-    """Takes what the connections of one process say (see `tap.Sink`).
+    """A judge of the messages of one process (see `tap.Sink`).
 
     Args:
-        upstream: what is valid.
-        test: names the test that is running.
-        counts: where to count, if other processes count there as well.
-        faults: where to report, likewise: one text for each message that is not valid.
+        upstream: the schema files.
+        test: returns the name of the running test.
+        counts: the counts to add to, shared with other processes.
+        faults: the list to add to, shared likewise: one string for each invalid message.
     """
 
     upstream: Upstream
@@ -214,13 +213,13 @@ class Judge:
     _conversations: dict[int, Conversation] = field(factory=dict[int, Conversation], init=False)
 
     def opened(self, connection: int, agreed: str | None) -> None:
-        """A connection begins."""
+        """Register a new connection."""
         self.counts.connections += 1
         is_bench = self.test().startswith(BENCHES)
         self._conversations[connection] = Conversation(self.upstream, agreed, is_bench)
 
     def said(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
-        """Somebody says something; what others say is not judged."""
+        """Handle a line of either side; only our own lines are checked."""
         conversation = self._conversations[connection]
         try:
             message = _read(line)
@@ -274,14 +273,16 @@ class Judge:
         )
 
     def stale(self) -> list[str]:
-        """Return what was exempt beforehand, and did not need it."""
+        """Return the exemptions that were not needed."""
         unused = [each.reason for each in EXEMPTIONS if not self.counts.exempt[each.reason]]
         return unused + [f"{each.test} ({each.why})" for each in BY_HAND if not self.counts.by_hand[each]]
 
 
 def _read(line: bytes) -> Json:
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(2 * limit)  # what our own parser could read is not too deep here, where more calls are open
+    sys.setrecursionlimit(
+        2 * limit
+    )  # a line that the package's parser accepted must be readable at this greater stack depth
     try:
         return json.loads(line, parse_constant=_refuse_constant)
     finally:

@@ -24,7 +24,7 @@ from trio_mcp import types
 
 _HEARD = "messages on the wire"
 _SHOWN = 30
-"""How many faults are printed."""
+"""The number of faults that are printed."""
 _NEEDED: tuple[tuple[Role, str], ...] = (
     ("client", "request"),
     ("client", "notification"),
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--from: {exc}") from None
     plugin = _Plugin(upstream, not config.getoption("part"), getattr(config, "workeroutput", None))
     config.pluginmanager.register(plugin, "wire-validity")
-    if not config.getoption("numprocesses", None):  # else the tests run in other processes
+    if not config.getoption("numprocesses", None):  # otherwise the tests run in other processes
         plugin.listen()
 
 
@@ -63,7 +63,7 @@ class _Plugin:
     upstream: Upstream
     whole: bool
     output: dict[str, Any] | None
-    """What a worker hands over when it is done; None in the process that was started by hand."""
+    """The results that a worker hands over at its end; None in the main process."""
     judge: Judge = field(init=False)
     _records: tempfile.TemporaryDirectory[str] = field(factory=tempfile.TemporaryDirectory, init=False)
 
@@ -71,7 +71,7 @@ class _Plugin:
         self.judge = Judge(self.upstream, lambda: os.environ.get(TEST, "no test"))
 
     def listen(self) -> None:
-        """Judge from now on what this process and its children say."""
+        """Check the messages of this process and its children from now on."""
         os.environ[RECORDS] = self._records.name
         os.environ.update(watched(os.environ))  # for the children that inherit our environment
         install(self.judge)
@@ -89,10 +89,10 @@ class _Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker has found; one that has crashed fails the run anyway."""
+        """Add the results of a worker; a crashed worker fails the run anyway."""
         heard = getattr(node, "workeroutput", {}).get(_HEARD)
         if heard is not None:
-            counts, faults = pickle.loads(heard)  # our own process has made it
+            counts, faults = pickle.loads(heard)  # our own worker has made it
             self.judge.counts.add(counts)
             self.judge.faults += faults
 
@@ -114,7 +114,7 @@ class _Plugin:
 
 
 def hear_child(path: Path, judge: Judge) -> None:
-    """Judge what one child process has written down."""
+    """Check the recorded messages of one child process."""
     header = json.loads(path.read_bytes().partition(b"\n")[0])
     program = " ".join(header["command"])[:200]
     judge.counts.children += 1
@@ -122,7 +122,7 @@ def hear_child(path: Path, judge: Judge) -> None:
 
 
 def missing(judge: Judge, upstream: Upstream) -> list[str]:
-    """Return what a whole run must have seen and has not: where nothing is seen, nothing can be wrong."""
+    """Return the messages that a whole run must have seen and has not, because an unseen message cannot fail."""
     faults = [] if judge.counts.children else ["no child process was heard"]
     faults += [
         f"no {kind} of a {role} in {revision} was seen"

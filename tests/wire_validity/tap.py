@@ -24,10 +24,10 @@ Role: TypeAlias = "Literal['client', 'server']"
 Patch: TypeAlias = "Callable[[Any, str, Any], object]"
 
 RECORDS = "TRIO_MCP_WIRE_RECORDS"
-"""Names, for a child process, the folder in which it writes down what it says."""
+"""The environment variable that names the folder for the records of a child process."""
 TEST = "PYTEST_CURRENT_TEST"
 CHILD = Path(__file__).parent / "child"
-"""The folder that lets a Python process see this file as it starts."""
+"""The folder on PYTHONPATH that makes a Python process load this file at its start."""
 
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _JSON, _EVENTS = b"application/json", b"text/event-stream"
@@ -36,14 +36,14 @@ _REVISION_KEY = b"io.modelcontextprotocol/protocolVersion"
 
 
 class Sink(Protocol):
-    """Takes what the connections of one process say."""
+    """A receiver of the messages of one process."""
 
     def opened(self, connection: int, agreed: str | None) -> None:
-        """A connection begins; *agreed* is a revision that was settled without words, by whoever made it."""
+        """Register a new connection; *agreed* is a revision that its maker set without a handshake."""
         ...
 
     def said(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
-        """One line; *ours* if our code has made it."""
+        """Handle one line; *ours* is True if our code has sent it."""
         ...
 
 
@@ -51,14 +51,14 @@ def install(sink: Sink, patch: Patch = setattr) -> None:
     """Pass every message from now on to *sink*.
 
     Args:
-        patch: sets an attribute; pytest's `monkeypatch.setattr` takes everything back in time.
+        patch: sets an attribute; pytest's `monkeypatch.setattr` restores it after the test.
     """
     for tap in taps(sink, patch).values():
         tap()
 
 
 def taps(sink: Sink, patch: Patch = setattr) -> Mapping[str, Callable[[], None]]:
-    """Return what `install` calls, by the modules that it imports: for processes that may never need them."""
+    """Return the installers of the taps by the module that each imports, for processes that may never need them."""
     numbers = _Numbers(sink)
     return {
         "trio_mcp.peer._link": partial(_tap_links, numbers, patch),
@@ -70,7 +70,7 @@ def taps(sink: Sink, patch: Patch = setattr) -> Mapping[str, Callable[[], None]]
 
 
 class _Numbers:
-    """The number of each connection, by the object that stands for it."""
+    """The numbers of connections, by the objects that represent their ends."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -78,19 +78,19 @@ class _Numbers:
         self._issued = 0
 
     def open(self, end: object, role: Role, agreed: str | None = None) -> None:
-        """Take note of a new connection, or of one end of it."""
+        """Register a new connection, or one end of it."""
         self._issued += 1
         self._ends[end] = (self._issued, role)
         self.sink.opened(self._issued, agreed)
 
     def say(self, end: object, line: bytes, role: Role | None = None) -> None:
-        """This end says something; what no connection uses (an outbox under test by itself) says nothing."""
+        """Report a line that this end sends; an end without a connection (an outbox under test) reports nothing."""
         if end in self._ends:
             number, its_role = self._ends[end]
             self.sink.said(number, role or its_role, line, ours=True)
 
     def hear(self, end: object, line: bytes) -> None:
-        """This end hears something; what no connection uses hears nothing."""
+        """Report a line that this end receives; an end without a connection reports nothing."""
         if end not in self._ends:
             return
         number, role = self._ends[end]
@@ -132,7 +132,7 @@ def _tap_links(numbers: _Numbers, patch: Patch) -> None:
 
 
 class _TappedClient:
-    """The client of a direct connection, whose tap is this file's, and the client's own if it has one."""
+    """The client of a direct connection with the tap of this file before its own."""
 
     def __init__(self, client: TransportClient, tap: Tap) -> None:
         self._client = client
@@ -206,11 +206,11 @@ def _tap_http_servers(numbers: _Numbers, patch: Patch) -> None:
 
 
 class _HttpConnection:
-    """A session, or a request that belongs to none."""
+    """A session, or a request without a session."""
 
     def __init__(self) -> None:
         self.kept: set[str] = set()
-        """The ids of the events that have gone out: one that is sent again was said before."""
+        """The ids of the events that were sent, so that a replayed event is not reported twice."""
 
 
 class _Overheard:
@@ -229,7 +229,7 @@ class _Overheard:
         self._decoder: SseDecoder | None = None
 
     def _named(self, query: bytes) -> _HttpConnection | None:
-        """Return the session that is named by a header field, or, as HTTP+SSE does, by the query."""
+        """Return the session that a header field names, or, for HTTP+SSE, the query."""
         session = self._headers.get(_SESSION, query.partition(b"=")[2])
         return self._sessions.get(session.decode("latin-1"))
 
@@ -252,14 +252,16 @@ class _Overheard:
 
     def _hear(self) -> None:
         if _REVISION_KEY in self._body:
-            self._connection = self._new()  # it says everything about itself
+            self._connection = self._new()  # a modern request needs no session
         if not self._body.startswith(b"{") or _CANCELLED not in self._body:
-            # Nothing orders a cancellation among the responses, which go ways of their own: it may cross any of them.
+            # A cancellation has no order among the responses, which use other connections: it may cross any of them.
             self._numbers.hear(self._connection, self._body)
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
-            self._is_message = self._posted or message["status"] != 200  # what can be read about protection is none
+            self._is_message = (
+                self._posted or message["status"] != 200
+            )  # the metadata of a protected resource is not a message
             self._begin(dict(message["headers"]))
         elif self._decoder is not None:
             self._say_events(message.get("body", b""))
@@ -289,7 +291,7 @@ class _Overheard:
 
 
 def _tap_children(patch: Patch) -> None:
-    """Let the servers that our client starts see this file: of our environment they get nothing but a few names."""
+    """Make the servers that our client starts load this file: they inherit only a few environment variables."""
     from trio_mcp.transports.stdio import _client as _child_process
     from trio_mcp.transports.stdio._client import child_environment
 
@@ -300,7 +302,7 @@ def _tap_children(patch: Patch) -> None:
 
 
 def watched(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment whose Python processes write down what they say, where this process does."""
+    """Return an environment whose Python processes record their messages, if this process does."""
     if RECORDS not in os.environ:
         return dict(environment)
     path = [str(CHILD), *filter(None, [environment.get("PYTHONPATH")])]
@@ -309,7 +311,7 @@ def watched(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class Recorder:
-    """The sink of a child process: a file that is complete at every moment, because children are killed."""
+    """The sink of a child process: a file that is complete at every moment, because tests kill children."""
 
     def __init__(self, folder: str) -> None:
         path = Path(folder) / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
@@ -330,8 +332,8 @@ class Recorder:
 
 
 def replay(path: Path, sink: Sink) -> None:
-    """Show *sink* what a child process has written down."""
-    _, *lines = path.read_bytes().split(b"\n")[:-1]  # the last line is empty, or a killed process's last word
+    """Pass the recorded messages of a child process to *sink*."""
+    _, *lines = path.read_bytes().split(b"\n")[:-1]  # the last line is empty, or the incomplete one of a killed process
     for record in map(json.loads, lines):
         if "agreed" in record:
             sink.opened(record["connection"], record["agreed"])

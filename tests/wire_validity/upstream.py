@@ -22,21 +22,21 @@ Json: TypeAlias = Any
 
 INPUT_REQUIRED = "InputRequiredResult"
 _DEEPEST = 200
-"""Levels of an invalid message in which the fault is looked for: the validator cannot take many more."""
+"""The number of levels of an invalid message that the validator gets; it cannot process many more."""
 _ROLES: tuple[Role, ...] = ("client", "server")
 _ANSWERED_BY_NOTHING = frozenset({"PingRequest", "SetLevelRequest", "SubscribeRequest", "UnsubscribeRequest"})
-"""The requests whose result is the EmptyResult: a request that is not named here and has no result of its own would
-otherwise be answered by anything."""
+"""The requests whose result is the EmptyResult. Without this list any result would be valid for a request that has no
+result definition of its own."""
 
 
 @frozen
 class Part:
-    """What one part of a message must be valid against."""
+    """The definitions for one part of a message."""
 
     definitions: tuple[str, ...]
-    """All of these."""
+    """The names of the definitions, all of which apply."""
     path: tuple[str, ...] = ()
-    """Where the part is in the message; the whole by default."""
+    """The path of the part in the message; the whole message by default."""
 
 
 @define(eq=False)
@@ -58,18 +58,18 @@ class Revision:
 
     @cached_property
     def methods(self) -> frozenset[str]:
-        """Every method that any definition has."""
+        """The methods of all definitions."""
         found = (_constant(definition, "method") for definition in self.definitions.values())
         return frozenset(method for method in found if method is not None)
 
     @cached_property
     def requests(self) -> Mapping[tuple[Role, str], str]:
-        """The definition of a request, by who sends it and its method."""
+        """The definitions of requests, by the role of the sender and the method."""
         return dict(self._sent("Request"))
 
     @cached_property
     def notifications(self) -> Mapping[tuple[Role, str], str]:
-        """The definition of a notification, by who sends it and its method."""
+        """The definitions of notifications, by the role of the sender and the method."""
         return dict(self._sent("Notification"))
 
     def _sent(self, kind: str) -> Iterator[tuple[tuple[Role, str], str]]:
@@ -86,21 +86,21 @@ class Revision:
 
     @cached_property
     def needs_id_in_errors(self) -> bool:
-        """Whether even an error for a request whose id could not be read must have one."""
+        """True if even an error for a request with an unreadable id must have an id."""
         return "id" in self.definitions[self.error]["required"]
 
     @property
     def result(self) -> str:
-        """The definition of a response with a result, its later or its earlier name."""
+        """The name of the definition of a response with a result, which differs between revisions."""
         return "JSONRPCResultResponse" if "JSONRPCResultResponse" in self.definitions else "JSONRPCResponse"
 
     @property
     def error(self) -> str:
-        """The definition of a response with an error, its later or its earlier name."""
+        """The name of the definition of a response with an error, which differs between revisions."""
         return "JSONRPCErrorResponse" if "JSONRPCErrorResponse" in self.definitions else "JSONRPCError"
 
     def for_result(self, role: Role, method: str, params: Json, result: Json) -> list[Part]:
-        """Return what a result must meet: the response's own definition if it has one, and the result's."""
+        """Return the definitions for a result: that of the response if there is one, and that of the result."""
         request = self.requests[role, method]
         base = request.removesuffix("Request")
         own = f"{base}ResultResponse"
@@ -108,7 +108,7 @@ class Revision:
         return [whole, Part((self._result_of(request, own, params, result),), ("result",))]
 
     def _result_of(self, request: str, response: str, params: Json, result: Json) -> str:
-        """Return the result's definition; where there are several, the one that the result says it is."""
+        """Return the definition of a result; of several, the one that the result names."""
         if request in _ANSWERED_BY_NOTHING:
             return "EmptyResult"
         possible = self._referred(self.definitions.get(response, {}).get("properties", {}).get("result", {}))
@@ -119,13 +119,13 @@ class Revision:
         return f"{request.removesuffix('Request')}Result"
 
     def for_error(self, code: Json) -> list[Part]:
-        """Return what an error must meet: that of every error, and that of its code if there is one."""
+        """Return the definitions for an error: that of every error, and that of its code if there is one."""
         whole, body = self._by_code.get(code, ((), ())) if type(code) is int else ((), ())
         return [Part(("JSONRPCMessage", self.error, *whole)), *([Part(body, ("error",))] if body else [])]
 
     @cached_property
     def _by_code(self) -> Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]]:
-        """For each error code the definitions of whole responses, and of what is at `error`."""
+        """For each error code the definitions of whole responses, and those of the member `error`."""
         found: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         for name, definition in self.definitions.items():
             of_response = self._code(definition.get("properties", {}).get("error", {}))
@@ -145,7 +145,7 @@ class Revision:
         return next((code for code in codes if type(code) is int), None)
 
     def faults(self, part: Part, message: Json) -> list[str]:
-        """Return what is wrong with a part of a message, each fault with its path; nothing if it is valid."""
+        """Return the faults of a part of a message, each with its path; an empty list if it is valid."""
         value = message
         for member in part.path:
             value = value[member]
@@ -164,7 +164,7 @@ class Revision:
             schema["allOf"] = [{"$ref": f"#/{self._container}/{name}"} for name in names]
             if "$schema" in self.document:
                 schema["$schema"] = self.document["$schema"]
-            # Of formats, the earlier dialect judges and the later one does not: here all are judged alike.
+            # The earlier dialect checks formats and the later one does not: here all are checked.
             validator = self._validators[names] = jsonschema_rs.validator_for(schema, validate_formats=True)
         return validator
 
@@ -177,7 +177,7 @@ class Upstream:
 
     @classmethod
     def read(cls, paths: Mapping[str, Path]) -> Upstream:
-        """Read the file of each revision; raises `OSError` for one that is not there."""
+        """Read the file of each revision; raise `OSError` if one is missing."""
         return cls({name: Revision(name, json.loads(path.read_text("utf-8"))) for name, path in paths.items()})
 
     @property
@@ -186,12 +186,12 @@ class Upstream:
         return list(self.revisions)
 
     def knows(self, method: str) -> bool:
-        """Tell whether any revision has the method: what none has was made up by a test."""
+        """Return True if any revision has the method; a test has invented every other method."""
         return any(method in revision.methods for revision in self.revisions.values())
 
 
 def _constant(definition: Json, member: str) -> Json:
-    """Return the one value that a definition allows for a member, None if there is no such one."""
+    """Return the only value that a definition allows for a member; None if there is no such value."""
     schema = definition.get("properties", {}).get(member)
     return schema.get("const") if is_object(schema) else None
 
@@ -201,7 +201,7 @@ def _has(value: Json, member: str) -> bool:
 
 
 def pruned(value: Json, levels: int = _DEEPEST) -> Json:
-    """Return a copy that has null for everything below so many levels."""
+    """Return a copy with null in place of everything below *levels* levels."""
     if is_object(value):
         return {key: pruned(each, levels - 1) for key, each in value.items()} if levels else None
     if is_array(value):

@@ -13,22 +13,22 @@ from attrs import frozen
 __all__ = ["Leg", "Scenario", "Scenarios", "read_scenarios"]
 
 Leg: TypeAlias = Literal["server", "client"]
-"""Which of our two sides is under test."""
+"""The side under test."""
 
 _DATA = Path(__file__).parent.parent / "scenarios.toml"
 
 
 @frozen
 class Scenario:
-    """One scenario in one revision, and what is expected of it."""
+    """One scenario in one revision, with the expected results."""
 
     leg: Leg
     revision: str
     name: str
     least: int
-    """How many checks succeed at least."""
+    """The minimum number of successful checks."""
     is_watched: bool
-    """Whether the suite compares our messages with the schema of the revision."""
+    """True if the suite validates our messages against the schema of the revision."""
     skips: frozenset[str]
     """The names of the checks that may be skipped."""
 
@@ -39,10 +39,10 @@ class Scenarios:
 
     required: Sequence[Scenario]
     left_out: Mapping[str, str]
-    """Reasons, by the pattern of the names."""
+    """The reasons for leaving scenarios out, by name pattern."""
 
     def of(self, leg: Leg, revision: str) -> dict[str, Scenario]:
-        """Return those of one leg and revision, by name."""
+        """Return the scenarios of one leg and revision, by name."""
         chosen = (each for each in self.required if (each.leg, each.revision) == (leg, revision))
         return {each.name: each for each in chosen}
 
@@ -55,7 +55,7 @@ class Scenarios:
         return next((why for pattern, why in self.left_out.items() if fnmatch(name, pattern)), None)
 
     def unexpected(self, leg: Leg, revision: str, asked: Sequence[str]) -> list[str]:
-        """Return those of *asked*, which the suite wants to pass, that are neither required here nor left out."""
+        """Return the scenarios of *asked*, the suite's requirements, that are neither required here nor left out."""
         known = self.of(leg, revision)
         return [name for name in asked if name not in known and self.why_left_out(name) is None]
 

@@ -23,7 +23,7 @@ SECONDS_TO_STOP = 15
 
 
 class ServerFailed(Exception):
-    """The server did not come up, or did not end as it should; the text says what it has printed."""
+    """The server did not start or did not exit with status 0; the message contains its output."""
 
 
 @asynccontextmanager
@@ -31,11 +31,11 @@ async def everything_server(log: Path, *options: str) -> AsyncGenerator[str]:
     """Run the everything server for as long as the block lasts; yields the URL of its endpoint.
 
     Args:
-        log: the file for what it prints.
-        options: of its command line.
+        log: the file for its output.
+        options: options of its command line.
 
     Raises:
-        ServerFailed: it did not come up, or did not end with status 0 after SIGTERM.
+        ServerFailed: it did not start, or did not exit with status 0 after SIGTERM.
     """
     port = _free_port()
     command = [sys.executable, "-m", "tests.conformance.everything_server", "--port", str(port), *options]

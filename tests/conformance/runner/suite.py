@@ -18,30 +18,30 @@ from .verdicts import Check, read_results
 __all__ = ["ROOT", "Found", "Suite", "read_last_words", "read_list"]
 
 ROOT = Path(__file__).parents[3]
-"""Where the clients run: the root of the project."""
+"""The root of the project, where the clients run."""
 SECONDS_FOR_A_CLIENT = 60
 SECONDS_FOR_ALL = 300
-"""For one run of the suite, after which it hangs."""
+"""The timeout for one run of the suite."""
 _HEADING = re.compile(r"(Server|Client) scenarios ")
 _ENTRY = re.compile(r"  - (\S+)")
 
 
 @frozen
 class Found:
-    """What one run of the suite has found."""
+    """The results of one run of the suite."""
 
     status: int
     """Its exit status."""
     output: str
-    """What it has printed, for people."""
+    """Its output for people."""
     results: dict[str, list[Check]] = field(factory=dict[str, "list[Check]"])
-    """By scenario."""
+    """The checks by scenario."""
     last_words: str = ""
     """The last line that the client under test has put on standard error."""
 
     @property
     def crash(self) -> str | None:
-        """What is wrong beside the checks, in one line; None if nothing is."""
+        """The fault beside the checks, in one line; None if there is none."""
         if self.status == 0:
             return None
         words = f"; the client said last: {self.last_words}" if self.last_words else ""
@@ -60,11 +60,11 @@ class Suite:
 
     @property
     def node(self) -> Path:
-        """The interpreter: what the suite needs is newer than what most machines have."""
+        """The Node interpreter; the suite needs a newer one than most machines have."""
         return self.home / "node_modules" / "node" / "bin" / "node"
 
     async def required(self, revision: str) -> dict[Leg, list[str]]:
-        """Return the names of the scenarios that the suite wants to pass in a revision."""
+        """Return the names of the scenarios that the suite requires to pass in a revision."""
         found = await self._run("list", "--requirements", revision)
         if found.status != 0:
             raise RuntimeError(f"the suite cannot list its scenarios:\n{found.output}")
@@ -74,14 +74,14 @@ class Suite:
         """Test the server at *url*.
 
         Args:
-            selection: options that say which scenarios, in which revision.
+            selection: options that select the scenarios and the revision.
         """
         with tempfile.TemporaryDirectory() as folder:
             found = await self._run("server", "--url", url, *selection, "-o", folder)
             return Found(found.status, found.output, read_results(Path(folder), prefix="server-"))
 
     async def test_client(self, scenario: Scenario, command: str) -> Found:
-        """Test the client that *command* starts, when the URL of a server is put after it."""
+        """Test the client that *command* starts; the suite appends the URL of its server."""
         selection = ("--scenario", scenario.name, "--spec-version", scenario.revision, "--force")
         limit = str(SECONDS_FOR_A_CLIENT * 1000)
         with tempfile.TemporaryDirectory() as folder:
@@ -99,13 +99,13 @@ class Suite:
 
 
 def read_last_words(folder: Path) -> str:
-    """Return the last line with words that a client has put on standard error, by what the suite has kept of it."""
+    """Return the last line that is not empty of a client's standard error, from the files of the suite."""
     lines = (line for file in folder.rglob("stderr.txt") for line in file.read_text().splitlines())
     return next((line.strip(" |") for line in reversed(list(lines)) if any(map(str.isalpha, line))), "")
 
 
 def read_list(text: str) -> dict[Leg, list[str]]:
-    """Read what the suite prints about its requirements: the scenarios of each leg, without those it does not count."""
+    """Read the suite's list of requirements: the scenarios of each leg, without those it does not count."""
     legs: dict[Leg, list[str]] = {"server": [], "client": []}
     names: list[str] | None = None
     for line in text.splitlines():

@@ -14,7 +14,7 @@ _STATUSES = ("SUCCESS", "FAILURE", "WARNING", "SKIPPED")
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Return a line for each of *verdicts*, and under it what is wrong."""
+    """Return a line for each of *verdicts*, followed by its faults."""
     rows = [_HEAD, *map(_row, verdicts)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines = [_line(_HEAD, widths)]
@@ -33,7 +33,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def left_out(scenarios: Scenarios, asked: Iterable[str]) -> str:
-    """Return what of *asked* is left out, by reason."""
+    """Return the scenarios of *asked* that are left out, by reason."""
     names: dict[str, set[str]] = {}
     for name in asked:
         if reason := scenarios.why_left_out(name):

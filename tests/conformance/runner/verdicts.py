@@ -27,7 +27,7 @@ _FOLDER = re.compile(r"(?P<name>.+)-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d+Z")
 
 @frozen
 class Check:
-    """One thing that the suite has looked at."""
+    """One check of the suite."""
 
     id: str
     name: str
@@ -41,23 +41,23 @@ class Check:
 
 @frozen
 class Verdict:
-    """What has come out of one scenario."""
+    """The verdict on one scenario."""
 
     scenario: Scenario
     counts: Mapping[str, int]
     """Checks by status."""
     faults: Sequence[str] = field(factory=list[str])
-    """Everything that is below the mark; nothing if it has passed."""
+    """The faults; empty if the scenario has passed."""
     variant: str = ""
-    """How our side was set up, where that is not the default."""
+    """The configuration of our side, if it is not the default."""
 
 
 def judge(scenario: Scenario, checks: Sequence[Check] | None, *, crash: str | None = None) -> Verdict:
     """Return the verdict.
 
     Args:
-        checks: what the suite has written down; None if it has written nothing.
-        crash: what went wrong beside the checks, such as a client that ended with an error.
+        checks: the recorded checks; None if the suite has recorded none.
+        crash: the fault beside the checks, such as a client that exited with an error.
     """
     faults = [] if crash is None else [crash]
     if checks is None:
@@ -81,7 +81,7 @@ def read_checks(text: str) -> list[Check]:
     """Read the text of a `checks.json`.
 
     Raises:
-        ValueError: it is no list of checks.
+        ValueError: the text is not a list of checks.
     """
     content: Any = json.loads(text)
     try:
@@ -93,10 +93,10 @@ def read_checks(text: str) -> list[Check]:
 
 
 def read_results(folder: Path, *, prefix: str = "") -> dict[str, list[Check]]:
-    """Return what the suite has written into *folder*, by scenario; of several runs the latest.
+    """Return the checks that the suite has recorded in *folder*, by scenario; of several runs the latest.
 
     Args:
-        prefix: what the suite puts before the names.
+        prefix: the prefix that the suite adds to the names.
     """
     results: dict[str, list[Check]] = {}
     for file in sorted(folder.rglob("checks.json")):

@@ -18,7 +18,7 @@ _PACKAGE = "trio_mcp"
 
 
 class _Waiting(MetaPathFinder):
-    """Finds nothing, but sees that something is looked for, and does something when it has been imported."""
+    """A finder that finds no module itself but runs a function after a given module was imported."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name = name
@@ -40,7 +40,7 @@ class _Waiting(MetaPathFinder):
         execute = spec.loader.exec_module
 
         def and_then(module: ModuleType) -> None:
-            if self in sys.meta_path:  # until now: somebody may only want to know where the module is
+            if self in sys.meta_path:  # only once, and not for a mere look-up of the module
                 sys.meta_path.remove(self)
             execute(module)
             self._then()
