@@ -151,7 +151,10 @@ def test_a_sign_in_that_makes_no_sense_is_one_line(arguments: Sequence[str], lin
     ("entry", "words"),
     [
         ({"command": "run"}, "server 'far': nobody signs in to a server that is started here; it has no 'url'"),
-        ({"url": FAR, "headers": {"Authorization": "Bearer secret"}}, "server 'far': auth and headers both show who"),
+        (
+            {"url": FAR, "headers": {"Authorization": "Bearer secret"}},
+            "server 'far': auth and an Authorization header exclude",
+        ),
     ],
 )
 def test_nobody_signs_in_to_an_entry_that_needs_none(entry: object, words: str, home: Home, command: Command) -> None:

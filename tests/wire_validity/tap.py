@@ -170,13 +170,12 @@ def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
 
 
 def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
-    from trio_mcp.transports.http.client._request import HttpSender
-    from trio_mcp.transports.http.client._transport import HttpTransport
+    from trio_mcp.transports.http.client._transport import HttpSender, HttpTransport
 
     begin, post, received = HttpTransport.__attrs_post_init__, HttpSender.post, HttpSender.received
 
     def tapped_begin(self: HttpTransport) -> None:
-        numbers.open(self.door, "client", self.admission.revision)
+        numbers.open(self.sender, "client", self.admission.revision)
         begin(self)
 
     def tapped_post(self: HttpSender, url: str, line: bytes, *others: Any, **options: Any) -> object:
