@@ -97,7 +97,7 @@ def test_any_text_stream_may_replace_standard_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stderr", said)
 
     assert main(["tools", "--", "ftp://example.org/mcp"]) == 2
-    assert said.getvalue().startswith("trio-mcp tools: 'ftp://example.org/mcp' is no address")
+    assert said.getvalue().startswith("trio-mcp tools: 'ftp://example.org/mcp' is not the address")
 
 
 def test_the_frame_by_itself_loads_neither_trio_nor_rich() -> None:

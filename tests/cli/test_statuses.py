@@ -167,7 +167,7 @@ def test_a_server_of_a_file_is_found_by_its_name(tmp_path: Path, command: Comman
         (json.dumps(SERVERS), "mind", "no server 'mind'; did you mean mine?"),
         (json.dumps(SERVERS), "odd", "server 'odd': expected an object"),
         (json.dumps(SERVERS), "off", "server 'off' is disabled"),
-        (json.dumps(SERVERS), "far", "server 'far': 'ftp://example.org/mcp' is no address"),
+        (json.dumps(SERVERS), "far", "server 'far': 'ftp://example.org/mcp' is not the address"),
         ("[]", "mine", "expected an object with the member 'mcpServers'"),
         ("{", "mine", "not JSON"),
     ],

@@ -201,7 +201,7 @@ async def test_a_connection_is_used_again_whichever_way_it_answered() -> None:
     ],
     ids=["no length", "no chunk", "a body of no use", "no content"],
 )
-async def test_a_connection_is_used_again_when_a_notification_has_been_taken(
+async def test_a_connection_is_reused_after_an_accepted_notification(
     head_and_body: tuple[str, str, bytes],
 ) -> None:
     status, field, body = head_and_body

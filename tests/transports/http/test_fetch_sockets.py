@@ -112,7 +112,7 @@ async def test_a_form_is_posted() -> None:
     assert (first, fields["content-type"], body) == ("POST /token HTTP/1.1", "x", b"a=1")
 
 
-async def test_no_connection_is_kept_for_another_name() -> None:
+async def test_no_connection_is_reused_for_another_name() -> None:
     Names.set("as.test", ["127.0.0.1"])
     async with listening() as server, fetching(HERE) as fetch:
         for _ in range(2):
@@ -173,7 +173,7 @@ async def test_the_host_of_the_server_itself_is_one_that_the_user_has_named() ->
         await answered(server, fetch, call(f"http://mcp.test:{server.port}/.well-known/x"))
 
 
-async def test_where_the_server_was_reached_says_where_it_may_lead_to() -> None:
+async def test_the_address_of_the_server_decides_which_hosts_it_may_name() -> None:
     Names.set("as.test", ["127.0.0.1"])
     auth = AuthByHand()
     async with listening() as server, trio.open_nursery() as nursery:
@@ -191,14 +191,14 @@ async def test_where_the_server_was_reached_says_where_it_may_lead_to() -> None:
             await answered(server, auth.fetch, what)
 
 
-async def test_a_host_that_nobody_knows_is_not_found() -> None:
+async def test_an_unknown_host_is_not_found() -> None:
     Names.set("as.test", ["127.0.0.1"])
     async with fetching() as fetch:
         with pytest.raises(CallFailed, match=r"^https://nobody.test/x: the host is not found$"):
             await fetch(call("https://nobody.test/x?key=s3cret"))
 
 
-async def test_what_looks_like_an_address_and_is_none_is_not_requested() -> None:
+async def test_an_invalid_address_is_not_requested() -> None:
     async with fetching() as fetch:
         with pytest.raises(CallFailed, match=r"^https://0177\.0\.0\.1/x is not a valid address: "):
             await fetch(call("https://0177.0.0.1/x?s3cret"))
@@ -273,7 +273,7 @@ async def test_through_a_proxy_hosts_are_judged_as_far_as_they_are_known(monkeyp
     assert fields["host"] == "elsewhere.test"
 
 
-async def test_what_a_client_of_the_users_adds_goes_to_nobody_else() -> None:
+async def test_additions_of_a_custom_client_are_not_sent_to_other_hosts() -> None:
     Names.set("as.test", ["93.184.216.34"])
     requests: list[httpx2.Request] = []
 
@@ -303,7 +303,7 @@ async def test_what_a_client_of_the_users_adds_goes_to_nobody_else() -> None:
 # Without a client.
 
 
-async def test_whoever_names_hosts_by_himself_reaches_them_anywhere() -> None:
+async def test_hosts_that_the_user_names_may_have_any_address() -> None:
     Names.set("as.test", ["127.0.0.1"])
     async with listening() as server, open_fetch() as fetch:
         await answered(server, fetch, call(f"http://as.test:{server.port}/"))

@@ -43,7 +43,7 @@ def test_credentials_in_an_address_are_refused_and_not_shown(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://me:secret@example.org:99999/", "ftp://me:s@secret@example.org/"])
-def test_credentials_are_not_shown_whatever_else_is_wrong(url: str) -> None:
+def test_credentials_are_never_shown_in_errors(url: str) -> None:
     with pytest.raises(ValueError, match=r"//example\.org.* is not the address of a server") as caught:
         http_transport(url)
 
@@ -58,7 +58,7 @@ def test_credentials_are_not_shown_whatever_else_is_wrong(url: str) -> None:
         ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
     ],
 )
-def test_an_address_is_taken_as_it_is_but_for_its_fragment(url: str, checked: str) -> None:
+def test_an_address_is_used_unchanged_except_for_its_fragment(url: str, checked: str) -> None:
     assert checked_url(url) == checked
 
 
@@ -77,14 +77,14 @@ def test_an_address_is_taken_as_it_is_but_for_its_fragment(url: str, checked: st
         ({"Transfer-Encoding": "chunked"}, "'Transfer-Encoding' belongs to the protocol"),
     ],
 )
-def test_header_fields_that_would_say_something_else_are_refused(headers: dict[str, str], text: str) -> None:
+def test_invalid_header_fields_are_refused(headers: dict[str, str], text: str) -> None:
     with pytest.raises(ValueError, match=text) as caught:
         http_transport("http://example.org", headers=headers)
 
     assert "Evil: 1" not in str(caught.value)
 
 
-def test_header_fields_of_the_callers_are_taken() -> None:
+def test_header_fields_of_the_caller_are_sent() -> None:
     http_transport("http://example.org", headers={"Authorization": "Bearer a b", "X-Empty": "", "x-tab": "a\tb"})
 
 

@@ -62,7 +62,7 @@ async def refuse(server: HttpScript, method: str = "POST", rpc: str | None = Non
 
 
 @pytest.mark.requirement("C.2-1")
-async def test_each_request_shows_who_asks(autojump_clock: object) -> None:
+async def test_each_request_carries_credentials(autojump_clock: object) -> None:
     server, auth, caller = HttpScript(), AuthByHand(), Caller()
     caller.admission.agree(MODERN, {}, None)
     async with opened(server, caller, auth=auth, headers={"X-Mine": "a"}) as transport, trio.open_nursery() as nursery:
@@ -106,7 +106,7 @@ async def test_what_is_refused_again_and_again_is_raised_as_its_status(autojump_
     assert auth.renewals == 2
 
 
-async def test_other_refusals_are_heard_and_left_as_they_are(autojump_clock: object) -> None:
+async def test_other_refusals_are_reported_unchanged(autojump_clock: object) -> None:
     server, auth = HttpScript(), AuthByHand()
     async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport)
@@ -134,7 +134,7 @@ async def test_where_nothing_can_be_shown_one_call_fails_and_no_other(autojump_c
     assert len(server.visits) == 1
 
 
-async def test_a_call_that_had_nothing_to_show_fails_and_the_next_tries_anew(autojump_clock: object) -> None:
+async def test_a_call_without_a_token_fails_and_the_next_one_tries_again(autojump_clock: object) -> None:
     async def fail_once(auth: AuthByHand) -> None:
         await trio.lowlevel.checkpoint()
         if auth.renewals == 1:
@@ -173,7 +173,7 @@ async def test_a_call_that_is_left_while_it_waits_for_a_token_ends_at_once(autoj
         assert pending.is_settled
 
 
-async def test_nobody_who_has_a_token_waits_for_one_who_has_none(autojump_clock: object) -> None:
+async def test_a_request_with_a_token_does_not_wait_for_one_without(autojump_clock: object) -> None:
     is_there = trio.Event()
 
     async def renew(auth: AuthByHand) -> None:
@@ -193,7 +193,7 @@ async def test_nobody_who_has_a_token_waits_for_one_who_has_none(autojump_clock:
 
 
 @pytest.mark.parametrize("where", ["attempt", "fields", "heard", "settle"])
-async def test_one_that_raises_whatever_it_likes_fails_one_call(where: str, autojump_clock: object) -> None:
+async def test_a_token_source_that_raises_fails_one_call(where: str, autojump_clock: object) -> None:
     class Broken(AuthByHand):
         def attempt(self, method: str, url: str) -> Any:
             if where == "attempt":
@@ -249,7 +249,7 @@ async def test_it_learns_the_address_as_it_is_sent(autojump_clock: object) -> No
         assert auth.url == "https://xn--bcher-kva.example/f%C3%BCr/mcp"
 
 
-def test_an_address_that_cannot_be_sent_is_none() -> None:
+def test_an_address_that_cannot_be_encoded_is_refused() -> None:
     with pytest.raises(ValueError, match="2028/mcp' is not the address of a server"):
         http_transport("http://\u2028/mcp", auth=AuthByHand())
 
@@ -282,7 +282,7 @@ async def test_what_cannot_be_made_for_a_connection_is_raised_where_it_is_opened
 
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "DPoP"])
-def test_fields_of_the_caller_that_say_the_same_are_refused(name: str) -> None:
+def test_duplicate_header_fields_of_the_caller_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="auth and an Authorization header exclude each other"):
         http_transport(URL, auth=AuthByHand(), headers={name: "Bearer mine"})
 
@@ -297,7 +297,7 @@ async def settle_by(transport: Transport, server: HttpScript, nursery: trio.Nurs
     return await server.next("GET")
 
 
-async def test_a_handshake_and_the_stream_of_news_show_who_asks(autojump_clock: object) -> None:
+async def test_a_handshake_and_the_standalone_stream_carry_credentials(autojump_clock: object) -> None:
     server, auth, caller = HttpScript(), AuthByHand(), Caller()
     async with opened(server, caller, auth=auth) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(initialize, transport)
@@ -386,7 +386,7 @@ async def test_an_answer_to_the_server_waits_for_a_person_but_not_for_a_server(
         (AuthorizationFailed("refused", error="invalid_grant"), False, False),
     ],
 )
-async def test_news_are_asked_for_again_until_somebody_says_no(
+async def test_the_standalone_stream_is_retried_until_it_is_denied(
     failure: AuthorizationFailed,
     asks_person: bool,
     expected: bool,
@@ -419,7 +419,7 @@ async def test_news_are_asked_for_again_until_somebody_says_no(
     assert (f"the standalone stream is not opened again: {failure}" in caplog.text) is not expected
 
 
-async def test_news_that_were_never_heard_are_not_asked_for_again(
+async def test_a_standalone_stream_that_never_opened_is_not_retried(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, auth = HttpScript(), AuthByHand()
@@ -432,7 +432,7 @@ async def test_news_that_were_never_heard_are_not_asked_for_again(
     assert "the standalone stream is not opened again: no token" in caplog.text
 
 
-async def test_an_answer_that_is_taken_up_again_shows_who_asks(autojump_clock: object) -> None:
+async def test_a_resumed_answer_carries_credentials(autojump_clock: object) -> None:
     server, auth = HttpScript(), AuthByHand()
     async with opened_in_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport, modern=False)
@@ -456,7 +456,7 @@ async def forget(server: HttpScript, transport: Transport, nursery: trio.Nursery
     return pending
 
 
-async def test_another_session_that_nobody_is_let_into_fails_the_calls_that_need_it(autojump_clock: object) -> None:
+async def test_a_new_session_without_authorization_fails_the_calls_that_need_it(autojump_clock: object) -> None:
     async def fail(auth: AuthByHand) -> None:
         await trio.lowlevel.checkpoint()
         raise AuthorizationFailed("they said no", error="access_denied")
@@ -535,7 +535,7 @@ async def test_the_stream_of_an_old_server_is_waited_for_while_a_person_is_asked
                 await pending.outcome()
 
 
-async def test_an_old_server_whose_stream_nobody_is_let_into_says_why(autojump_clock: object) -> None:
+async def test_a_legacy_server_that_refuses_its_stream_gives_the_reason(autojump_clock: object) -> None:
     async def fail(auth: AuthByHand) -> None:
         await trio.lowlevel.checkpoint()
         raise AuthorizationFailed("they said no")

@@ -266,7 +266,7 @@ async def test_what_belongs_to_one_question_stays_in_order_and_holds_up_no_other
 
 
 @pytest.mark.parametrize("reached", [True, False])
-async def test_a_reply_that_is_not_taken_is_logged(
+async def test_a_response_that_is_not_accepted_is_logged(
     reached: bool, caplog: pytest.LogCaptureFixture, autojump_clock: object
 ) -> None:
     server = HttpScript()

@@ -106,7 +106,7 @@ async def test_what_was_under_way_is_lost_or_sent_again(autojump_clock: object) 
         await (await server.next()).answer(202)
 
 
-async def test_what_is_not_taken_twice_is_lost(autojump_clock: object) -> None:
+async def test_a_request_that_is_rejected_twice_is_lost(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport, "tools/call", modern=False)
@@ -149,7 +149,7 @@ async def test_what_is_under_way_is_waited_for_to_be_refused(autojump_clock: obj
         await server.silence()
 
 
-async def test_a_late_response_is_heard_only_as_far_as_it_is_the_answer(autojump_clock: object) -> None:
+async def test_a_late_response_is_read_only_for_the_answer(autojump_clock: object) -> None:
     """Servers count their questions from 1: the old session must not answer, cancel or shadow those of the new one."""
     server, caller = HttpScript(), Caller(answers=False)
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
@@ -198,7 +198,7 @@ async def test_a_late_response_is_heard_only_as_far_as_it_is_the_answer(autojump
         await server.silence()
 
 
-async def test_a_late_body_is_heard_only_as_far_as_it_is_the_answer(autojump_clock: object) -> None:
+async def test_a_late_body_is_read_only_for_the_answer(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         pending = {name: ask(nursery, transport, f"test/{name}", modern=False) for name in ("batch", "other")}
@@ -220,7 +220,7 @@ async def test_a_late_body_is_heard_only_as_far_as_it_is_the_answer(autojump_clo
         await server.silence()
 
 
-async def test_news_are_heard_in_the_new_session_as_in_the_old_one(autojump_clock: object) -> None:
+async def test_the_standalone_stream_is_opened_in_the_new_session_too(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(transport.hear_news)
@@ -242,7 +242,7 @@ async def test_news_are_heard_in_the_new_session_as_in_the_old_one(autojump_cloc
     assert new.headers["mcp-session-id"] == "s2"
 
 
-async def test_a_stream_of_news_finds_out_by_itself(autojump_clock: object) -> None:
+async def test_a_standalone_stream_finds_out_that_the_session_is_lost(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(transport.hear_news)
@@ -380,7 +380,7 @@ async def test_an_unknown_method_is_no_lost_session(autojump_clock: object) -> N
         assert caller.renewals == 0
 
 
-async def test_without_a_session_there_is_none_to_lose(autojump_clock: object) -> None:
+async def test_without_a_session_id_no_session_can_be_lost(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened_in_session(server, id=None) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport, modern=False)

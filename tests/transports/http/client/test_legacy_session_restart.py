@@ -47,7 +47,7 @@ async def count(client: Client) -> int:
     return int(content["result"])
 
 
-async def test_calls_that_a_server_started_anew_did_not_take_are_made_again_once() -> None:
+async def test_calls_that_a_restarted_server_did_not_accept_are_repeated_once() -> None:
     counts: list[int] = []
 
     async def note_count(client: Client) -> None:

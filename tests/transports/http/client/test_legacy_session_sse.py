@@ -181,7 +181,7 @@ async def test_closing_leaves_the_stream_after_the_last_words(autojump_clock: ob
         (400, error(-32020, "headers"), ErrorResponse),
     ],
 )
-async def test_only_what_an_old_server_would_say_leads_there(
+async def test_only_the_answers_of_a_legacy_server_lead_to_sse(
     status: int, body: object, expected: type[Exception], autojump_clock: object
 ) -> None:
     server = HttpScript()
@@ -207,7 +207,7 @@ async def test_without_such_a_stream_the_first_refusal_stands(status: int | None
 
 
 @pytest.mark.parametrize("begins", [True, False])
-async def test_a_stream_that_names_no_address_in_time_is_none(begins: bool, autojump_clock: object) -> None:
+async def test_a_stream_that_names_no_address_in_time_opens_no_session(begins: bool, autojump_clock: object) -> None:
     server = HttpScript()
     async with opened(server) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport, "initialize", modern=False)
@@ -222,7 +222,7 @@ async def test_a_stream_that_names_no_address_in_time_is_none(begins: bool, auto
         assert stream.left.is_set()
 
 
-async def test_a_stream_that_ends_at_once_is_none(autojump_clock: object) -> None:
+async def test_a_stream_that_ends_at_once_opens_no_session(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened(server) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport, "initialize", modern=False)

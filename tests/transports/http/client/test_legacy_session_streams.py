@@ -34,7 +34,7 @@ async def hear(server: HttpScript, transport: Transport, nursery: trio.Nursery) 
     return visit
 
 
-async def test_news_are_established_before_they_are_reported_as_heard(autojump_clock: object) -> None:
+async def test_the_standalone_stream_is_open_before_it_is_reported_as_open(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     heard = trio.Event()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
@@ -65,7 +65,7 @@ async def test_news_are_established_before_they_are_reported_as_heard(autojump_c
 @pytest.mark.parametrize(
     ("status", "kind"), [(405, None), (404, None), (401, None), (503, None), (200, "text/html"), (202, None)]
 )
-async def test_a_server_without_news_is_shrugged_at_for_good(
+async def test_a_server_without_a_standalone_stream_is_not_asked_again(
     status: int, kind: str | None, autojump_clock: object
 ) -> None:
     server, caller = HttpScript(), Caller()
@@ -78,7 +78,7 @@ async def test_a_server_without_news_is_shrugged_at_for_good(
         assert caller.renewals == 0
 
 
-async def test_a_server_that_says_nothing_yet_is_not_waited_for(autojump_clock: object) -> None:
+async def test_a_server_that_delays_the_head_of_its_stream_is_not_waited_for(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport:
         begun = trio.current_time()
@@ -91,7 +91,7 @@ async def test_a_server_that_says_nothing_yet_is_not_waited_for(autojump_clock: 
         assert caller.news == ["notifications/late"]
 
 
-async def test_a_stream_of_news_that_ends_is_taken_up_where_it_was(autojump_clock: object) -> None:
+async def test_a_standalone_stream_that_ends_is_resumed_at_its_position(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         visit = await hear(server, transport, nursery)
@@ -135,7 +135,7 @@ async def test_the_pauses_grow_until_something_comes(autojump_clock: object) -> 
     assert all(0.5 * most <= pause <= 1.01 * most for pause, most in zip(pauses, longest, strict=True)), pauses
 
 
-async def test_a_stream_that_lasted_is_taken_up_soon(autojump_clock: object) -> None:
+async def test_a_stream_that_lasted_is_resumed_soon(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
         visit = await hear(server, transport, nursery)
@@ -148,7 +148,7 @@ async def test_a_stream_that_lasted_is_taken_up_soon(autojump_clock: object) -> 
             await visit.begin()
 
 
-async def test_a_server_that_cannot_be_reached_is_tried_again_for_news(autojump_clock: object) -> None:
+async def test_the_standalone_stream_is_retried_if_the_server_cannot_be_reached(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     engine = Flaky(server, down_for="GET")
     async with opened_in_session(server, caller, engine=engine) as transport:
@@ -162,7 +162,7 @@ async def test_a_server_that_cannot_be_reached_is_tried_again_for_news(autojump_
         assert len(engine.refused) > 100
 
 
-async def test_a_stream_of_news_that_is_refused_later_is_over(autojump_clock: object) -> None:
+async def test_a_standalone_stream_that_is_refused_later_ends(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
         await (await hear(server, transport, nursery)).end()
@@ -170,7 +170,9 @@ async def test_a_stream_of_news_that_is_refused_later_is_over(autojump_clock: ob
         await server.silence(3600)
 
 
-async def test_news_that_cannot_be_read_are_skipped(caplog: pytest.LogCaptureFixture, autojump_clock: object) -> None:
+async def test_events_of_the_standalone_stream_that_cannot_be_read_are_skipped(
+    caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
     server, caller = HttpScript(), Caller(Limits(max_message_bytes=200))
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         visit = await hear(server, transport, nursery)
@@ -202,7 +204,7 @@ async def ask_and_part(
     return pending.outcome, visit.message["id"]
 
 
-async def test_an_answer_is_taken_up_after_the_pause_the_server_wants(autojump_clock: object) -> None:
+async def test_an_answer_is_resumed_after_the_pause_that_the_server_asks_for(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
         outcome, id = await ask_and_part(server, transport, nursery, id="e1", retry_ms=500)
@@ -222,7 +224,7 @@ async def test_an_answer_is_taken_up_after_the_pause_the_server_wants(autojump_c
         assert await outcome() == {"tools": []}
 
 
-async def test_a_stream_that_breaks_is_taken_up_too(autojump_clock: object) -> None:
+async def test_a_stream_that_breaks_off_is_resumed_too(autojump_clock: object) -> None:
     server = HttpScript()
     engine = Flaky(server, down_for="GET")
     async with opened_in_session(server, engine=engine) as transport, trio.open_nursery() as nursery:
@@ -249,7 +251,7 @@ async def test_a_stream_that_breaks_is_taken_up_too(autojump_clock: object) -> N
 @pytest.mark.parametrize(
     "event", [{}, {"retry_ms": 10}, {"id": "caf\u00e9"}, {"id": ""}], ids=["none", "retry", "no field", "empty"]
 )
-async def test_a_stream_without_ids_is_not_taken_up(event: dict[str, Any], autojump_clock: object) -> None:
+async def test_a_stream_without_ids_is_not_resumed(event: dict[str, Any], autojump_clock: object) -> None:
     server = HttpScript()
     async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
         outcome, _ = await ask_and_part(server, transport, nursery, **event)
@@ -270,7 +272,7 @@ async def test_a_stream_that_is_not_continued_is_given_up(autojump_clock: object
 
 
 @pytest.mark.parametrize("status", [404, 405, 200])
-async def test_a_server_that_continues_no_streams_is_taken_at_its_word(status: int, autojump_clock: object) -> None:
+async def test_a_server_that_resumes_no_stream_is_not_asked_again(status: int, autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         outcome, _ = await ask_and_part(server, transport, nursery, id="e1")
@@ -281,7 +283,7 @@ async def test_a_server_that_continues_no_streams_is_taken_at_its_word(status: i
         assert caller.renewals == 0
 
 
-async def test_a_server_that_has_continued_one_says_by_404_that_the_session_is_lost(autojump_clock: object) -> None:
+async def test_a_404_of_a_server_that_has_had_a_stream_means_a_lost_session(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
         outcome, _ = await ask_and_part(server, transport, nursery, id="e1")

@@ -178,7 +178,7 @@ async def test_the_tap_sees_each_message_and_nothing_else(autojump_clock: object
     ]
 
 
-async def test_nobody_has_to_look(autojump_clock: object) -> None:
+async def test_a_session_expires_without_any_request(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened(server, Caller(taps=False)) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport)
@@ -235,7 +235,7 @@ async def test_a_response_without_a_message_is_its_status(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_who_asks_is_a_matter_of_the_status_and_not_of_the_message(status: int, autojump_clock: object) -> None:
+async def test_authentication_depends_on_the_status_and_not_on_the_message(status: int, autojump_clock: object) -> None:
     with pytest.raises(HttpStatusError) as caught:
         await answered_with(lambda visit: visit.answer(status, error(-32000, "who are you?", id=1)))
 
@@ -432,7 +432,7 @@ async def test_a_response_that_breaks_after_the_answer_breaks_nothing(autojump_c
     assert await answered_with(respond) == {"tools": []}
 
 
-async def test_listening_lasts_and_its_end_without_a_result_is_told(autojump_clock: object) -> None:
+async def test_listening_lasts_and_its_end_without_a_result_is_reported(autojump_clock: object) -> None:
     class Ears:
         def __init__(self) -> None:
             self.told: list[object] = []
@@ -549,7 +549,7 @@ async def test_a_request_that_cannot_be_sent_hands_its_place_on(autojump_clock: 
             await (await server.next(rpc="prompts/list")).result()
 
 
-async def test_those_who_wait_for_a_place_are_told_of_the_end(autojump_clock: object) -> None:
+async def test_requests_that_wait_for_a_slot_fail_with_the_connection(autojump_clock: object) -> None:
     server = HttpScript()
     async with trio.open_nursery() as nursery:
         async with opened(server, Caller(Limits(max_posts=1))) as transport:

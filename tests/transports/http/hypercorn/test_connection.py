@@ -215,7 +215,7 @@ async def test_a_client_that_reads_nothing_holds_up_no_end(way: str) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_client_that_is_gone_before_it_is_served_is_nobodys_trouble(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_has_left_before_it_is_served_causes_no_error(caplog: pytest.LogCaptureFixture) -> None:
     stop = trio.Event()
     with await bind_sockets(HttpListening(port=0)) as sockets:
         assert sockets.bound.port is not None

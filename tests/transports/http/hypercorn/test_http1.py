@@ -32,7 +32,7 @@ async def once(served: Served, request: bytes) -> bytes:
         return await read_all(stream)
 
 
-async def test_a_request_is_answered_and_the_connection_kept(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_request_is_answered_and_the_connection_stays_open(capfd: pytest.CaptureFixture[str]) -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["client"][0] == "127.0.0.1"
         assert scope["server"] == ("127.0.0.1", served.bound.port)

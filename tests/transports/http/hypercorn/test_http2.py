@@ -161,7 +161,7 @@ async def test_an_answer_before_the_body_ends_the_stream_and_what_still_comes_is
         assert await is_answered(client)
 
 
-async def test_data_of_a_stream_that_was_answered_while_nobody_took_them_are_dropped() -> None:
+async def test_unread_data_of_an_answered_stream_are_dropped() -> None:
     """More than fits into the mailbox of the application, which answers without having looked into it."""
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -210,7 +210,7 @@ async def test_an_answer_that_http2_does_not_allow_has_its_stream_reset(caplog: 
 
 
 @pytest.mark.parametrize("way", ["reset", "close"])
-async def test_an_answer_to_a_client_that_has_gone_is_no_fault(way: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_to_a_client_that_has_left_is_not_an_error(way: str, caplog: pytest.LogCaptureFixture) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         asked.set()
         await until_left(receive)
@@ -269,7 +269,7 @@ async def test_a_stream_that_its_client_resets_ends_its_request_alone() -> None:
         assert await is_answered(client)
 
 
-async def test_requests_that_are_taken_back_at_once_cannot_be_as_many_as_one_likes() -> None:
+async def test_requests_that_are_reset_at_once_are_bounded_too() -> None:
     running = 0
 
     async def deaf(scope: Scope, receive: Receive, send: Send) -> None:
@@ -359,7 +359,7 @@ async def test_a_connection_that_asks_nothing_is_closed_soon() -> None:
         await client.until_end()
 
 
-async def test_a_server_that_stops_lets_streams_end_and_refuses_others_so_that_they_can_be_tried_elsewhere() -> None:
+async def test_a_stopping_server_completes_streams_and_refuses_new_ones_as_retryable() -> None:
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         await part(send, b"first")

@@ -203,7 +203,7 @@ async def test_a_failure_while_the_start_is_cancelled_is_logged(time: int, caplo
     assert record.getMessage() == "the application failed outside its requests"
 
 
-async def test_an_application_that_asks_again_is_told_nothing_more() -> None:
+async def test_an_application_that_receives_again_gets_no_more_events() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await told(receive, "startup")
         await say(send, "startup.complete")

@@ -72,7 +72,7 @@ async def test_a_stop_drains_the_application_then_ends_the_lifespan() -> None:
     assert app.diary == ["startup", "drain", "shutdown"]
 
 
-async def test_a_server_that_stops_accepts_nobody_and_says_goodbye_with_its_last_answers() -> None:
+async def test_a_stopping_server_refuses_connections_and_announces_the_close_in_its_last_responses() -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive)
         await begin(send)
@@ -197,7 +197,7 @@ async def test_an_application_that_cannot_start_is_never_served_and_its_exceptio
     assert str(error) == "no"
 
 
-async def test_an_address_that_is_taken_is_an_error_before_the_application_starts() -> None:
+async def test_an_address_in_use_is_an_error_before_the_application_starts() -> None:
     app = App()
     async with serving(App()) as served:
         error = await fail_to_serve(OSError, app=app, port=served.bound.port)

@@ -18,14 +18,14 @@ from trio_mcp.transports.http.hypercorn import _sockets as _hypercorn_sockets
 needs_ipv6 = pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6 here")
 
 
-async def test_a_free_port_is_taken_and_reported() -> None:
+async def test_a_free_port_is_bound_and_reported() -> None:
     with await bind_sockets(HttpListening(port=0)) as sockets:
         port = sockets.sockets[0].getsockname()[1]
 
         assert sockets.bound == Bound((f"http://127.0.0.1:{port}",), port)
 
 
-async def test_a_port_can_be_taken_again_at_once() -> None:
+async def test_a_port_can_be_bound_again_at_once() -> None:
     async with serving(App()) as served:
         stream = await served.connect()
         await stream.send_all(get("/", "connection: close"))
@@ -36,7 +36,7 @@ async def test_a_port_can_be_taken_again_at_once() -> None:
         assert await served.is_well()
 
 
-async def test_a_port_that_is_taken_is_refused_in_words() -> None:
+async def test_a_port_in_use_is_refused_with_a_reason() -> None:
     async with serving(App()) as served:
         with pytest.raises(OSError, match=r"cannot listen on 127\.0\.0\.1:") as caught:
             await bind_sockets(HttpListening(port=served.bound.port or 0))
@@ -44,7 +44,7 @@ async def test_a_port_that_is_taken_is_refused_in_words() -> None:
     assert caught.value.errno == errno.EADDRINUSE
 
 
-async def test_a_name_that_nobody_knows_is_refused_in_words() -> None:
+async def test_an_unknown_name_is_refused_with_a_reason() -> None:
     with pytest.raises(OSError, match=r"cannot listen on no-such-host\.invalid:8000: ") as caught:
         await bind_sockets(HttpListening(host="no-such-host.invalid"))
 
@@ -131,7 +131,7 @@ async def test_a_unix_socket_is_served_and_its_file_removed_at_the_end(tmp_path:
     assert not path.exists()
 
 
-async def test_a_unix_socket_that_somebody_listens_to_is_not_taken(tmp_path: Path) -> None:
+async def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     with await bind_sockets(HttpListening(unix_socket=path)):
         with pytest.raises(OSError, match="another process listens on it") as caught:
@@ -142,7 +142,7 @@ async def test_a_unix_socket_that_somebody_listens_to_is_not_taken(tmp_path: Pat
     assert caught.value.strerror == f"cannot listen on {path}: another process listens on it"
 
 
-async def test_a_unix_socket_with_a_full_queue_is_not_taken(tmp_path: Path) -> None:
+async def test_a_unix_socket_with_a_full_backlog_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     with await bind_sockets(HttpListening(unix_socket=path, backlog=1)):
         waiting = [socket.socket(socket.AF_UNIX) for _ in range(3)]
@@ -173,7 +173,7 @@ async def test_a_unix_socket_where_there_is_no_folder_is_refused_in_words(tmp_pa
 
 
 @pytest.mark.parametrize("how", ["replaced", "removed"])
-async def test_a_file_that_somebody_else_has_put_there_since_is_left_alone(how: str, tmp_path: Path) -> None:
+async def test_a_file_that_has_replaced_the_socket_is_left_alone(how: str, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     with await bind_sockets(HttpListening(unix_socket=path)):
         path.rename(tmp_path / "moved")

@@ -21,7 +21,7 @@ def chunk(body: bytes) -> dict[str, Any]:
     return {"type": "http.request", "body": body, "more_body": True}
 
 
-async def test_what_was_put_is_received_in_order_and_then_any_number_of_times_that_the_client_is_gone() -> None:
+async def test_events_are_received_in_order_and_then_any_number_of_disconnects() -> None:
     mailbox = Mailbox()
     await mailbox.put(chunk(b"one"))
     await mailbox.put(chunk(b"two"))
@@ -108,7 +108,7 @@ async def test_a_client_waits_while_too_much_lies_in_the_mailbox(size: int, nurs
 
 
 @pytest.mark.parametrize("end", ["the application returns", "the client leaves"])
-async def test_who_waits_to_put_something_goes_on_when_nobody_will_receive_it(end: str, nursery: trio.Nursery) -> None:
+async def test_a_waiting_put_continues_when_the_mailbox_is_closed(end: str, nursery: trio.Nursery) -> None:
     mailbox = Mailbox()
     done = trio.Event()
 

@@ -126,7 +126,7 @@ async def test_a_client_that_speaks_no_tls_is_turned_away(
     assert caplog.records == []
 
 
-async def test_a_client_that_says_nothing_is_cut_off(certificate: Certificate) -> None:
+async def test_a_silent_client_is_disconnected(certificate: Certificate) -> None:
     async with (
         serving(App(), certfile=certificate.both, head_seconds=0.1) as served,
         await served.connect() as stream,

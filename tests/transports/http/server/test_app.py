@@ -89,7 +89,7 @@ async def text_from(app: Any, caller: Caller) -> str:
         (Caller(scope_of("GET", headers={"accept": "application/json"})), 406, INVALID_REQUEST),
     ],
 )
-async def test_what_does_not_get_in_is_told_why(caller: Caller, status: int, code: int | None) -> None:
+async def test_a_refused_request_gets_the_reason(caller: Caller, status: int, code: int | None) -> None:
     app = make_app()
     async with app.run():
         await caller.run(app)
@@ -138,7 +138,7 @@ async def test_an_error_of_no_request_has_the_id_null_where_the_clients_revision
 
 @pytest.mark.parametrize(("revision", "writes_null"), [("2025-06-18", True), ("2025-11-25", False)])
 @pytest.mark.parametrize("body", [b"{", b"x" * 5_000_000])
-async def test_an_error_in_a_session_is_as_its_revision_wants_it_whatever_the_request_leaves_out(
+async def test_an_error_in_a_session_has_the_form_of_its_revision(
     body: bytes, revision: str, writes_null: bool
 ) -> None:
     app = make_app()
@@ -243,7 +243,7 @@ async def test_a_body_that_trickles_in_is_given_up(autojump_clock: trio.testing.
     assert sent[0]["status"] == 408
 
 
-async def test_whoever_leaves_in_the_middle_of_a_body_is_not_answered() -> None:
+async def test_a_client_that_leaves_in_the_middle_of_a_body_gets_no_answer() -> None:
     caller = Caller.post(ADD)
     caller.leave()
 
@@ -396,7 +396,7 @@ async def test_an_application_runs_once_at_a_time_and_any_number_of_times() -> N
     assert log == ["entered", "left"] * 2
 
 
-async def test_before_and_after_its_run_it_says_so() -> None:
+async def test_before_and_after_its_run_the_application_refuses_with_a_reason() -> None:
     entering, entered = trio.Event(), trio.Event()
 
     @asynccontextmanager
@@ -462,14 +462,14 @@ async def test_when_what_it_runs_fails_it_serves_nothing_any_more(caplog: pytest
             assert (await Caller.post(ADD).run(app)).status == 503
 
 
-async def test_what_nobody_runs_serves_modern_requests_each_by_itself() -> None:
+async def test_without_a_run_modern_requests_are_served_one_by_one() -> None:
     app = make_app()
 
     assert await text_from(app, Caller.post(ADD)) == "3"
     assert (await Caller.post(request("server/discover")).run(app)).status == 200
 
 
-async def test_what_nobody_runs_says_how_a_lifespan_is_run() -> None:
+async def test_without_a_run_the_error_says_how_to_run_a_lifespan() -> None:
     app = http_app(with_lifespan([]))
 
     caller = await Caller.post(ADD).run(app)
@@ -488,7 +488,7 @@ async def test_what_nobody_runs_says_how_a_lifespan_is_run() -> None:
         (Caller.post(request("com.example/news", id=None)), "none"),
     ],
 )
-async def test_what_nobody_runs_refuses_what_outlives_a_request_and_says_the_fix(
+async def test_without_a_run_messages_that_outlive_a_request_are_refused_with_the_fix(
     caller: Caller, id: int | str | None
 ) -> None:
     await caller.run(make_app())
@@ -497,7 +497,7 @@ async def test_what_nobody_runs_refuses_what_outlives_a_request_and_says_the_fix
     assert "app.run()" in caller.answer["error"]["message"]
 
 
-async def test_what_nobody_runs_bounds_how_many_requests_run() -> None:
+async def test_without_a_run_the_number_of_requests_is_bounded() -> None:
     server, go = make_server(limits=Limits(max_running=2)), trio.Event()
 
     @server.tool
@@ -519,7 +519,7 @@ async def test_what_nobody_runs_bounds_how_many_requests_run() -> None:
     assert await text_from(app, Caller.post(ADD)) == "3"
 
 
-async def test_what_nobody_runs_listens_until_its_client_leaves() -> None:
+async def test_without_a_run_a_listener_lasts_until_its_client_leaves() -> None:
     server = make_server()
     app = http_app(server)
     caller = Caller.post(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
@@ -531,7 +531,7 @@ async def test_what_nobody_runs_listens_until_its_client_leaves() -> None:
         caller.leave()
 
 
-async def test_what_nobody_runs_asks_by_replaying() -> None:
+async def test_without_a_run_questions_are_asked_by_replaying() -> None:
     server = make_server(keys=[b"k" * 16])
 
     @server.tool
@@ -677,7 +677,7 @@ async def test_a_session_has_a_stream_and_an_end() -> None:
         assert (await Caller(scope_of("GET", headers=headers)).run(app)).status == 404
 
 
-async def test_without_sessions_older_clients_are_refused_and_told_what_is_spoken() -> None:
+async def test_without_sessions_legacy_clients_are_refused_with_the_spoken_revisions() -> None:
     app = make_app(sessions=False)
     async with app.run():
         refused = await Caller.post(INITIALIZE).run(app)

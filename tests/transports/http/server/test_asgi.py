@@ -79,7 +79,7 @@ async def test_a_body_that_trickles_in_is_given_up(autojump_clock: trio.testing.
     assert trio.current_time() - began == 10
 
 
-async def test_whoever_leaves_in_the_middle_of_a_body_has_sent_none() -> None:
+async def test_a_client_that_leaves_in_the_middle_of_a_body_has_sent_none() -> None:
     assert await read_body(Scripted(chunk(b"a", more=True), {"type": "http.disconnect"}), 3, 1) is None
 
 

@@ -129,7 +129,7 @@ async def test_without_a_good_token_nothing_of_a_request_is_read(
 
 
 @pytest.mark.parametrize("runs", [True, False])
-async def test_who_asks_is_known_to_handlers_and_the_token_is_not(vault: Vault, runs: bool) -> None:
+async def test_handlers_know_the_principal_and_not_the_token(vault: Vault, runs: bool) -> None:
     ann = vault.tokens.give("ann", "b", "a")
     app = vault.app()
     caller = Caller.post(call("look"), ann)
@@ -169,7 +169,7 @@ async def test_what_is_wrong_with_a_request_anyway_is_said_before_tokens_are_loo
     assert vault.tokens.seen == []
 
 
-async def test_a_verifier_with_a_bug_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_verifier_with_a_bug_refuses_every_request(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
             raise RuntimeError(f"cannot read {len(token)} characters")
@@ -295,7 +295,7 @@ async def test_an_application_without_protection_describes_none() -> None:
 @pytest.mark.parametrize(
     ("granted", "status"), [([], 403), (["vault:open"], 403), (["vault:open", "vault:empty", "more"], 200)]
 )
-async def test_a_tool_runs_for_whoever_was_granted_all_of_its_scopes(
+async def test_a_tool_runs_for_a_client_with_all_of_its_scopes(
     vault: Vault, granted: list[str], status: int, runs: bool
 ) -> None:
     app = vault.app()
@@ -325,7 +325,7 @@ async def test_what_needs_no_scopes_is_there_for_everybody_with_a_token(vault: V
             assert (await Caller.post(asked, ann).run(app)).status == 200
 
 
-async def test_what_needs_scopes_is_refused_to_all_where_nobody_is_authenticated(vault: Vault) -> None:
+async def test_without_authentication_requests_that_need_scopes_are_refused(vault: Vault) -> None:
     app = http_app(vault.server)
 
     async with app.run():
@@ -358,7 +358,7 @@ async def test_a_session_is_no_authentication(vault: Vault) -> None:
     assert vault.log == ["opened"]
 
 
-async def test_nobody_keeps_others_out_by_having_all_the_sessions(vault: Vault) -> None:
+async def test_one_principal_cannot_lock_others_out_with_many_sessions(vault: Vault) -> None:
     async with vault.by_hand(sessions=SessionSettings(max_sessions=3)) as client:
 
         async def begin(who: str) -> ByHand:
@@ -375,7 +375,7 @@ async def test_nobody_keeps_others_out_by_having_all_the_sessions(vault: Vault) 
     assert (full.status, full.headers["retry-after"]) == (503, "30")
 
 
-async def test_in_a_session_the_token_of_each_request_says_what_it_may_do(vault: Vault) -> None:
+async def test_in_a_session_the_token_of_each_request_authorizes_it(vault: Vault) -> None:
     little, more = vault.tokens.give("ann"), vault.tokens.give("ann", "vault:open")
 
     async with vault.by_hand() as client:
@@ -411,7 +411,7 @@ async def test_of_an_array_nothing_runs_unless_all_of_it_may(vault: Vault) -> No
     assert {"opened", "emptied"} < set(vault.log)
 
 
-async def test_an_array_that_is_too_long_to_be_taken_is_not_looked_at_to_its_end() -> None:
+async def test_an_array_that_is_too_long_is_not_read_to_its_end() -> None:
     vault = Vault(server=Server("vault", limits=Limits(max_queued=2)))
 
     async with vault.by_hand() as client:
@@ -757,9 +757,7 @@ async def test_a_verifier_asks_others_by_one_client_while_the_application_runs(v
     assert verifier.statuses == [404] * 3
 
 
-async def test_a_verifier_asks_others_by_a_client_for_each_request_where_nobody_runs_the_application(
-    vault: Vault, opened: list[Any]
-) -> None:
+async def test_without_a_run_a_verifier_opens_a_client_for_each_request(vault: Vault, opened: list[Any]) -> None:
     async with served(vault.server) as bound:
         app = http_app(vault.server, auth=protection(Asking(f"{bound.url}/nothing")))
         callers = [await Caller.post(call("look"), ANN).run(app) for _ in range(2)]

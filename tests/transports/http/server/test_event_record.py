@@ -29,7 +29,7 @@ class Slow:
         self.said.append("forgotten")
 
 
-async def test_what_is_being_kept_is_forgotten_as_well(nursery: trio.Nursery) -> None:
+async def test_events_being_stored_are_deleted_too(nursery: trio.Nursery) -> None:
     log = Slow()
     record = EventRecord(log)
     nursery.start_soon(record.append, 1, 1, [b"a"])
@@ -44,7 +44,7 @@ async def test_what_is_being_kept_is_forgotten_as_well(nursery: trio.Nursery) ->
     assert log.said == ["appended", "forgotten"]
 
 
-async def test_nothing_is_kept_for_who_is_forgotten() -> None:
+async def test_nothing_is_stored_for_a_deleted_owner() -> None:
     async with MemoryEventStore().open() as log:
         record = EventRecord(log)
         await record.append(1, 1, [b"a"])

@@ -79,7 +79,7 @@ async def test_what_others_have_removed_does_not_count_for_long(path: Path) -> N
         assert await log.read("a", 1, 0) == (5, [b"5", b"6", b"7"])
 
 
-async def test_a_failure_costs_what_was_to_be_kept_and_leaves_the_count_right(path: Path) -> None:
+async def test_a_failure_loses_the_events_to_store_and_leaves_the_count_right(path: Path) -> None:
     async with SqliteEventStore(path, max_events=10).open() as log:
         await log.append("a", 1, 1, [b"1"] * 8)
         await log.append("b", 1, 1, [b"x"])

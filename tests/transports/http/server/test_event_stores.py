@@ -80,7 +80,7 @@ async def test_much_is_read_in_pages_and_a_long_event_at_once(kind: Kind) -> Non
         assert (await log.read("a", 1, 10))[1] == events[10:11]
 
 
-async def test_an_owner_that_is_forgotten_has_nothing_and_may_begin_anew(kind: Kind) -> None:
+async def test_a_deleted_owner_has_no_events_and_may_store_new_ones(kind: Kind) -> None:
     async with kind.open() as log:
         await log.append("a", 1, 1, [b"a"])
         await log.append("b", 1, 1, [b"b"])
@@ -108,7 +108,7 @@ async def test_too_many_events_cost_their_owner_its_oldest(kind: Kind) -> None:
         assert len(kept) <= 7
 
 
-async def test_too_many_bytes_cost_whoever_has_most_of_them(kind: Kind) -> None:
+async def test_too_many_bytes_evict_events_of_the_owner_with_most(kind: Kind) -> None:
     async with kind.open(max_bytes=100) as log:
         await log.append("small", 1, 1, [b"s" * 10])
         await log.append("large", 1, 1, [b"l" * 40, b"m" * 40])
@@ -118,7 +118,7 @@ async def test_too_many_bytes_cost_whoever_has_most_of_them(kind: Kind) -> None:
         assert await all_of(log, "large", 1) == {2: b"m" * 40}
 
 
-async def test_what_is_larger_than_the_store_is_not_kept(kind: Kind) -> None:
+async def test_an_event_larger_than_the_store_is_not_stored(kind: Kind) -> None:
     async with kind.open(max_bytes=100) as log:
         await log.append("a", 1, 1, [b"x" * 101])
         await log.append("a", 1, 2, [b"small"])
@@ -169,7 +169,7 @@ async def test_a_store_is_opened_again_when_it_was_closed(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": -1}, {"max_age": float("nan")}])
-def test_a_bound_that_is_none_is_refused_by_name(kind: Kind, bounds: dict[str, float]) -> None:
+def test_an_invalid_bound_is_refused_by_name(kind: Kind, bounds: dict[str, float]) -> None:
     (name,) = bounds
 
     with pytest.raises(ValueError, match=name):

@@ -32,7 +32,7 @@ async def test_nothing_can_be_asked_of_a_modern_client() -> None:
             exchange_of(serving).ask("roots/list", None)
 
 
-async def test_who_waits_for_room_is_told_that_the_client_has_left(nursery: trio.Nursery) -> None:
+async def test_a_task_that_waits_for_room_fails_when_the_client_leaves(nursery: trio.Nursery) -> None:
     async with Server("x").serving() as serving:
         exchange = exchange_of(serving)
         exchange.notify("notifications/message", {"data": "x" * 100})

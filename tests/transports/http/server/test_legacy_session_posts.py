@@ -88,7 +88,7 @@ async def test_a_client_that_leaves_before_it_knows_its_session_leaves_none(thea
         assert sessions_of(client).sessions == 0
 
 
-async def test_an_initialize_that_says_something_first_streams_and_names_the_session(theatre: Theatre) -> None:
+async def test_an_initialize_that_sends_updates_first_streams_and_names_the_session(theatre: Theatre) -> None:
     @theatre.server.middleware
     async def talk(visit: Request, call_next: CallNext) -> Any:
         await visit.context.log("info", "beginning")
@@ -151,7 +151,7 @@ async def test_without_a_version_the_revision_is_that_of_the_session(theatre: Th
     assert answered.answer == {"jsonrpc": "2.0", "id": 2, "result": {}}
 
 
-async def test_requests_are_served_before_the_client_says_that_it_is_initialized(theatre: Theatre) -> None:
+async def test_requests_are_served_before_the_initialized_notification(theatre: Theatre) -> None:
     async with open_theatre(theatre) as client:
         client.headers[SESSION] = (await client.post(initialize())).headers[SESSION]
         answered = await client.post(call("add", a=1, b=2))
@@ -239,7 +239,7 @@ async def test_what_was_said_and_answered_before_anybody_looked_streams_too(thea
     assert logged(calling) == ["a", "a again"]
 
 
-async def test_silence_begins_a_stream_that_says_it_is_alive(theatre: Theatre, autojump_clock: MockClock) -> None:
+async def test_silence_starts_a_stream_with_keep_alives(theatre: Theatre, autojump_clock: MockClock) -> None:
     async with open_theatre(theatre, keep_alive=10.0) as client:
         await client.begin()
         calling = client.start(call("wait"))
@@ -289,7 +289,7 @@ async def test_an_array_of_2025_03_26_is_answered_by_an_array(theatre: Theatre) 
     assert (silent.status, silent.body) == (202, b"")
 
 
-async def test_an_array_whose_requests_say_something_streams_and_the_answers_come_together(theatre: Theatre) -> None:
+async def test_an_array_whose_requests_send_updates_streams_and_its_answers_come_together(theatre: Theatre) -> None:
     theatre.go.set()
     async with open_theatre(theatre) as client:
         await client.begin("2025-03-26")
@@ -379,7 +379,7 @@ async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(th
 
 
 @pytest.mark.parametrize("kept", [False, True])
-async def test_a_question_of_a_call_that_is_cancelled_is_taken_back_on_its_stream(kept: bool) -> None:
+async def test_a_question_of_a_cancelled_call_is_withdrawn_on_its_stream(kept: bool) -> None:
     for _ in range(8):  # whether the handler or the response hears of it first is random
         theatre = Theatre()
         async with open_theatre(theatre, kept=kept) as client:

@@ -70,7 +70,7 @@ CHANGED = "notifications/tools/list_changed"
 # The standing stream.
 
 
-async def test_streams_that_are_kept_end_when_the_run_is_cancelled(theatre: Theatre) -> None:
+async def test_stored_streams_end_when_the_run_is_cancelled(theatre: Theatre) -> None:
     app = http_app(theatre.server, sessions=SessionSettings(event_store=MemoryEventStore()))
     callers: list[Caller] = []
     async with trio.open_nursery() as nursery:
@@ -106,7 +106,7 @@ async def test_what_belongs_to_no_request_goes_out_by_the_standing_stream(theatr
 
 
 @pytest.mark.parametrize("kept", [False, True])
-async def test_what_nobody_hears_waits_for_the_next_standing_stream(theatre: Theatre, kept: bool) -> None:
+async def test_unread_messages_wait_for_the_next_standing_stream(theatre: Theatre, kept: bool) -> None:
     async with open_theatre(theatre, kept=kept) as client:
         await client.begin()
         news(theatre)
@@ -125,7 +125,7 @@ async def test_what_nobody_hears_waits_for_the_next_standing_stream(theatre: The
 
 
 @pytest.mark.parametrize("kept", [False, True])
-async def test_news_that_nobody_hears_are_bounded_and_the_same_is_told_once(theatre: Theatre, kept: bool) -> None:
+async def test_unread_messages_of_the_standing_stream_are_bounded_and_merged(theatre: Theatre, kept: bool) -> None:
     async with open_theatre(theatre, kept=kept) as client:
         await client.begin()
         client.get().leave()
@@ -163,7 +163,7 @@ async def test_each_message_goes_to_the_newest_of_several_streams(theatre: Theat
         older.leave()
 
 
-async def test_a_standing_stream_says_that_it_is_alive(theatre: Theatre, autojump_clock: MockClock) -> None:
+async def test_a_standing_stream_sends_keep_alives(theatre: Theatre, autojump_clock: MockClock) -> None:
     async with open_theatre(theatre, keep_alive=10.0) as client:
         await client.begin()
         standing = client.get()
@@ -194,7 +194,7 @@ async def test_a_client_may_have_so_many_streams_open_and_no_more(theatre: Theat
 
 
 @pytest.mark.requirement("B.6-S5c", "B.6-S8c")
-async def test_a_kept_stream_begins_at_once_and_says_where_to_come_back_to(theatre: Theatre) -> None:
+async def test_a_stored_stream_begins_at_once_with_the_id_to_resume_from(theatre: Theatre) -> None:
     async with open_theatre(theatre, kept=True, retry_seconds=0.1) as client:
         await client.begin()
         quick = await client.post(message("ping", id=2))
@@ -212,7 +212,7 @@ async def test_a_kept_stream_begins_at_once_and_says_where_to_come_back_to(theat
 
 
 @pytest.mark.requirement("B.6-S8a")
-async def test_every_event_of_a_kept_stream_has_an_id_of_its_own(theatre: Theatre) -> None:
+async def test_every_event_of_a_stored_stream_has_its_own_id(theatre: Theatre) -> None:
     theatre.go.set()
     async with open_theatre(theatre, kept=True) as client:
         await client.begin()
@@ -353,7 +353,7 @@ async def test_without_a_store_the_id_of_an_event_means_nothing(theatre: Theatre
         standing.leave()
 
 
-async def test_a_standing_stream_is_taken_up_where_it_was_left(theatre: Theatre) -> None:
+async def test_a_standing_stream_is_resumed_at_its_position(theatre: Theatre) -> None:
     async with open_theatre(theatre, kept=True) as client:
         await client.begin()
         standing = client.get()
@@ -462,7 +462,7 @@ async def test_a_client_that_would_not_come_back_is_not_sent_away(theatre: Theat
 
 
 @pytest.mark.parametrize("retry", [-1, "inf", "nan"])
-async def test_a_pause_that_is_none_is_the_handlers_mistake(theatre: Theatre, retry: Any) -> None:
+async def test_an_invalid_pause_is_an_error_of_the_handler(theatre: Theatre, retry: Any) -> None:
     async with open_theatre(theatre, kept=True) as client:
         await client.begin()
         calling = await client.post(call("let_go", retry=retry))
@@ -530,7 +530,7 @@ async def test_a_client_whose_events_are_lost_gets_what_comes_next(theatre: Thea
     assert text_of(rest) == "said"
 
 
-async def test_what_is_kept_of_a_session_is_forgotten_with_it(theatre: Theatre) -> None:
+async def test_the_stored_events_of_a_session_are_deleted_with_it(theatre: Theatre) -> None:
     store = MemoryEventStore()
     logs: list[Any] = []
 
@@ -589,7 +589,7 @@ async def test_nothing_is_lost_or_said_twice_however_often_the_client_is_cut_off
     assert words == [*map(str, range(20)), *(f"{number} again" for number in range(20))]
 
 
-async def test_a_stream_that_is_taken_over_while_it_goes_on_is_complete(seed: int) -> None:
+async def test_a_stream_that_is_taken_over_in_flight_is_complete(seed: int) -> None:
     theatre = Theatre(limits=Limits(outbox_bytes=300, max_logs_per_second=1e9))
     async with open_theatre(theatre, kept=True) as client:
         await client.begin()

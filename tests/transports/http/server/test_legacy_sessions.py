@@ -54,7 +54,7 @@ def listening(client: ByHand) -> int:
 # Deleted.
 
 
-async def test_a_deleted_session_is_gone_with_everything_of_it(theatre: Theatre, kept: bool) -> None:
+async def test_a_deleted_session_ends_with_all_its_streams_and_handlers(theatre: Theatre, kept: bool) -> None:
     async with open_theatre(theatre, kept=kept) as client:
         await client.begin()
         standing, silent = client.get(), client.start(call("wait", 2))
@@ -96,7 +96,7 @@ async def test_an_answer_that_is_there_when_a_session_is_deleted_still_arrives(t
     assert text_of(calling) == "said"
 
 
-async def test_news_that_nobody_has_heard_end_with_the_session(theatre: Theatre, kept: bool) -> None:
+async def test_unread_messages_of_the_standing_stream_end_with_the_session(theatre: Theatre, kept: bool) -> None:
     async with open_theatre(theatre, kept=kept) as client:
         await client.begin()
         for number in range(60):
@@ -281,7 +281,9 @@ async def test_otherwise_the_one_that_rests_longest_goes(theatre: Theatre, autoj
         await clients[0].request("DELETE")
 
 
-async def test_where_none_can_go_the_new_one_is_told_to_come_back(theatre: Theatre, autojump_clock: MockClock) -> None:
+async def test_if_no_session_can_be_replaced_the_new_one_is_refused_for_now(
+    theatre: Theatre, autojump_clock: MockClock
+) -> None:
     async with open_theatre(theatre, max_sessions=2) as client:
         clients = [await ByHand(client.app, client.nursery).begin() for _ in range(2)]
         refused = await client.post(initialize())
@@ -314,7 +316,7 @@ async def test_when_the_server_stops_requests_may_finish_and_streams_end(theatre
     assert standing.complete
 
 
-async def test_what_does_not_finish_is_told_that_the_server_stops(
+async def test_unfinished_requests_fail_because_the_server_stops(
     theatre: Theatre, kept: bool, autojump_clock: MockClock
 ) -> None:
     async with open_theatre(theatre, kept=kept) as client:

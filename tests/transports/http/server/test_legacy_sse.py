@@ -265,7 +265,7 @@ async def test_where_it_is_not_served_a_get_without_a_session_is_refused(setting
     assert "initialize" in refused.answer["error"]["message"]
 
 
-async def test_a_client_of_later_revisions_without_its_session_is_told_so(theatre: Theatre) -> None:
+async def test_a_client_of_a_later_revision_without_its_session_is_refused(theatre: Theatre) -> None:
     async with open_theatre(theatre) as client:
         refused = await client.request("GET", mcp_protocol_version="2025-06-18")
 

@@ -166,7 +166,7 @@ async def test_a_host_that_cannot_start_ends_what_is_run() -> None:
     assert log == ["entered", "host starts", "startup.failed: host's"]
 
 
-async def test_what_a_host_says_of_its_end_is_passed_on() -> None:
+async def test_the_shutdown_event_of_a_host_is_passed_on() -> None:
     server = AsgiServer()
 
     log = await server.serve(application(server, host_with_lifespan(server.log, end="shutdown.failed")))

@@ -212,7 +212,7 @@ async def test_an_answer_that_is_not_json_is_an_error_of_the_server(
 
 @pytest.mark.requirement("B.8-S5a", "B.8-S5b", "B.12-P5b")
 @pytest.mark.parametrize("first", [False, True], ids=["before the first word", "after it"])
-async def test_a_client_that_leaves_cancels_its_handler_and_hears_no_more(theatre: Theatre, first: bool) -> None:
+async def test_a_client_that_leaves_cancels_its_handler_and_is_sent_no_more(theatre: Theatre, first: bool) -> None:
     caller = Caller.post(call("wait", {"first": first}, progressToken=1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, theatre.app)
@@ -278,7 +278,7 @@ async def test_a_slow_reader_that_leaves_cancels_its_handler(theatre: Theatre) -
     assert theatre.log[-1] == "cancelled"
 
 
-async def test_a_listener_hears_the_acknowledgement_first_then_changes_then_the_end(theatre: Theatre) -> None:
+async def test_a_listener_gets_the_acknowledgement_then_changes_then_the_end(theatre: Theatre) -> None:
     caller = Caller.post(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="l"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, theatre.app)
@@ -383,7 +383,7 @@ async def test_what_a_call_lacks_is_said_before_its_headers_are_looked_at(
 
 
 @pytest.mark.requirement("B.8-S3")
-async def test_a_notification_is_accepted_and_taken(theatre: Theatre) -> None:
+async def test_a_notification_is_accepted_and_handled(theatre: Theatre) -> None:
     taken = trio.Event()
 
     @theatre.server.notification("com.example/news")
@@ -466,7 +466,7 @@ async def test_requests_under_way_are_answered_when_the_server_stops(theatre: Th
     assert (late.status, late.code, late.answer["id"]) == (503, INTERNAL_ERROR, 1)
 
 
-async def test_requests_that_do_not_end_are_told_that_the_server_stops(
+async def test_requests_that_do_not_end_fail_because_the_server_stops(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     theatre = Theatre()

@@ -124,9 +124,7 @@ async def test_a_stream_whose_block_fails_is_cut() -> None:
     assert not caller.complete
 
 
-async def test_a_silent_stream_says_that_it_is_alive(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_silent_stream_sends_keep_alives(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
     async def answer(responding: Responding) -> None:
         async with responding.attending(), responding.stream() as stream:
             await trio.sleep(10)
@@ -219,7 +217,7 @@ async def test_a_client_that_leaves_cancels_the_block(nursery: trio.Nursery) -> 
     assert not caller.complete
 
 
-async def test_a_client_that_leaves_before_there_is_anything_to_say_cancels_the_block(nursery: trio.Nursery) -> None:
+async def test_a_client_that_leaves_before_the_first_event_cancels_the_block(nursery: trio.Nursery) -> None:
     async def answer(responding: Responding) -> None:
         async with responding.attending():
             await trio.sleep(math.inf)
@@ -235,7 +233,7 @@ async def test_a_client_that_leaves_before_there_is_anything_to_say_cancels_the_
     assert caller.sent == []
 
 
-async def test_what_else_is_received_says_nothing() -> None:
+async def test_other_received_events_are_ignored() -> None:
     messages: list[AsgiMessage] = [
         {"type": "http.request", "body": b"", "more_body": False},
         {"type": "http.disconnect"},
