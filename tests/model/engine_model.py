@@ -1,4 +1,4 @@
-"""What one end of a link should say, as simply as it can be said: messages in, messages out, and who waits for what."""
+"""A model of one end of a link: messages in, messages out, and the requests in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One end of a link with requests of both sides, in any order of events, against the model of one."""
+"""One end of a link with requests of both sides, compared with a model under any order of events."""
 
 from __future__ import annotations
 

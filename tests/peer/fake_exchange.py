@@ -1,4 +1,4 @@
-"""An exchange without a transport: it writes down what would be sent."""
+"""An exchange without a transport, which records what would be sent."""
 
 from __future__ import annotations
 

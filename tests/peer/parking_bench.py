@@ -1,4 +1,4 @@
-"""A hall whose handlers ask, and the other side by hand: it begins a handler, and comes back with answers."""
+"""A handler pool and a scripted client: it starts handlers that ask questions, and retries with answers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def notify_nowait(run: HandlerRun, value: float) -> None:
 
 @define(eq=False)
 class Bench:
-    """One connection of a hall."""
+    """One connection of a pool."""
 
     pool: HandlerPool
     slots: HandlerSlots = field(factory=lambda: HandlerSlots(10, 10))

@@ -1,4 +1,4 @@
-"""A link on a bench: its other end is a script that writes and reads the lines itself."""
+"""A link under test, whose peer is a script that writes and reads lines itself."""
 
 from __future__ import annotations
 

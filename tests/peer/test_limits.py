@@ -1,4 +1,4 @@
-"""Bounds are finite by default and make sense."""
+"""The limits are finite by default, and their values are plausible."""
 
 from __future__ import annotations
 

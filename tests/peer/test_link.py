@@ -1,4 +1,4 @@
-"""A link as a raw peer sees it: what it answers, and whether it lives on."""
+"""A link as a raw peer sees it: its answers, and whether it survives."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock:
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one read", "in two reads"])
-async def test_whoever_is_cancelled_notices_before_the_next_message_is_taken(at_once: bool) -> None:
+async def test_a_cancelled_handler_notices_before_the_next_message_is_processed(at_once: bool) -> None:
     known: list[int] = []
 
     async def wait(_: HandlerRun) -> JsonObject:
@@ -189,7 +189,7 @@ async def test_what_follows_a_cancellation_in_the_same_read_is_not_taken_after_a
     assert bench.heard == []
 
 
-async def test_a_cancellation_of_nothing_holds_nobody_up(autojump_clock: MockClock) -> None:
+async def test_a_cancellation_of_an_unknown_request_delays_nothing(autojump_clock: MockClock) -> None:
     turns = 0
 
     async def count() -> None:
@@ -366,9 +366,7 @@ async def test_a_whole_line_without_newline_at_the_end_is_answered(pair: Pair) -
 
 
 @pytest.mark.parametrize("revision", [None, *LEGACY])
-async def test_responses_nobody_asked_for_are_counted_and_dropped(
-    revision: str | None, autojump_clock: MockClock
-) -> None:
+async def test_unexpected_responses_are_counted_and_dropped(revision: str | None, autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         if revision is not None:
             await shaken(bench, revision)
@@ -407,7 +405,7 @@ async def test_notifications_reach_the_owner_and_are_never_answered(autojump_clo
 
 
 @pytest.mark.parametrize("token", [1, "1", True, None, 5, [1], 1.0])
-async def test_progress_that_nobody_waits_for_means_nothing(token: Any, autojump_clock: MockClock) -> None:
+async def test_progress_for_an_unknown_request_is_ignored(token: Any, autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         await bench.peer.send(notification("notifications/progress", {"progressToken": token, "progress": 1}))
 
@@ -627,7 +625,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair,
 
 
 @all_pairs
-async def test_after_the_drain_time_the_rest_is_told_that_the_server_stopped(
+async def test_after_the_drain_time_the_remaining_requests_are_answered_that_the_server_stopped(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
     async with linked(HANDLERS, pair=pair, limits=Limits(drain_seconds=3)) as bench:
@@ -734,7 +732,7 @@ async def test_the_owner_names_the_reason_of_an_unexpected_end() -> None:
         assert isinstance(bench.link.lost, ServerExited)
 
 
-async def test_the_owner_is_not_asked_for_the_reason_of_an_end_that_was_wanted() -> None:
+async def test_the_reason_of_an_end_is_not_requested_after_stop() -> None:
     def disconnect_reason() -> ConnectionLost:
         raise AssertionError
 
@@ -833,7 +831,7 @@ async def test_a_request_that_lasts_holds_no_answer_up() -> None:
         assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
 
 
-async def test_whoever_was_answered_before_an_interrupt_hears_of_it() -> None:
+async def test_responses_before_an_interrupt_are_sent() -> None:
     async def quick(_: HandlerRun) -> JsonObject:
         return {}
 
@@ -851,7 +849,7 @@ async def test_whoever_was_answered_before_an_interrupt_hears_of_it() -> None:
     assert shape(heard[1]) == error(2, INTERNAL_ERROR)
 
 
-async def test_whoever_tells_on_and_on_lets_others_run_and_can_be_cancelled() -> None:
+async def test_a_loop_of_notifications_lets_other_tasks_run_and_can_be_cancelled() -> None:
     turns = 0
 
     async def count() -> None:

@@ -1,4 +1,4 @@
-"""A peer that asks for more than it takes: memory stays bounded, and in the end the link goes."""
+"""A peer that requests more than it reads: memory stays bounded, and at last the link is closed."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
             assert (facts.asked, facts.answering) == (0, 0)
 
 
-async def test_a_server_s_gate_on_a_link_is_made_of_revisions() -> None:
+async def test_the_admission_of_a_server_on_a_link_is_made_of_revisions() -> None:
     admission = ServerSession(REVISIONS)
     async with linked(admission=admission) as bench:
         await shaken(bench, "2024-11-05")

@@ -1,4 +1,4 @@
-"""Handlers that wait for answers while nobody waits for them: where they go on, how they are cancelled, how they end.
+"""Parked handlers: resuming, cancelling and ending them.
 
 Across a whole server it is shown in tests/interaction/test_asking*.py.
 """
@@ -220,7 +220,7 @@ async def test_when_the_retry_ends_so_does_the_handler(bench: Bench, end: Callab
         bench.retry(token, {"a": 1})
 
 
-async def test_a_handler_that_asks_although_it_was_cancelled_is_told_that_the_call_is_over(bench: Bench) -> None:
+async def test_a_question_of_a_cancelled_handler_fails_because_the_call_is_over(bench: Bench) -> None:
     outcome: list[str] = []
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -262,7 +262,7 @@ async def test_a_question_that_is_shielded_from_the_cancellation_fails(bench: Be
 # The end.
 
 
-async def test_when_the_hall_closes_parked_handlers_clean_up_and_nothing_is_asked_any_more(
+async def test_when_the_pool_closes_parked_handlers_clean_up_and_no_question_is_sent_any_more(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     log: list[str] = []
@@ -298,7 +298,7 @@ async def test_when_the_hall_closes_parked_handlers_clean_up_and_nothing_is_aske
     assert error_of(asked) == "AskExpired('the server stops')"
 
 
-async def test_when_the_hall_closes_questions_that_went_straight_to_the_other_side_expire(bench: Bench) -> None:
+async def test_when_the_pool_closes_questions_that_were_sent_as_requests_expire(bench: Bench) -> None:
     asking = QuestionBatch([question("a")])
     bench.pool.parking.direct.add(asking)
     bench.pool.parking.close()
@@ -326,7 +326,7 @@ async def test_closing_does_not_wait_longer_than_the_time_for_clean_up(bench: Be
     assert trio.current_time() == GRACE_SECONDS
 
 
-async def test_when_the_hall_is_cancelled_parked_handlers_are_stopped() -> None:
+async def test_when_the_pool_is_cancelled_parked_handlers_are_stopped() -> None:
     ended: list[int] = []
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -346,7 +346,7 @@ async def test_when_the_hall_is_cancelled_parked_handlers_are_stopped() -> None:
     assert await bench.holds_nothing()
 
 
-async def test_when_the_hall_is_cancelled_a_retry_that_waits_for_a_slot_is_told(
+async def test_when_the_pool_is_cancelled_a_retry_that_waits_for_a_slot_is_answered(
     autojump_clock: MockClock,
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -392,5 +392,5 @@ async def test_when_a_handler_ends_what_it_left_waiting_fails(
     assert answer_of(second) == {"done": True}
 
 
-async def test_an_exchange_of_another_hall_is_no_retry(bench: Bench) -> None:
+async def test_an_exchange_of_another_pool_is_not_a_retry(bench: Bench) -> None:
     assert not bench.pool.parking.resume("no token", exchange(), {})

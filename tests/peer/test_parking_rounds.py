@@ -1,4 +1,4 @@
-"""Handlers that wait for answers while nobody waits for them: what a round holds, and what a retry may bring."""
+"""Parked handlers: the questions of a round, and the answers of a retry."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_what_several_tasks_ask_travels_together(bench: Bench, depth: int,
 
 
 @pytest.mark.usefixtures("any_order")
-async def test_what_was_not_answered_is_asked_again_and_what_was_not_asked_is_ignored(
+async def test_unanswered_questions_are_sent_again_and_unexpected_answers_ignored(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     first = bench.begin(in_tasks(0, *"abcde"))
@@ -141,7 +141,7 @@ async def test_a_task_that_does_not_ask_does_not_hold_the_question_back(
 
 
 @pytest.mark.usefixtures("any_order")
-async def test_what_is_asked_while_parked_goes_into_the_next_round(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_questions_asked_while_parked_are_sent_in_the_next_round(bench: Bench, autojump_clock: MockClock) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         async def late() -> None:
             await trio.sleep(5)
@@ -164,7 +164,7 @@ async def test_what_is_asked_while_parked_goes_into_the_next_round(bench: Bench,
     assert await bench.holds_nothing()
 
 
-async def test_what_a_handler_went_on_to_ask_when_it_gave_up_is_asked_in_the_next_round(
+async def test_a_question_asked_after_an_abandoned_one_is_sent_in_the_next_round(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
@@ -210,7 +210,7 @@ async def test_where_there_will_never_be_room_for_it_the_handler_stops(bench: Be
     assert (first.sent, first.state) == ([], ExchangeState.LOST)
 
 
-async def test_questions_that_cannot_be_written_fail_where_they_were_asked_and_nowhere_else(bench: Bench) -> None:
+async def test_questions_that_are_not_json_fail_only_where_they_were_asked(bench: Bench) -> None:
     def unwritable(_: str, __: Any) -> JsonObject:
         raise NotJsonError("too deep")
 
@@ -227,7 +227,7 @@ async def test_questions_that_cannot_be_written_fail_where_they_were_asked_and_n
 
 
 @pytest.mark.usefixtures("any_order")
-async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(bench: Bench) -> None:
+async def test_an_abandoned_question_is_not_sent(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -242,7 +242,7 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(bench: Ben
 # Capabilities.
 
 
-async def test_what_the_request_has_not_declared_is_not_asked_and_nothing_else_of_its_group(bench: Bench) -> None:
+async def test_a_batch_with_a_question_that_needs_an_undeclared_capability_is_not_sent(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         with pytest.raises(MissingCapability) as caught:
             await ask(run, "a", question("b", "sampling"))
@@ -275,7 +275,7 @@ async def test_capabilities_are_checked_against_the_request_that_the_interim_ans
     assert answer_of(fourth) == {"answers": [1, 2]}
 
 
-async def test_a_request_that_declares_more_can_be_asked_more(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_a_retry_that_declares_more_allows_more_questions(bench: Bench, autojump_clock: MockClock) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         async def one(*questions: Any) -> None:
             answers.append(await ask(run, *questions))

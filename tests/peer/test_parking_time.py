@@ -1,4 +1,4 @@
-"""Handlers that wait for answers while nobody waits for them: what counts as their time, and what they give back."""
+"""Parked handlers: their time limits, and the resources that they release."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bench(nursery: trio.Nursery) -> Bench:
 # Time.
 
 
-async def test_an_expired_question_is_raised_where_it_was_asked_and_clean_up_may_await(
+async def test_an_expired_question_raises_where_it_was_asked_and_clean_up_may_await(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     log: list[tuple[str, float]] = []

@@ -1,4 +1,4 @@
-"""The other end of a connection: what is told through it, how its end is learned, and requests that ask for news."""
+"""The other end of a connection: its notifications, its end, and endless requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ears:
         self.outcomes.append(outcome)
 
 
-async def test_what_belongs_to_no_exchange_is_told_through_the_peer(autojump_clock: object) -> None:
+async def test_notifications_of_no_exchange_are_sent_through_the_peer(autojump_clock: object) -> None:
     async with linked() as bench:
         link = bench.link
         assert not link.admission.operating
@@ -55,7 +55,7 @@ async def test_a_client_operates_once_it_knows_what_the_server_speaks() -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "broken"])
-async def test_the_end_of_a_connection_is_told_once_to_all_who_want_to_know(how: str) -> None:
+async def test_the_end_of_a_connection_calls_each_callback_once(how: str) -> None:
     told: list[ConnectionLost] = []
     async with linked() as bench:
         bench.link.on_disconnect(told.append)
@@ -150,7 +150,7 @@ async def test_requests_without_an_end_are_ended_first_and_hold_nothing_up(autoj
     ]
 
 
-async def test_last_words_that_break_the_connection_are_the_last(autojump_clock: object) -> None:
+async def test_a_closing_result_that_breaks_the_connection_is_the_last_message(autojump_clock: object) -> None:
     async with linked(limits=Limits(outbox_bytes=1, outbox_urgent_bytes=120)) as bench:
         endless(bench)
         await bench.peer.send(modern(1, "listen"), modern(2, "listen"))

@@ -1,4 +1,4 @@
-"""Waiting for answers: what ends the wait, and what comes too late."""
+"""The wait for answers: what ends it, and late answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_the_wait_ends_when_all_are_answered_in_their_order(nursery: trio.
     assert list(asking.unanswered) == []
 
 
-async def test_it_ends_at_its_deadline(autojump_clock: MockClock) -> None:
+async def test_a_batch_of_questions_expires_at_its_deadline(autojump_clock: MockClock) -> None:
     asking = QuestionBatch([question("a")])
     asking.scope.deadline = trio.current_time() + 5
 

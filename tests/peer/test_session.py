@@ -1,4 +1,4 @@
-"""What a connection remembers: a handshake's outcome, and nothing of modern requests."""
+"""The state of a connection: the outcome of a handshake, and nothing about modern requests."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_broken_initialize_is_refused_by_path_and_leaves_no_trace(params: dict
     assert session.admit("initialize", initialize_params()).revision == LEGACY_REVISIONS[-1]
 
 
-def test_initialize_is_asked_once() -> None:
+def test_initialize_is_admitted_once() -> None:
     session = ServerSession(REVISIONS)
     session.admit("initialize", initialize_params())
     messages = [refusal(session, "initialize", initialize_params()) for _ in range(2)]
@@ -321,7 +321,7 @@ def test_before_the_handshake_a_client_answers_ping_alone() -> None:
     assert "the handshake is not complete" in error.message
 
 
-def test_a_client_remembers_nothing_of_what_it_is_told() -> None:
+def test_a_client_session_ignores_responses_and_notifications() -> None:
     session, fresh = ClientSession(), ClientSession()
 
     session.responded("ping", success=True)

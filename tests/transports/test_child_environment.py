@@ -7,7 +7,7 @@ import pytest
 from trio_mcp.transports.stdio._client import child_environment
 
 
-def test_only_variables_that_any_program_needs_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_variables_that_any_program_needs_are_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "os.environ",
         {"PATH": "/bin", "LC_TIME": "de_DE", "TZ": "UTC", "AWS_SECRET_ACCESS_KEY": "secret", "LD_PRELOAD": "x.so"},
@@ -22,7 +22,7 @@ def test_a_variable_of_the_callers_is_added_and_wins(monkeypatch: pytest.MonkeyP
     assert child_environment({"PATH": "/opt", "TOKEN": "t"}) == {"PATH": "/opt", "HOME": "/home/me", "TOKEN": "t"}
 
 
-def test_an_exported_shell_function_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exported_shell_function_is_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", {"TERM": "() { :; }; echo code", "HOME": "/home/me"})
 
     assert child_environment() == {"HOME": "/home/me"}

@@ -138,7 +138,7 @@ os.write(1, b'x' * {2 * NARROW_PIPE} + b'\\n'); os.read(0, 1)"""
 
 
 @pytest.mark.requirement("B.5-C3a")
-async def test_a_polite_child_leaves_when_its_input_ends_and_nobody_waits_longer() -> None:
+async def test_a_child_that_exits_when_its_input_ends_is_not_waited_for_any_longer() -> None:
     with trio.fail_after(SURELY):
         async with open_child_process(["cat"], leave_seconds=1000) as child:
             pass
@@ -204,7 +204,7 @@ async def test_a_killed_child_ends_the_stream_and_names_the_signal() -> None:
     assert error.status == -signal.SIGKILL
 
 
-async def test_the_end_of_the_stream_comes_with_the_status_and_the_last_words() -> None:
+async def test_at_the_end_of_the_stream_the_status_and_the_last_lines_are_known() -> None:
     with trio.fail_after(SURELY):
         async with open_child_process(shell("echo one >&2; printf 'two' >&2; exit 3")) as child:
             assert await child.stream.receive_some() == b""
@@ -527,7 +527,7 @@ async def test_standard_error_is_shown_on_ours_as_it_comes(capsys: pytest.Captur
 
 
 @pytest.mark.requirement("B.5-C2")
-async def test_a_flood_on_standard_error_stops_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_flood_on_standard_error_blocks_neither_process(capfd: pytest.CaptureFixture[str]) -> None:
     with trio.fail_after(SURELY):
         async with open_child_process(shell("yes | head -c 10000000 >&2; echo done")) as child:
             assert await read_all(child) == b"done\n"
@@ -542,7 +542,7 @@ def closed_file() -> io.StringIO:
 
 
 @pytest.mark.parametrize("stderr", [None, closed_file(), object()], ids=["missing", "closed", "somebody's own"])
-async def test_a_standard_error_that_takes_nothing_loses_only_the_showing(
+async def test_a_standard_error_that_takes_nothing_loses_only_displayed_output(
     monkeypatch: pytest.MonkeyPatch, stderr: object
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -553,7 +553,7 @@ async def test_a_standard_error_that_takes_nothing_loses_only_the_showing(
     assert child.stderr_tail == ("words",)
 
 
-async def test_a_standard_error_nobody_reads_stops_neither_the_child_nor_us(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_standard_error_without_a_reader_blocks_neither_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_child_stderr, "_STALL_SECONDS", 0.05)
     reader, writer = os.pipe()
     with trio.fail_after(SURELY), os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stderr:

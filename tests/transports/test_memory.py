@@ -147,7 +147,7 @@ async def test_a_handler_does_not_wait_for_a_reader_that_does_not_read() -> None
         assert len([update async for update in call.updates]) == 100
 
 
-async def test_progress_that_only_a_token_of_the_callers_own_asked_for_goes_nowhere(server: Server) -> None:
+async def test_progress_for_a_token_of_the_caller_is_dropped(server: Server) -> None:
     @server.tool
     async def work(ctx: Context) -> None:
         await ctx.report_progress(1)
@@ -157,14 +157,14 @@ async def test_progress_that_only_a_token_of_the_callers_own_asked_for_goes_nowh
         assert client.statistics().update_bytes == 0
 
 
-async def test_after_the_end_nothing_can_be_told(server: Server) -> None:
+async def test_after_the_end_no_notification_can_be_sent(server: Server) -> None:
     async with open_client(server, revision="2025-11-25", roots=[]) as client:
         await client.roots_changed()
     with pytest.raises(ConnectionClosed):
         await client.roots_changed()
 
 
-async def test_its_end_is_told_to_all_who_want_to_know_and_to_those_who_ask_later(server: Server) -> None:
+async def test_the_end_of_a_connection_calls_callbacks_registered_before_and_after(server: Server) -> None:
     told: list[ConnectionLost] = []
     async with open_client(server) as client:
         transport = client._connection.transport  # pyright: ignore[reportPrivateUsage] # what users of it see is tested elsewhere

@@ -46,7 +46,7 @@ async def test_a_full_pipe_takes_a_part_and_then_nothing(ends: Ends) -> None:
     assert len(await read_pipe(reading, 10)) == 10
 
 
-async def test_a_pipe_that_nobody_reads_takes_nothing(ends: Ends) -> None:
+async def test_a_pipe_without_a_reader_takes_nothing(ends: Ends) -> None:
     reading, writing = ends
     await reading.aclose()
     assert write_now(writing, b"abc") == 0
@@ -86,7 +86,7 @@ async def test_a_reader_is_woken(nursery: trio.Nursery, ends: Ends) -> None:
     assert await read_pipe(reading) == b"abc"
 
 
-async def test_of_a_closed_pipe_nobody_is_woken_and_nothing_is_read(ends: Ends) -> None:
+async def test_a_closed_pipe_wakes_no_task_and_reads_nothing(ends: Ends) -> None:
     reading, _ = ends
     await reading.aclose()
     wake_reader(reading)

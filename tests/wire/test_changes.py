@@ -35,7 +35,9 @@ FILTERS: list[tuple[ChangeFilter, JsonObject]] = [
 
 
 @pytest.mark.parametrize(("change", "method", "params"), NOTIFICATIONS)
-def test_a_change_is_told_by_its_notification_and_read_from_it(change: Change, method: str, params: JsonObject) -> None:
+def test_a_change_is_written_as_its_notification_and_read_from_it(
+    change: Change, method: str, params: JsonObject
+) -> None:
     assert notification_of(change) == (method, params)
     assert read_change(method, {**params, "_meta": {}}) == change
     for revision in types.REVISIONS:
@@ -52,7 +54,7 @@ def test_a_change_is_told_by_its_notification_and_read_from_it(change: Change, m
         ("", {}),
     ],
 )
-def test_what_tells_of_no_change_is_none(method: str, params: JsonObject) -> None:
+def test_other_notifications_are_not_changes(method: str, params: JsonObject) -> None:
     assert read_change(method, params) is None
 
 
@@ -98,7 +100,7 @@ EVERYTHING = ChangeFilter(tools=True, prompts=True, resource_list=True, resource
         ({"resources": {"subscribe": True}}, ChangeFilter(resources=["a:b"])),
     ],
 )
-def test_a_server_tells_of_what_it_has_declared(declared: JsonObject, told: ChangeFilter) -> None:
+def test_a_filter_is_reduced_to_what_the_server_has_declared(declared: JsonObject, told: ChangeFilter) -> None:
     capabilities = types.structure(declared, types.ServerCapabilities)
     assert EVERYTHING.within(capabilities) == told
     assert not ChangeFilter().within(capabilities)

@@ -98,7 +98,7 @@ def test_null_itself_is_json() -> None:
         pytest.param(10**5000, "4300 digits", id="5000 digits"),
     ],
 )
-def test_what_json_has_no_word_for_is_refused(value: Any, fault: str) -> None:
+def test_values_that_are_not_json_are_refused(value: Any, fault: str) -> None:
     with pytest.raises(NotJsonError, match=fault):
         encode(value)
 
@@ -112,7 +112,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 300, 600, 900])
-def test_a_null_at_any_depth_the_encoder_reaches_is_found_or_refused_in_words(depth: int) -> None:
+def test_a_nan_at_any_depth_is_found_or_refused_with_a_message(depth: int) -> None:
     for leaf in (None, math.nan):
         try:
             data = encode(nested(depth, leaf))
@@ -144,7 +144,7 @@ def test_a_null_at_any_depth_the_encoder_reaches_is_found_or_refused_in_words(de
         pytest.param(b"[" * 100_000 + b"]" * 100_000, "nested too deep", id="100,000 arrays"),
     ],
 )
-def test_bytes_that_are_not_one_json_value_are_refused_in_words(data: bytes, fault: str) -> None:
+def test_bytes_that_are_not_one_json_value_are_refused_with_a_message(data: bytes, fault: str) -> None:
     with pytest.raises(Undecodable, match=fault):
         decode(data)
 
@@ -176,5 +176,5 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
 @pytest.mark.parametrize(
     ("value", "kinds"), [({}, (True, False)), ([], (False, True)), ("{}", (False, False)), (None, (False, False))]
 )
-def test_objects_and_arrays_are_told_apart(value: Any, kinds: tuple[bool, bool]) -> None:
+def test_objects_and_arrays_are_distinguished(value: Any, kinds: tuple[bool, bool]) -> None:
     assert (is_object(value), is_array(value)) == kinds

@@ -130,7 +130,7 @@ def test_a_broken_response_names_the_request_it_was_meant_for(value: Any, id: in
 @pytest.mark.parametrize(
     "line", [b"junk", b'{"jsonrpc"', b"\xff", pytest.param(b"[" * 100_000, id="deep"), b'{"id": NaN}']
 )
-def test_a_line_that_is_no_json_is_a_parse_error_for_nobody(line: bytes) -> None:
+def test_a_line_that_is_not_json_is_a_parse_error_without_id(line: bytes) -> None:
     message = parse_line(line)
 
     assert isinstance(message, Malformed)

@@ -151,7 +151,7 @@ def test_an_event_that_breaks_off_is_dropped() -> None:
     assert decoded(b"data: a\n\ndata: b\n") == [SseEvent("message", b"a", "")]
 
 
-def test_an_event_is_dispatched_without_waiting_for_what_follows_a_carriage_return() -> None:
+def test_an_event_is_dispatched_at_its_carriage_return_without_waiting_for_more() -> None:
     decoder = SseDecoder(100)
 
     assert list(decoder.feed(b"data: a\r\n\r")) == [SseEvent("message", b"a", "")]
@@ -252,6 +252,6 @@ def test_nothing_that_is_written_can_end_its_field(broken: str) -> None:
         sse_comment(broken)
 
 
-def test_an_id_that_nobody_would_read_is_not_written() -> None:
+def test_an_id_that_decoders_ignore_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
         sse_event(b"", id="a\0b")

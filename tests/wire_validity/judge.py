@@ -149,12 +149,12 @@ BY_HAND = (
         "a URI that is none, which is about the header field that repeats it",
     ),
     ByHand(
-        "tests/peer/test_link_asking.py::test_initialize_is_never_cancelled",
+        "tests/peer/test_link_requests.py::test_initialize_is_never_cancelled",
         "client",
         "an `initialize` without params, which is about its cancellation",
     ),
     ByHand(
-        "tests/peer/test_link_asking.py::test_a_request_that_has_not_left_is_withdrawn_without_a_trace",
+        "tests/peer/test_link_requests.py::test_an_unsent_request_is_withdrawn_without_a_trace",
         "client",
         "an `initialize` without params, which is about its withdrawal",
     ),

@@ -1,4 +1,4 @@
-"""A hall with its slots, turns and parked handlers, in any order of events, against the model of one."""
+"""A handler pool with slots, limiter and parked handlers, compared with a model under any order of events."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from trio._core import _run
 
-from tests.model.hall_model import (
+from tests.model.handler_pool_model import (
     ASK_SECONDS,
     GRACE,
     MOST_PARKED,
     MOST_RUNNING,
     Call,
     Connection,
-    HallModel,
+    HandlerPoolModel,
     Phase,
     Work,
 )
@@ -85,8 +85,8 @@ def failing(number: int) -> JsonObject:
     raise ValueError(number)
 
 
-class HallMachine(RuleBasedStateMachine):
-    """Each rule does one thing to the hall and to the model, and then they are compared."""
+class HandlerPoolMachine(RuleBasedStateMachine):
+    """Each rule does one thing to the pool and to the model, and then they are compared."""
 
     @initialize(seed=st.integers(0, 9), slots=st.tuples(st.integers(1, 2), st.integers(0, 2)))
     def open(self, seed: int, slots: tuple[int, int]) -> None:
@@ -95,7 +95,7 @@ class HallMachine(RuleBasedStateMachine):
         limits = Limits(max_parked=MOST_PARKED, ask_seconds=ASK_SECONDS, max_running=MOST_RUNNING)
         self.pool = self.stage.do(lambda: HandlerPool(self.stage.nursery, limits))
         self.slots = [HandlerSlots(2, 2), HandlerSlots(*slots)]
-        self.model = HallModel([Connection(2, 2), Connection(*slots)])
+        self.model = HandlerPoolModel([Connection(2, 2), Connection(*slots)])
         self.actors: dict[Work, Actor] = {}
         self.calls: dict[Call, FakeExchange] = {}
         self.tokens: dict[Work, list[str]] = {}
@@ -271,7 +271,7 @@ class HallMachine(RuleBasedStateMachine):
     # The comparison.
 
     @invariant()
-    def hall_and_model_are_the_same(self) -> None:
+    def pool_and_model_are_the_same(self) -> None:
         if not hasattr(self, "model"):
             return
         for call, asked in self.calls.items():
@@ -300,10 +300,10 @@ def said(outcome: JsonObject | McpError) -> Any:
     return sorted(outcome["asked"]) if "asked" in outcome else outcome
 
 
-HallMachine.TestCase.settings = settings(
+HandlerPoolMachine.TestCase.settings = settings(
     max_examples=examples(150),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
-TestHall = HallMachine.TestCase
+TestHandlerPool = HandlerPoolMachine.TestCase

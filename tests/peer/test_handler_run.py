@@ -1,4 +1,4 @@
-"""One handler from start to end: who hears of its outcome, and what it can not take down."""
+"""A handler run from start to end: its response, its failures, and what it cannot break."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_cancelled_in_its_middle_a_handler_stops_and_nothing_is_sent(work:
     assert asked.state is ExchangeState.CANCELLED
 
 
-async def test_a_cancellation_says_why(work: Work) -> None:
+async def test_a_cancellation_has_a_reason(work: Work) -> None:
     reasons: list[str] = []
 
     async def handler(_: HandlerRun) -> JsonObject:
@@ -263,7 +263,7 @@ async def test_a_clean_up_that_fails_while_cancelled_is_logged_and_takes_nothing
 
 
 @pytest.mark.parametrize("quiet", [OutOfTimeError(), ConnectionBroken("gone")])
-async def test_a_handler_that_ends_because_its_exchange_did_is_not_worth_a_line(
+async def test_a_handler_that_ends_because_its_exchange_did_is_not_logged(
     work: Work, caplog: pytest.LogCaptureFixture, quiet: Exception
 ) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
@@ -365,7 +365,7 @@ async def test_a_response_for_which_there_will_never_be_room_is_lost_with_its_co
     assert asked.state is ExchangeState.LOST
 
 
-async def test_when_the_hall_stops_every_exchange_is_told_and_every_handler_stopped() -> None:
+async def test_when_the_pool_stops_every_exchange_is_answered_and_every_handler_stopped() -> None:
     async with trio.open_nursery() as nursery:
         works = [Work(HandlerPool(nursery)) for _ in range(3)]
         for work in works:
@@ -381,7 +381,7 @@ async def test_when_the_hall_stops_every_exchange_is_told_and_every_handler_stop
         assert (work.pool.running, work.asked.peer.slots.running) == (0, 0)
 
 
-async def test_when_the_hall_stops_handlers_that_wait_for_a_slot_end_as_well() -> None:
+async def test_when_the_pool_stops_handlers_that_wait_for_a_slot_end_too() -> None:
     slots = HandlerSlots(1, 10)
     async with trio.open_nursery() as nursery:
         works = [Work(HandlerPool(nursery), exchange(slots)) for _ in range(3)]
@@ -394,7 +394,7 @@ async def test_when_the_hall_stops_handlers_that_wait_for_a_slot_end_as_well() -
     assert (slots.running, slots.waiting) == (0, 0)
 
 
-async def test_when_the_hall_stops_a_response_that_waits_for_room_is_replaced() -> None:
+async def test_when_the_pool_stops_a_response_that_waits_for_room_is_replaced() -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"a": 1}
@@ -411,7 +411,7 @@ async def test_when_the_hall_stops_a_response_that_waits_for_room_is_replaced() 
     assert work.pool.running == 0
 
 
-async def test_a_clean_up_that_fails_while_the_hall_stops_is_logged_and_the_hall_stops_in_peace(
+async def test_a_clean_up_that_fails_while_the_pool_stops_is_logged_and_does_not_fail_the_pool(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
@@ -435,7 +435,7 @@ async def test_a_clean_up_that_fails_while_the_hall_stops_is_logged_and_the_hall
     assert len(work.asked.sent) == 1
 
 
-async def test_a_handler_with_several_tasks_stops_with_the_hall_without_a_word(
+async def test_a_handler_with_several_tasks_stops_with_the_pool_silently(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
@@ -484,20 +484,20 @@ async def test_a_queued_handler_sees_the_context_variables_of_its_own_request() 
     assert seen == ["alice", "bob"]
 
 
-async def test_an_interrupt_in_a_handler_leaves_the_hall() -> None:
+async def test_an_interrupt_in_a_handler_leaves_the_pool() -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         raise KeyboardInterrupt
 
-    halls: list[HandlerPool] = []
+    pools: list[HandlerPool] = []
     asked = exchange()
     with pytest.RaisesGroup(KeyboardInterrupt):
         async with trio.open_nursery() as nursery:
-            halls.append(HandlerPool(nursery))
-            Work(halls[0], asked).begin(handler)
+            pools.append(HandlerPool(nursery))
+            Work(pools[0], asked).begin(handler)
 
     assert len(asked.sent) == 1
-    assert halls[0].running == 0
+    assert pools[0].running == 0
 
 
 def failing_in_a_group(error: type[BaseException], *, stopping: bool) -> Callable[[HandlerRun], Awaitable[JsonObject]]:
@@ -533,7 +533,7 @@ async def test_a_task_of_a_handler_that_exits_the_process_while_the_server_stops
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(stopping: bool) -> None:
+async def test_an_interrupt_in_a_group_of_a_handler_leaves_the_pool(stopping: bool) -> None:
     handler = failing_in_a_group(KeyboardInterrupt, stopping=stopping)
 
     with pytest.RaisesGroup(pytest.RaisesGroup(KeyboardInterrupt)):  # the nursery is the subject
@@ -547,7 +547,7 @@ async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(stopping: b
 variable: ContextVar[str] = ContextVar("variable", default="unset")
 
 
-async def test_a_handler_that_cannot_wait_is_done_when_it_has_begun(work: Work) -> None:
+async def test_a_handler_that_never_waits_runs_without_a_task(work: Work) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         assert work.pool.running == 1
         assert run.peer.slots.running == 1
@@ -564,7 +564,7 @@ async def test_a_handler_that_cannot_wait_is_done_when_it_has_begun(work: Work) 
 
 
 @pytest.mark.parametrize("failure", [ValueError("bad"), McpError(5, "no")])
-async def test_what_it_raises_is_explained_all_the_same(work: Work, failure: Exception) -> None:
+async def test_a_failure_of_a_handler_without_a_task_is_explained(work: Work, failure: Exception) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         raise failure
 
@@ -576,7 +576,7 @@ async def test_what_it_raises_is_explained_all_the_same(work: Work, failure: Exc
     assert answer.message == repr(failure)
 
 
-async def test_it_cannot_exit_the_process_either(work: Work) -> None:
+async def test_a_handler_without_a_task_cannot_exit_the_process(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         sys.exit(3)
 
@@ -586,7 +586,7 @@ async def test_it_cannot_exit_the_process_either(work: Work) -> None:
     assert work.log == ["explained RuntimeError('the handler tried to exit the process: sys.exit(3)')"]
 
 
-async def test_an_interrupt_passes_through_it_and_leaves_nothing_behind(work: Work) -> None:
+async def test_an_interrupt_of_a_handler_without_a_task_is_raised_and_leaves_nothing_behind(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         raise KeyboardInterrupt
 
@@ -599,7 +599,7 @@ async def test_an_interrupt_passes_through_it_and_leaves_nothing_behind(work: Wo
     assert "stopped" in answer.message
 
 
-async def test_one_that_waits_although_it_was_said_not_to_fails(work: Work) -> None:
+async def test_a_handler_that_waits_although_declared_never_to_wait_fails(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {}
@@ -610,7 +610,7 @@ async def test_one_that_waits_although_it_was_said_not_to_fails(work: Work) -> N
     assert work.log == ["explained RuntimeError('a handler of m that was declared never to wait has waited')"]
 
 
-async def test_one_that_stops_its_own_request_sends_nothing(work: Work) -> None:
+async def test_a_handler_without_a_task_that_stops_its_own_request_sends_nothing(work: Work) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         work.asked.cancel("changed my mind")
         assert run.exchange is None
@@ -622,7 +622,7 @@ async def test_one_that_stops_its_own_request_sends_nothing(work: Work) -> None:
     assert (work.asked.sent, work.asked.endings) == ([], 1)
 
 
-async def test_where_there_is_no_room_for_its_answer_it_has_a_task(work: Work) -> None:
+async def test_a_handler_that_never_waits_gets_a_task_if_there_is_no_room_for_its_response(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         return {"done": True}
 
@@ -636,7 +636,7 @@ async def test_where_there_is_no_room_for_its_answer_it_has_a_task(work: Work) -
     assert asked.sent == [{"done": True}]
 
 
-async def test_where_there_is_no_slot_for_it_it_waits_and_has_a_task(pool: HandlerPool) -> None:
+async def test_a_handler_that_never_waits_gets_a_task_if_there_is_no_free_slot(pool: HandlerPool) -> None:
     slots = HandlerSlots(1, 1)
     first, second = Work(pool, exchange(slots)), Work(pool, exchange(slots))
 

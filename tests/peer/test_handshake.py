@@ -31,7 +31,7 @@ def test_the_handshake_moves_only_as_its_table_says(state: S, event: E) -> None:
 
 @pytest.mark.requirement("B.2-S1a", "B.2-S1b", "B.2-S1c")
 @pytest.mark.parametrize("requested", [*LEGACY_REVISIONS, "1999-01-01", "2099-01-01", ""])
-def test_a_server_answers_with_the_asked_revision_or_with_its_newest(requested: str) -> None:
+def test_a_server_answers_with_the_requested_revision_or_with_its_newest(requested: str) -> None:
     spoken = LEGACY_REVISIONS[:2]
 
     assert choose_answer(requested, spoken) == (requested if requested in spoken else spoken[-1])

@@ -1,4 +1,4 @@
-"""What a hall should do, as simply as it can be said: no tasks, no time but a number, everything in plain lists."""
+"""A model of a handler pool without tasks: time is a number, and everything is in plain lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 
 from attrs import define, field
 
-__all__ = ["ASK_SECONDS", "GRACE", "MOST_PARKED", "MOST_RUNNING", "Call", "Connection", "HallModel", "Phase", "Work"]
+__all__ = [
+    "ASK_SECONDS",
+    "GRACE",
+    "MOST_PARKED",
+    "MOST_RUNNING",
+    "Call",
+    "Connection",
+    "HandlerPoolModel",
+    "Phase",
+    "Work",
+]
 
 ASK_SECONDS, GRACE = 60.0, 5.0
 MOST_PARKED, MOST_RUNNING = 2, 3
@@ -78,8 +88,8 @@ class Work:
 
 
 @define(eq=False)
-class HallModel:
-    """All connections of one hall."""
+class HandlerPoolModel:
+    """All connections of one pool."""
 
     connections: list[Connection]
     now: float = 0.0

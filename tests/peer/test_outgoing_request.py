@@ -1,4 +1,4 @@
-"""What the asking side of an exchange receives: all of it, in order, and bounded."""
+"""The requesting side of an exchange: it receives updates in order, bounded, and then the outcome."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def probe(budget: UpdateBudget | None = None, *, wants_updates: bool = True) -> 
     return Probe("m", None, wants_updates, budget or UpdateBudget(100, 1000, 10_000))
 
 
-async def test_updates_come_in_order_and_all_of_them_before_the_end() -> None:
+async def test_updates_arrive_in_order_and_before_the_outcome() -> None:
     async with probe() as asked:
         asked.give(1, 2, 3)
         asked.finish({"done": True})
@@ -66,7 +66,7 @@ async def test_updates_come_in_order_and_all_of_them_before_the_end() -> None:
     assert asked.skipped == 0
 
 
-async def test_a_wait_can_be_interrupted_and_begun_again(nursery: trio.Nursery) -> None:
+async def test_a_wait_can_be_interrupted_and_started_again(nursery: trio.Nursery) -> None:
     async def wait() -> None:
         with pytest.raises(RuntimeError, match="too long"):
             await asked.result()
@@ -84,7 +84,7 @@ async def test_a_wait_can_be_interrupted_and_begun_again(nursery: trio.Nursery) 
     assert asked.log == ["begun"]
 
 
-async def test_updates_that_nobody_reads_do_not_hold_the_result_back() -> None:
+async def test_unread_updates_do_not_delay_the_result() -> None:
     async with probe() as asked:
         asked.give(*range(50))
         asked.finish({})
@@ -131,7 +131,7 @@ async def test_an_update_does_not_end_the_wait_for_the_result(nursery: trio.Nurs
     assert results == [{"a": 1}]
 
 
-async def test_without_interest_nothing_is_kept() -> None:
+async def test_a_request_that_wants_no_updates_keeps_none() -> None:
     budget = UpdateBudget(100, 1000, 10_000)
     async with probe(budget, wants_updates=False) as asked:
         asked.give(1, 2, 3)
@@ -150,7 +150,7 @@ async def test_each_update_says_when_it_arrived(autojump_clock: MockClock) -> No
         assert asked.last_heard == at
 
 
-async def test_beyond_the_number_the_oldest_goes_and_is_counted() -> None:
+async def test_beyond_the_number_limit_the_oldest_update_is_dropped_and_counted() -> None:
     async with probe(UpdateBudget(3, 1000, 10_000)) as asked:
         asked.give(*range(10))
         asked.finish({})
@@ -159,7 +159,7 @@ async def test_beyond_the_number_the_oldest_goes_and_is_counted() -> None:
         assert await asked.take_all() == [7, 8, 9]
 
 
-async def test_beyond_the_bytes_the_oldest_goes_and_is_counted() -> None:
+async def test_beyond_the_byte_limit_the_oldest_update_is_dropped_and_counted() -> None:
     async with probe(UpdateBudget(100, 10, 10_000)) as asked:
         asked.give(1, 2, size=5)
         assert asked.skipped == 0
@@ -181,7 +181,7 @@ async def test_the_newest_update_is_never_dropped_however_large(budget: tuple[in
         assert asked.skipped == 2
 
 
-async def test_beyond_the_link_s_bytes_the_fullest_exchange_gives_way() -> None:
+async def test_beyond_the_byte_limit_of_the_link_the_fullest_request_drops_its_oldest() -> None:
     budget = UpdateBudget(100, 1000, 20)
     async with probe(budget) as full, probe(budget) as modest:
         full.give(1, 2, 3, size=5)
@@ -194,7 +194,7 @@ async def test_beyond_the_link_s_bytes_the_fullest_exchange_gives_way() -> None:
         assert budget.holders == {full, modest}
 
 
-async def test_when_every_exchange_is_down_to_its_newest_nothing_more_goes() -> None:
+async def test_the_newest_update_of_each_request_stays() -> None:
     budget = UpdateBudget(100, 1000, 10)
     asked = [probe(budget) for _ in range(5)]
     for one in asked:
@@ -268,7 +268,7 @@ async def test_leaving_a_lost_exchange_cancels_nothing() -> None:
     assert asked.log == ["begun"]
 
 
-async def test_an_exchange_that_fails_to_begin_was_never_there() -> None:
+async def test_a_request_that_fails_to_begin_leaves_no_trace() -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
         async with probe() as asked:
@@ -277,7 +277,7 @@ async def test_an_exchange_that_fails_to_begin_was_never_there() -> None:
     assert scope.cancelled_caught
 
 
-async def test_receiving_from_an_exchange_that_was_left_says_so_instead_of_waiting_for_ever() -> None:
+async def test_receiving_from_a_request_that_was_left_raises_instead_of_waiting_forever() -> None:
     async with probe() as asked:
         pass
 
@@ -287,7 +287,7 @@ async def test_receiving_from_an_exchange_that_was_left_says_so_instead_of_waiti
         await asked.next_update()
 
 
-async def test_a_task_that_receives_when_the_exchange_is_left_is_told(nursery: trio.Nursery) -> None:
+async def test_leaving_a_request_wakes_the_task_that_receives_from_it(nursery: trio.Nursery) -> None:
     told: list[str] = []
     async with probe() as asked:
 
@@ -304,7 +304,7 @@ async def test_a_task_that_receives_when_the_exchange_is_left_is_told(nursery: t
     assert told == ["closed"]
 
 
-async def test_an_error_outcome_is_raised_each_time_it_is_asked_for() -> None:
+async def test_an_error_outcome_is_raised_at_each_call_of_result() -> None:
     async with probe() as asked:
         asked.finish(ErrorResponse(1, "no"))
 
@@ -315,7 +315,7 @@ async def test_an_error_outcome_is_raised_each_time_it_is_asked_for() -> None:
         assert asked.state is ExchangeState.ANSWERED
 
 
-async def test_one_outcome_is_all_there_is() -> None:
+async def test_a_request_has_one_outcome() -> None:
     async with probe() as asked:
         asked.finish({})
 
@@ -337,7 +337,7 @@ async def test_a_caller_cancelled_with_its_connection_sees_its_cancellation(nurs
         assert scope.cancelled_caught
 
 
-async def test_a_second_receiver_is_told_that_it_is_one(nursery: trio.Nursery) -> None:
+async def test_a_second_receiver_gets_an_error(nursery: trio.Nursery) -> None:
     async with probe() as asked:
         nursery.start_soon(asked.result)
         await wait_all_tasks_blocked()
@@ -350,7 +350,7 @@ async def test_a_second_receiver_is_told_that_it_is_one(nursery: trio.Nursery) -
 
 
 @pytest.mark.parametrize("receive", ["result", "next_update"])
-async def test_a_cancelled_receiver_makes_way_for_another(receive: str, autojump_clock: MockClock) -> None:
+async def test_another_task_may_receive_after_a_cancelled_one(receive: str, autojump_clock: MockClock) -> None:
     async with probe() as asked:
         with trio.move_on_after(1) as scope:
             await getattr(asked, receive)()
@@ -364,7 +364,7 @@ async def test_a_cancelled_receiver_makes_way_for_another(receive: str, autojump
 
 
 @pytest.mark.parametrize("receive", ["result", "next_update"])
-async def test_receiving_is_a_cancel_point_even_where_there_is_no_need_to_wait(receive: str) -> None:
+async def test_receiving_is_a_cancel_point_even_without_waiting(receive: str) -> None:
     async with probe() as asked:
         asked.give(1)
         asked.finish({})

@@ -1,4 +1,4 @@
-"""How many handlers run at once, and whose turn is next."""
+"""The limits on running handlers, and the order in which the waiting ones start."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Shared:
         return {name: (slots.running, slots.waiting) for name, slots in self.slots.items()}
 
 
-async def test_beyond_what_may_run_over_all_connections_these_are_taken_in_turn(nursery: trio.Nursery) -> None:
+async def test_beyond_the_limit_of_all_connections_these_take_turns(nursery: trio.Nursery) -> None:
     shared = Shared(
         nursery, Limits(max_running=2), a=HandlerSlots(10, 10), b=HandlerSlots(10, 10), c=HandlerSlots(10, 10)
     )
@@ -226,7 +226,7 @@ async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_t
     assert (shared.pool.limiter.taken, shared.pool.limiter.waiting, shared.pool.limiter.groups) == (0, 0, 0)
 
 
-async def test_who_is_refused_because_of_other_connections_is_told_so(nursery: trio.Nursery) -> None:
+async def test_a_refusal_because_of_other_connections_says_so(nursery: trio.Nursery) -> None:
     shared = Shared(nursery, Limits(max_running=2), a=HandlerSlots(10, 10), b=HandlerSlots(10, 1))
     for name in ("a1", "a2", "b1"):
         shared.begin(name)
@@ -241,7 +241,7 @@ async def test_who_is_refused_because_of_other_connections_is_told_so(nursery: t
     await shared.end("a1", "a2", "b1")
 
 
-async def test_requests_that_listen_take_no_turns_of_others_and_are_refused_by_the_name_of_their_limit(
+async def test_requests_that_listen_take_no_places_of_others_and_their_refusal_names_their_limit(
     nursery: trio.Nursery,
 ) -> None:
     shared = Shared(nursery, Limits(max_running=1), a=HandlerSlots(10, 10), b=HandlerSlots.for_listens(2))
@@ -258,7 +258,7 @@ async def test_requests_that_listen_take_no_turns_of_others_and_are_refused_by_t
     await shared.end("a1", "b1", "b2")
 
 
-async def test_it_can_be_told_beforehand_whether_another_request_would_be_refused(nursery: trio.Nursery) -> None:
+async def test_full_predicts_whether_another_request_would_be_refused(nursery: trio.Nursery) -> None:
     shared = Shared(nursery, Limits(max_running=2), a=HandlerSlots(1, 1), b=HandlerSlots(5, 1))
     a, b = shared.slots.values()
     seen = [(a.full, b.full)]

@@ -1,4 +1,4 @@
-"""The queue of a link: what waits, what leaves, what is given up."""
+"""The outgoing queue of a link: order, bounds, immediate sending and failure."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_no_wake_up_is_lost_with_many_waiters_some_of_them_cancelled(
     assert b"".join(reader.sent) == b"xy" * len(done)
 
 
-async def test_a_waiter_cancelled_at_the_moment_it_is_woken_passes_the_turn_on(nursery: trio.Nursery) -> None:
+async def test_a_waiter_cancelled_at_the_moment_it_is_woken_wakes_the_next_one(nursery: trio.Nursery) -> None:
     outbox = Outbox(2, 2, lambda _: None)
     entries = [outbox.put(b"1"), outbox.put(b"2")]
     scope, passed = trio.CancelScope(), trio.Event()
@@ -479,9 +479,7 @@ async def test_what_is_held_leaves_together(pipe: Pipe) -> None:
     assert pipe.at_once == [b"a\nb\n"]
 
 
-async def test_whoever_waits_for_the_queue_to_be_empty_hears_of_what_was_sent_at_once(
-    nursery: trio.Nursery, pipe: Pipe
-) -> None:
+async def test_flush_wakes_after_messages_that_were_sent_at_once(nursery: trio.Nursery, pipe: Pipe) -> None:
     pipe.outbox.hold()
     pipe.outbox.put(b"a\n")
     nursery.start_soon(pipe.outbox.flush)

@@ -1,4 +1,4 @@
-"""Time limits that stand still while a person is being asked."""
+"""Timeouts that are paused while the user answers a question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 from trio_mcp.peer import PausableTimeouts
 
 
-async def test_a_block_is_ended_after_its_seconds(autojump_clock: object) -> None:
+async def test_a_block_is_cancelled_after_its_seconds(autojump_clock: object) -> None:
     timeouts, began = PausableTimeouts(), trio.current_time()
 
     with timeouts.within(5) as scope:
@@ -31,7 +31,7 @@ async def test_a_block_that_ends_in_time_is_left_alone(autojump_clock: object) -
     assert not scope.cancel_called
 
 
-async def test_the_time_in_which_a_person_is_asked_does_not_count(autojump_clock: object) -> None:
+async def test_paused_time_does_not_count(autojump_clock: object) -> None:
     timeouts, began = PausableTimeouts(), trio.current_time()
 
     async def ask() -> None:
@@ -48,7 +48,7 @@ async def test_the_time_in_which_a_person_is_asked_does_not_count(autojump_clock
         assert timeouts.pauses == 1
 
 
-async def test_a_block_that_begins_meanwhile_has_all_its_time_afterwards(autojump_clock: object) -> None:
+async def test_a_block_that_starts_during_a_pause_has_all_its_time_afterwards(autojump_clock: object) -> None:
     timeouts, began = PausableTimeouts(), trio.current_time()
 
     async def wait() -> None:
@@ -63,7 +63,7 @@ async def test_a_block_that_begins_meanwhile_has_all_its_time_afterwards(autojum
     assert trio.current_time() - began == 105
 
 
-async def test_persons_who_are_asked_at_the_same_time_are_waited_for_until_the_last(autojump_clock: object) -> None:
+async def test_overlapping_pauses_last_until_the_last_one_ends(autojump_clock: object) -> None:
     timeouts, began = PausableTimeouts(), trio.current_time()
 
     async def ask(delay: float, seconds: float) -> None:
@@ -81,7 +81,7 @@ async def test_persons_who_are_asked_at_the_same_time_are_waited_for_until_the_l
     assert timeouts.pauses == 1
 
 
-async def test_a_limit_that_is_infinite_stays_so(autojump_clock: object) -> None:
+async def test_an_infinite_timeout_stays_infinite(autojump_clock: object) -> None:
     timeouts = PausableTimeouts()
 
     with timeouts.within(math.inf) as scope:

@@ -1,4 +1,4 @@
-"""What this side asks over a link, and what a peer can answer to it."""
+"""Requests of this side over a link, and the possible answers of a peer."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_updates_in_a_batch_are_counted_by_their_share_of_it() -> None:
         assert (asked.waiting, asked.skipped) == (90, 0)
 
 
-async def test_without_interest_no_progress_is_asked_for_or_kept() -> None:
+async def test_without_wants_updates_no_progress_is_requested_or_kept() -> None:
     async with linked(admission=client_admission(None)) as bench, bench.link.ask("m", {}) as asked:
         assert await bench.peer.receive() == request(1, "m", {})
         await bench.peer.send(progress(1, 1))
@@ -225,7 +225,7 @@ async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.requirement("B.12-P1a")
-async def test_a_request_that_has_not_left_is_withdrawn_without_a_trace(autojump_clock: MockClock) -> None:
+async def test_an_unsent_request_is_withdrawn_without_a_trace(autojump_clock: MockClock) -> None:
     async with linked(admission=client_admission(None), pair=lockstep_stream_pair) as bench:
         async with bench.link.ask("first", None):
             await wait_all_tasks_blocked()  # its bytes are with the stream, where nobody reads them
@@ -534,7 +534,7 @@ async def test_the_only_request_has_left_when_it_is_entered_and_of_more_the_rest
             assert sent == [line(1), line(2) + line(3)]
 
 
-async def test_beside_one_that_listens_the_only_request_is_the_only_one_all_the_same() -> None:
+async def test_a_request_that_listens_does_not_count_for_a_quiet_link() -> None:
     async with recorded() as (link, sent):
         listening = link.ask("m", None)
         listening.listener = Deaf()
@@ -542,7 +542,7 @@ async def test_beside_one_that_listens_the_only_request_is_the_only_one_all_the_
             assert sent == [line(1), line(2)]
 
 
-async def test_where_many_are_asked_nobody_looks_which_of_them_listen() -> None:
+async def test_a_link_with_many_requests_is_not_quiet_whichever_of_them_listen() -> None:
     async with recorded() as (link, sent), AsyncExitStack() as stack:
         for _ in range(5):
             listening = link.ask("m", None)
@@ -556,7 +556,7 @@ async def test_where_many_are_asked_nobody_looks_which_of_them_listen() -> None:
         assert sent[-1] == line(5) + line(6)
 
 
-async def test_asked_in_a_cancelled_scope_nothing_is_sent() -> None:
+async def test_in_a_cancelled_scope_no_request_is_sent() -> None:
     async with recorded() as (link, sent):
         with trio.CancelScope() as scope:
             scope.cancel()
