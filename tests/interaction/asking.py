@@ -36,7 +36,7 @@ with_elicitation = pytest.mark.parametrize("revision", WITH_ELICITATION)
 in_both_eras = pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
 
 CAPABLE: Json = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-"""The `_meta` of a modern request that may be asked for forms, by hand."""
+"""The `_meta` of a modern request from a client that declares forms."""
 
 ROOTS = [types.Root(uri="file:///home")]
 TWO = types.ElicitResult(action="accept", content={"count": 2})
