@@ -191,7 +191,7 @@ INVALID: dict[str, tuple[list[Said], str]] = {
         [modern(1, "tools/call", CALL), result(1, {"resultType": "complete"})],
         '$.result: "content" is a required property',
     ),
-    "a task that nobody wanted": (
+    "a task that was not requested": (
         [*handshake(LEGACY), request(1, "tools/call", CALL), result(1, {"task": TASK})],
         "CallToolResult (at result):",
     ),

@@ -36,7 +36,7 @@ with_elicitation = pytest.mark.parametrize("revision", WITH_ELICITATION)
 in_both_eras = pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
 
 CAPABLE: Json = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-"""The `_meta` of a modern request that may be asked for forms, by hand."""
+"""The `_meta` of a modern request from a client that declares forms."""
 
 ROOTS = [types.Root(uri="file:///home")]
 TWO = types.ElicitResult(action="accept", content={"count": 2})
@@ -59,26 +59,31 @@ async def visited(_: object) -> types.ElicitResult:
     return types.ElicitResult(action="accept")
 
 
-async def two(_: object) -> types.ElicitResult:
+async def accept_two(_: object) -> types.ElicitResult:
     """Accept every question to the user with the count 2."""
     await trio.lowlevel.checkpoint()
     return TWO
 
 
-async def fine(_: object) -> types.CreateMessageResult:
+async def answer_sampling(_: object) -> types.CreateMessageResult:
     """Answer every sampling request."""
     await trio.lowlevel.checkpoint()
     return FINE
 
 
-async def nobody(_: object) -> Any:
+async def never_answer(_: object) -> Any:
     """Never answer, like an absent user."""
     await trio.sleep_forever()
 
 
 def capable(**options: Unpack[ClientOptions]) -> ClientOptions:
     """Return the options of a client that declares every capability and answers every question."""
-    defaults: ClientOptions = {"revision": MODERN, "on_elicit": two, "on_sample": fine, "roots": ROOTS}
+    defaults: ClientOptions = {
+        "revision": MODERN,
+        "on_elicit": accept_two,
+        "on_sample": answer_sampling,
+        "roots": ROOTS,
+    }
     return {**defaults, **options}
 
 

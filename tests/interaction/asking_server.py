@@ -48,7 +48,7 @@ class Seats:
 
 @define
 class State:
-    """What the handlers of one serving share."""
+    """The state that the handlers of one serving share."""
 
     happened: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
     counted: Counter[str] = field(factory=Counter[str])

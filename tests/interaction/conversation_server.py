@@ -23,7 +23,7 @@ class Point:
 
 @define
 class State:
-    """What the handlers of one serving share."""
+    """The state that the handlers of one serving share."""
 
     stopped: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
     """For each key, an event that is set when the handler with this key was stopped."""

@@ -92,18 +92,18 @@ class Witness:
         seen = Seen(scope["method"], f"{scope['path']}?{query}" if query else scope["path"], headers)
         self.requests.append(seen)
 
-        async def hear() -> AsgiMessage:
+        async def recording_receive() -> AsgiMessage:
             message = await receive()
             seen.body += message.get("body", b"")
             return message
 
-        async def say(message: AsgiMessage) -> None:
+        async def recording_send(message: AsgiMessage) -> None:
             self.sent.append(message)
             await send(message)
 
         self.open += 1
         try:
-            await self.app(scope, hear, say)
+            await self.app(scope, recording_receive, recording_send)
         finally:
             self.open -= 1
 
@@ -111,7 +111,7 @@ class Witness:
 def only_legacy(app: AsgiApp, status: int = 405) -> AsgiApp:
     """Return *app* as a server with HTTP+SSE only: it accepts no POST at the URL of its event stream."""
 
-    async def older(scope: Scope, receive: Receive, send: Send) -> None:
+    async def legacy_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and not scope["query_string"]:
             while (await receive())["more_body"]:
                 pass
@@ -121,7 +121,7 @@ def only_legacy(app: AsgiApp, status: int = 405) -> AsgiApp:
         else:
             await app(scope, receive, send)
 
-    return older
+    return legacy_app
 
 
 @asynccontextmanager

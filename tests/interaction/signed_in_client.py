@@ -12,7 +12,7 @@ import trio
 from trio_mcp import FileTokenStorage, OAuth, open_http_client, types
 
 
-async def nobody(url: str) -> None:
+async def refuse_sign_in(url: str) -> None:
     raise AssertionError(f"somebody is asked, at {url}")
 
 
@@ -23,7 +23,7 @@ def say(line: str) -> None:
 
 async def main() -> None:
     storage, url = sys.argv[1:]
-    auth = OAuth(storage=FileTokenStorage(storage), show=nobody)
+    auth = OAuth(storage=FileTokenStorage(storage), show=refuse_sign_in)
     async with open_http_client(url, auth=auth) as client:
         say("connected")
         while await trio.to_thread.run_sync(sys.stdin.readline):

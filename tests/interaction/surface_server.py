@@ -221,7 +221,7 @@ def add_prompts(server: Server) -> None:
 def add_completions(server: Server) -> None:
     @server.completion(prompt="plan", argument="city")
     async def city(typed: str, pace: str | None) -> list[str]:
-        """Suggest cities; which ones depends on the pace, where that is settled."""
+        """Suggest cities; which ones depends on the pace, if it is known."""
         cities = {"slow": ["Graz", "Genoa"], "fast": ["Geneva"], None: ["Graz", "Genoa", "Geneva"]}
         return [name for name in cities[pace] if name.startswith(typed)]
 

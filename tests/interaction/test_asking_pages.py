@@ -11,7 +11,7 @@ from tests.interaction.asking import (
     Wire,
     capable,
     in_both_modes,
-    nobody,
+    never_answer,
     said,
     serve,
     text,
@@ -42,7 +42,7 @@ async def test_an_invalid_url_is_not_sent(url: str, revision: str) -> None:
             await ctx.elicit("Pay", url=url)
         return "fine"
 
-    async with open_client(serve(handler), revision=revision, on_elicit=nobody, elicit_modes=["url"]) as client:
+    async with open_client(serve(handler), revision=revision, on_elicit=never_answer, elicit_modes=["url"]) as client:
         assert said(await work(client)) == "fine"
 
 
@@ -83,10 +83,10 @@ async def test_only_the_client_of_the_call_is_notified_that_an_elicitation_is_co
     async with (
         server.serving() as serving,
         connected_to(serving, revision, one) as client,
-        connected_to(serving, revision, other) as stranger,
+        connected_to(serving, revision, other) as other_client,
     ):
         await work(client)
-        await stranger.list_tools()
+        await other_client.list_tools()
     told = [{"elicitationId": "the-id"}] if revision == "2025-11-25" else []
     assert one.received("notifications/elicitation/complete") == told
     assert other.received("notifications/elicitation/complete") == []

@@ -97,7 +97,7 @@ async def test_a_handler_may_change_an_answer_before_it_asks_again(mode: Mode) -
 # A shielded clean-up may ask; the question then raises an error.
 
 
-async def told_of(told: list[str], ctx: Context, message: str = "Who?") -> None:
+async def ask_shielded(told: list[str], ctx: Context, message: str = "Who?") -> None:
     """Ask in a shielded scope and record the reason why no answer came."""
     with trio.CancelScope(shield=True):
         try:
@@ -114,7 +114,7 @@ def shielded_server(mode: Mode, *messages: str) -> tuple[Server, list[str]]:
     async def ask(ctx: Context) -> None:
         async with trio.open_nursery() as nursery:
             for message in messages:
-                nursery.start_soon(told_of, told, ctx, message)
+                nursery.start_soon(ask_shielded, told, ctx, message)
 
     return server, told
 

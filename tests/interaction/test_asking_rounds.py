@@ -171,9 +171,9 @@ async def test_a_question_is_identified_by_its_key_or_content_never_by_its_posit
 
         adults = await first_round(client, "by_key")
         children = await adults.asked_again()
-        nobody = await children.asked_again()
-        assert len({*adults.keys, *children.keys, *nobody.keys}) == 3
-        assert said(await nobody.again()) == "[2,2,2]"
+        third = await children.asked_again()
+        assert len({*adults.keys, *children.keys, *third.keys}) == 3
+        assert said(await third.again()) == "[2,2,2]"
 
         twice = await first_round(client, "one_by_one", {"questions": ["a?", "a?"]})
         second = await twice.asked_again()
@@ -292,8 +292,8 @@ async def test_any_connection_of_a_serving_may_send_the_retry() -> None:
     async with server.serving() as serving, connection(serving) as other:
         async with connection(serving) as one:
             first = await first_round(one, "book", {"show": "Hamlet"})
-        async with open_client(server, **capable()) as stranger:  # another serving, with the same keys
-            await refused(first.again(client=stranger))
+        async with open_client(server, **capable()) as other_server:  # another serving, with the same keys
+            await refused(first.again(client=other_server))
         assert said(await first.again(client=other)) == "2 seats for Hamlet; begun 1"
 
 

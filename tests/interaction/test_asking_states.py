@@ -59,15 +59,15 @@ async def test_a_state_is_accepted_from_the_same_principal(mode: Mode) -> None:
         open_client(Guarded(serving, "Ada"), **capable()) as ada,
         open_client(Guarded(serving, "Ada"), **capable()) as ada_again,
         open_client(Guarded(serving, "Mallory"), **capable()) as mallory,
-        open_client(Guarded(serving, None), **capable()) as nobody,
+        open_client(Guarded(serving, None), **capable()) as anonymous,
     ):
         first = await first_round(ada, "book", {"show": "Hamlet"})
-        for stranger in (mallory, nobody):
-            assert await refusal(first.again(client=stranger)) == THE_REFUSAL
+        for other in (mallory, anonymous):
+            assert await refusal(first.again(client=other)) == THE_REFUSAL
         assert said(await first.again(client=ada_again)).startswith("2 seats")
 
-        anybodys = await first_round(nobody, "book", {"show": "Hamlet"})
-        assert await refusal(anybodys.again(client=ada)) == THE_REFUSAL
+        anonymous_call = await first_round(anonymous, "book", {"show": "Hamlet"})
+        assert await refusal(anonymous_call.again(client=ada)) == THE_REFUSAL
 
 
 @in_both_modes

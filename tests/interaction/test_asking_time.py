@@ -15,6 +15,7 @@ from attrs import define, field
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.interaction.asking import (
+    accept_two,
     asking,
     attempt,
     capable,
@@ -24,10 +25,9 @@ from tests.interaction.asking import (
     in_both_eras,
     in_both_modes,
     in_virtual_time,
-    nobody,
+    never_answer,
     said,
     text,
-    two,
 )
 from tests.interaction.asking_server import Mode, Seats
 from tests.interaction.by_hand import MODERN
@@ -57,7 +57,7 @@ async def test_an_expired_question_raises_ask_expired_where_it_was_asked(
     where: str, revision: str, tmp_path: Path
 ) -> None:
     patient = {"key": "one", "clean_up_seconds": 0}
-    async with asking(where, tmp_path, ask_seconds=SOON, revision=revision, on_elicit=nobody) as client:
+    async with asking(where, tmp_path, ask_seconds=SOON, revision=revision, on_elicit=never_answer) as client:
         if revision == MODERN:
             first = await first_round(client, "patient", patient)
             await happens(client, "one cleaned up")
@@ -70,7 +70,7 @@ async def test_an_expired_question_raises_ask_expired_where_it_was_asked(
 @everywhere
 async def test_a_handler_that_does_not_catch_ask_expired_fails(where: str, tmp_path: Path) -> None:
     """The legacy client still waits for the result; a modern one has already got its interim result."""
-    async with asking(where, tmp_path, ask_seconds=SOON, revision="2025-11-25", on_elicit=nobody) as client:
+    async with asking(where, tmp_path, ask_seconds=SOON, revision="2025-11-25", on_elicit=never_answer) as client:
         result = await client.call_tool("book", {"show": "Hamlet"})
         assert result.is_error
         assert text(result) == "the question was not answered in time"
@@ -84,7 +84,7 @@ async def test_after_expiry_the_handler_has_5_seconds_to_clean_up(
     where: str, revision: str, clean_up_seconds: float, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     patient = {"key": "one", "clean_up_seconds": clean_up_seconds}
-    async with asking(where, tmp_path, ask_seconds=60, revision=revision, on_elicit=nobody) as client:
+    async with asking(where, tmp_path, ask_seconds=60, revision=revision, on_elicit=never_answer) as client:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(attempt, client, "patient", patient)
@@ -146,7 +146,7 @@ async def test_max_concurrency_does_not_count_calls_whose_user_is_asked(
     async def on_elicit(request: Any) -> types.ElicitResult:
         asked.release()
         await go.acquire()
-        return await two(request)
+        return await accept_two(request)
 
     async with asking(where, tmp_path, revision=revision, on_elicit=on_elicit) as client:
 
@@ -203,7 +203,7 @@ async def test_the_tool_timeout_does_not_count_the_time_in_which_the_user_is_ask
 ) -> None:
     async def slowly(request: Any) -> types.ElicitResult:
         await trio.sleep(1000)
-        return await two(request)
+        return await accept_two(request)
 
     async with asking(where, tmp_path, revision=revision, on_elicit=slowly) as client:
         began = trio.current_time()
@@ -234,7 +234,7 @@ async def test_a_stopping_server_asks_nothing_and_expires_open_questions(
                 outcomes.append(str(exc))
         return "stopped"
 
-    async with serving_with_client(server, revision=revision, on_elicit=nobody) as (serving, client):
+    async with serving_with_client(server, revision=revision, on_elicit=never_answer) as (serving, client):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(attempt, client, "book")
             await wait_all_tasks_blocked()

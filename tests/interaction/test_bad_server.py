@@ -41,14 +41,22 @@ JUNK: dict[str, Any] = {
     "an empty object": {},
     "NaN": b'{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}\n',
     "a deep value": b"[" * 100_000 + b"\n",
-    "a result nobody waits for": {"jsonrpc": "2.0", "id": 77, "result": {}},
+    "a result without a request": {"jsonrpc": "2.0", "id": 77, "result": {}},
     "a result with an unknown kind of id": {"jsonrpc": "2.0", "id": [], "result": {}},
-    "an error nobody waits for": {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "x"}},
+    "an error without a request": {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "x"}},
     "an error without id": {"jsonrpc": "2.0", "error": {"code": -32700, "message": "what?"}},
     "an unknown notification": {"jsonrpc": "2.0", "method": "notifications/nothing", "params": {}},
-    "a log message that is none": {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "loud"}},
-    "progress of nothing": {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 9}},
-    "the end of nothing": {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
+    "an invalid log message": {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "loud"}},
+    "progress with an unknown token": {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": 9},
+    },
+    "a cancellation of an unknown request": {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": 1},
+    },
 }
 
 

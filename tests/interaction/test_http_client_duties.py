@@ -336,9 +336,9 @@ async def test_the_client_resumes_a_stream_that_was_closed_early_after_the_reque
         await trio.lowlevel.checkpoint()
         heard.append(method)
 
-    notices = {name: partial(hear, name) for name in ("notifications/acme/before", "notifications/acme/after")}
+    handlers = {name: partial(hear, name) for name in ("notifications/acme/before", "notifications/acme/after")}
     app = http_app(polling(), sessions=KEPT)
-    async with witnessed(app, revision=NEWEST_LEGACY, notifications=notices) as (witness, client):
+    async with witnessed(app, revision=NEWEST_LEGACY, notifications=handlers) as (witness, client):
         began = trio.current_time()
         called = await client.call_tool("slow", {"retry": 7})
         assert called.content == [types.TextContent(text="done")]
@@ -346,7 +346,7 @@ async def test_the_client_resumes_a_stream_that_was_closed_early_after_the_reque
     (resumed,) = [seen for seen in witness.requests if "last-event-id" in seen.headers]
     assert resumed.method == "GET"
     assert accepted(resumed) >= {"text/event-stream"}
-    assert heard == [*notices]
+    assert heard == [*handlers]
 
 
 def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
@@ -357,13 +357,13 @@ def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
         nonlocal cut
         pieces, is_call = 0, False
 
-        async def hear() -> AsgiMessage:
+        async def watching_receive() -> AsgiMessage:
             nonlocal is_call
             message = await receive()
             is_call = is_call or b"tools/call" in message.get("body", b"")
             return message
 
-        async def say(message: AsgiMessage) -> None:
+        async def cutting_send(message: AsgiMessage) -> None:
             nonlocal pieces, cut
             await send(message)
             pieces += 1
@@ -371,7 +371,7 @@ def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
                 cut = True
                 raise OSError("the network is gone")
 
-        await app(scope, hear, say)
+        await app(scope, watching_receive, cutting_send)
 
     return cutting
 

@@ -48,13 +48,13 @@ async def test_one_path_accepts_posts() -> None:
 
 @pytest.mark.requirement("B.4-S4", "B.8-S9")
 async def test_without_legacy_revisions_the_server_has_no_streams_and_no_sessions() -> None:
-    older = {"mcp-session-id": "mine", "last-event-id": "1-1"}
+    session_fields = {"mcp-session-id": "mine", "last-event-id": "1-1"}
     async with by_hand(make_modern()) as client:
         for method in ("GET", "DELETE"):
-            for headers in ({}, older):
+            for headers in ({}, session_fields):
                 refused = await client.send(method, headers=headers)
                 assert (refused.status, refused.headers["allow"], refused.body) == (405, "POST", b"")
-        listed = await client.post(client.request("tools/list"), older)
+        listed = await client.post(client.request("tools/list"), session_fields)
         assert listed.status == 200
         assert "mcp-session-id" not in listed.headers
 
@@ -81,14 +81,14 @@ async def test_every_request_from_a_foreign_origin_is_refused(origin: str) -> No
         async with legacy.open("GET", headers={"mcp-session-id": None, "mcp-protocol-version": None}) as stream:
             endpoint = await stream.event()
             assert endpoint is not None
-            older = HttpByHand(client._engine, "2024-11-05", url=f"http://localhost{endpoint.data.decode()}")
+            sse_client = HttpByHand(client._engine, "2024-11-05", url=f"http://localhost{endpoint.data.decode()}")
             refused = [
                 await client.post(client.request("tools/list"), foreign),
                 await legacy.post(legacy.request("tools/list"), foreign),
                 await legacy.send("GET", headers=foreign),
                 await legacy.send("DELETE", headers=foreign),
                 await legacy.send("GET", headers={"mcp-session-id": None, "mcp-protocol-version": None, **foreign}),
-                await older.post(older.request("ping"), foreign),
+                await sse_client.post(sse_client.request("ping"), foreign),
             ]
         assert [got.status for got in refused] == [403] * 6
         assert (await legacy.post(legacy.request("tools/list"))).status == 200  # the session still exists

@@ -244,9 +244,9 @@ async def test_a_server_restart_fails_only_the_calls_that_must_not_be_repeated(r
     async def ask(kind: Callable[[Client], Awaitable[str]], client: Client) -> None:
         came[await kind(client)] += 1
 
-    carrier = httpx2.AsyncHTTPTransport(uds=str(path), limits=httpx2.Limits(max_connections=None))
+    http_transport = httpx2.AsyncHTTPTransport(uds=str(path), limits=httpx2.Limits(max_connections=None))
     with trio.fail_after(60):
-        async with httpx2.AsyncClient(transport=carrier) as http_client, trio.open_nursery() as nursery:
+        async with httpx2.AsyncClient(transport=http_transport) as http_client, trio.open_nursery() as nursery:
             first = await nursery.start(_serve_until_cancelled, editions.server("first"), path)
             opening = open_http_client("http://localhost/mcp", http_client=http_client, revision=revision)
             async with opening as client:

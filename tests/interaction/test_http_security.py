@@ -98,7 +98,7 @@ async def begin(bound: HttpBound, **fields: str) -> str:
 
 
 @asynccontextmanager
-async def older_stream(bound: HttpBound, **fields: str) -> AsyncGenerator[tuple[Socket, str]]:
+async def sse_stream(bound: HttpBound, **fields: str) -> AsyncGenerator[tuple[Socket, str]]:
     """Open a stream of HTTP+SSE; yield it and the endpoint URL that it names."""
     lines = [f"GET {SSE} HTTP/1.1", "host: localhost", "accept: text/event-stream", "", ""]
     lines[1:1] = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
@@ -138,7 +138,7 @@ class Shop:
             return what
 
         @self.server.tool
-        async def notify_nowait(text: str, ctx: Context) -> str:
+        async def echo(text: str, ctx: Context) -> str:
             await ctx.report_progress(1, message=text)
             return text
 
@@ -179,7 +179,7 @@ async def test_requests_from_foreign_sites_are_refused(shop: Shop, fields: dict[
             await post(bound, in_session("tools/call", name="sell", arguments={}), **in_it),
             *[await fetch(bound, {**POST, **in_it}, method=method) for method in ("GET", "DELETE", "OPTIONS")],
         ]
-        async with older_stream(bound) as (_, address):
+        async with sse_stream(bound) as (_, address):
             responses.append(await post_to(bound, address, initialize(OLDEST), **fields))
         assert (await post(bound, in_session("ping"), mcp_session_id=session)).status == 200
 
@@ -207,7 +207,7 @@ async def test_a_session_exists_only_for_its_principal(shop: Shop, monkeypatch: 
                 fields = {**POST, "mcp-session-id": session, "mcp-protocol-version": "2025-11-25", "x-user": user}
                 others.append(await fetch(bound, fields, method=method))
         unknown = await post(bound, in_session("ping"), mcp_session_id="x" * 43, x_user="ada")
-        async with older_stream(bound, x_user="ada") as (_, address):
+        async with sse_stream(bound, x_user="ada") as (_, address):
             foreign = await post_to(bound, address, in_session("ping"), **{"x-user": "eve"})
             nowhere = await post_to(bound, f"{SSE}?sessionId=x", in_session("ping"), **{"x-user": "ada"})
             own = await post_to(bound, address, in_session("ping"), **{"x-user": "ada"})
@@ -224,7 +224,7 @@ async def test_a_session_exists_only_for_its_principal(shop: Shop, monkeypatch: 
     [
         {"mcp_method": "tools/list"},
         {"mcp_method": ""},
-        {"mcp_name": "tell"},
+        {"mcp_name": "echo"},
         {"mcp_name": ""},
         {"mcp_protocol_version": LEGACY},
         {"mcp_protocol_version": ""},
@@ -251,7 +251,7 @@ async def test_values_of_the_client_cannot_inject_header_fields_or_events(shop: 
     async with served(shop.server, sessions=SessionSettings(sse_path=SSE)) as bound:
         session = await begin(bound)
         responses = [
-            await post(bound, call("tell", {"text": EVIL}, progressToken=EVIL)),
+            await post(bound, call("echo", {"text": EVIL}, progressToken=EVIL)),
             await post(bound, request("tools/call", {"name": EVIL}, id=EVIL)),
             await fetch(
                 bound, {**POST, "mcp-protocol-version": MODERN, "mcp-method": "x"}, encode(request(EVIL, id=EVIL))
@@ -303,10 +303,10 @@ async def test_session_ids_cannot_be_guessed_and_are_in_no_log(
             session = await begin(bound)
             assert session == ids[-1]
             await fetch(bound, {**POST, "mcp-session-id": session}, method="DELETE")
-        older = bound.url.replace("/mcp", SSE)
-        for url, revision in ((f"{bound.url}?key=s3cret", LEGACY), (older, OLDEST)):
+        sse_url = bound.url.replace("/mcp", SSE)
+        for url, revision in ((f"{bound.url}?key=s3cret", LEGACY), (sse_url, OLDEST)):
             async with open_http_client(url, revision=revision) as client:
-                await client.call_tool("tell", {"text": "x"})
+                await client.call_tool("echo", {"text": "x"})
 
     assert len(set(ids)) == 7
     assert all(re.fullmatch(r"[\w-]{43}", id) for id in ids)

@@ -44,7 +44,7 @@ PICTURE = Image(b"a", "image/png")
 
 
 @pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS))
-def carrier(request: pytest.FixtureRequest) -> str:
+def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -65,15 +65,15 @@ class Wire:
 
 
 def over(
-    carrier: str, server: Server, folder: Path, **options: Unpack[ClientOptions]
+    transport: str, server: Server, folder: Path, **options: Unpack[ClientOptions]
 ) -> AbstractAsyncContextManager[Client]:
-    return connected(carrier, lambda: server, [], folder, options)
+    return connected(transport, lambda: server, [], folder, options)
 
 
 @asynccontextmanager
-async def streams(carrier: str, folder: Path) -> AsyncGenerator[tuple[trio.abc.Stream, trio.abc.Stream]]:
+async def streams(transport: str, folder: Path) -> AsyncGenerator[tuple[trio.abc.Stream, trio.abc.Stream]]:
     """Yield the two ends of a connection that carries bytes."""
-    if carrier != "unix":
+    if transport != "unix":
         yield trio.testing.memory_stream_pair()
         return
     path = str(folder / f"socket-{next(numbers)}")
@@ -88,7 +88,7 @@ async def streams(carrier: str, folder: Path) -> AsyncGenerator[tuple[trio.abc.S
 
 @asynccontextmanager
 async def over_stream(
-    carrier: str, folder: Path, **options: Unpack[ClientOptions]
+    transport: str, folder: Path, **options: Unpack[ClientOptions]
 ) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
     """Yield a connected client and the scripted server at the other end."""
     welcomed = trio.Event()
@@ -98,7 +98,7 @@ async def over_stream(
         welcomed.set()
 
     with trio.fail_after(30):
-        async with streams(carrier, folder) as (ours, theirs), trio.open_nursery() as nursery:
+        async with streams(transport, folder) as (ours, theirs), trio.open_nursery() as nursery:
             server = ScriptedPeer(theirs)
             nursery.start_soon(welcome, server)
             async with open_stream_client(ours, **options) as client:
@@ -110,11 +110,11 @@ async def over_stream(
 
 
 @pytest.mark.requirement("B.1-P8")
-@pytest.mark.parametrize("carrier", ["bytes", "unix"])
-async def test_a_server_accepts_batches_in_one_revision_only(carrier: str, revision: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["bytes", "unix"])
+async def test_a_server_accepts_batches_in_one_revision_only(transport: str, revision: str, tmp_path: Path) -> None:
     meta = {"_meta": ScriptedPeer.envelope(revision)} if revision == MODERN else {}
     listing = {"jsonrpc": "2.0", "method": "tools/list", "params": meta}
-    async with streams(carrier, tmp_path) as (ours, theirs), trio.open_nursery() as nursery:
+    async with streams(transport, tmp_path) as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, make_surface_server(), theirs)
         client = ScriptedPeer(ours)
         await client.greet(revision)
@@ -131,10 +131,10 @@ async def test_a_server_accepts_batches_in_one_revision_only(carrier: str, revis
         assert "batches exist in revision 2025-03-26 only" in answer["error"]["message"]
 
 
-@pytest.mark.parametrize("carrier", ["bytes", "unix"])
-async def test_a_client_accepts_batches_in_one_revision_only(carrier: str, revision: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["bytes", "unix"])
+async def test_a_client_accepts_batches_in_one_revision_only(transport: str, revision: str, tmp_path: Path) -> None:
     wire = Wire()
-    connection = over_stream(carrier, tmp_path, revision=revision, tap=wire.tap)
+    connection = over_stream(transport, tmp_path, revision=revision, tap=wire.tap)
     async with connection as (client, server):
         results: list[types.CallToolResult] = []
 
@@ -181,7 +181,7 @@ def give(server: Server, content: list[Any], *, whole: bool = False) -> None:
     ids=["sound", "link", "picture"],
 )
 async def test_content_of_a_later_revision_is_not_sent_to_older_peers_and_the_log_names_the_reason(
-    carrier: str,
+    transport: str,
     revision: str,
     block: Any,
     kind: str,
@@ -197,7 +197,7 @@ async def test_content_of_a_later_revision_is_not_sent_to_older_peers_and_the_lo
     async def other() -> str:
         return "fine"
 
-    async with over(carrier, server, tmp_path, revision=revision) as client:
+    async with over(transport, server, tmp_path, revision=revision) as client:
         called = await client.call_tool("tool")
         if revision >= since:
             assert called.is_error is not True
@@ -231,7 +231,7 @@ CACHEABLE = {
 
 @pytest.mark.requirement("B.17-S1a")
 async def test_every_result_has_a_type_and_cache_members_in_the_newest_revision_only(
-    carrier: str, revision: str, tmp_path: Path
+    transport: str, revision: str, tmp_path: Path
 ) -> None:
     wire, server = Wire(), make_surface_server()
 
@@ -244,7 +244,7 @@ async def test_every_result_has_a_type_and_cache_members_in_the_newest_revision_
     async def dated() -> types.CallToolResult:
         return types.CallToolResult(content=[], result_type="complete")
 
-    async with over(carrier, server, tmp_path, revision=revision, tap=wire.tap) as client:
+    async with over(transport, server, tmp_path, revision=revision, tap=wire.tap) as client:
         await converse(client)
 
     answers = wire.answers()
@@ -284,11 +284,11 @@ async def roots() -> list[types.Root]:
     return [types.Root(uri="file:///srv")]
 
 
-@pytest.mark.parametrize("carrier", ["bytes", "unix"])
+@pytest.mark.parametrize("transport", ["bytes", "unix"])
 async def test_a_client_answers_requests_of_a_server_in_legacy_revisions_only(
-    carrier: str, revision: str, tmp_path: Path
+    transport: str, revision: str, tmp_path: Path
 ) -> None:
-    connection = over_stream(carrier, tmp_path, revision=revision, roots=roots)
+    connection = over_stream(transport, tmp_path, revision=revision, roots=roots)
     async with connection as (client, server), trio.open_nursery() as nursery:
         await server.begin("roots/list", envelope=None)
         await server.begin("ping", envelope=None)
@@ -304,14 +304,14 @@ async def test_a_client_answers_requests_of_a_server_in_legacy_revisions_only(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_sends_requests_in_legacy_revisions_only(carrier: str, revision: str, tmp_path: Path) -> None:
+async def test_a_server_sends_requests_in_legacy_revisions_only(transport: str, revision: str, tmp_path: Path) -> None:
     wire, server = Wire(), Server("s")
 
     @server.tool
     async def ask(ctx: Context) -> str:
         return ", ".join(root.uri for root in await ctx.list_roots())
 
-    async with over(carrier, server, tmp_path, revision=revision, tap=wire.tap, roots=roots) as client:
+    async with over(transport, server, tmp_path, revision=revision, tap=wire.tap, roots=roots) as client:
         said = await client.call_tool("ask")
 
     asked = [message["method"] for message in wire.received if "method" in message and "id" in message]
@@ -323,7 +323,7 @@ async def test_a_server_sends_requests_in_legacy_revisions_only(carrier: str, re
 
 @pytest.mark.parametrize("lacking", [True, False], ids=["without callbacks", "with callbacks"])
 async def test_a_server_never_sends_a_request_to_a_client_of_the_newest_revision(
-    carrier: str, lacking: bool, tmp_path: Path
+    transport: str, lacking: bool, tmp_path: Path
 ) -> None:
     """The server asks, logs, sends progress and announces changes."""
     wire, server = Wire(), make_surface_server()
@@ -336,7 +336,7 @@ async def test_a_server_never_sends_a_request_to_a_client_of_the_newest_revision
         return ", ".join(root.uri for root in await ctx.list_roots())
 
     asked = None if lacking else roots
-    connection = over(carrier, server, tmp_path, revision=MODERN, tap=wire.tap, roots=asked)
+    connection = over(transport, server, tmp_path, revision=MODERN, tap=wire.tap, roots=asked)
     async with connection as client, client.listen(tools=True, resources=["notes://text"]) as changes:
         try:
             await client.call_tool("ask")

@@ -85,7 +85,7 @@ async def test_an_unregistered_uri_is_not_found(surface: Opener, revision: str) 
         for uri, fault in MISSING.items():
             with pytest.raises(ErrorResponse) as missing:
                 await client.read_resource(uri)
-            assert told(missing.value) == (not_found(revision), f"no resource {uri!r}{fault}", {"uri": uri})
+            assert members_of(missing.value) == (not_found(revision), f"no resource {uri!r}{fault}", {"uri": uri})
 
 
 @scenes.add
@@ -95,10 +95,10 @@ async def test_a_uri_that_escapes_its_folder_is_not_found(surface: Opener, revis
         for uri in ESCAPING:
             with pytest.raises(ErrorResponse) as missing:
                 await client.read_resource(uri)
-            assert told(missing.value) == (not_found(revision), f"no resource {uri!r}", {"uri": uri})
+            assert members_of(missing.value) == (not_found(revision), f"no resource {uri!r}", {"uri": uri})
 
 
-def told(error: ErrorResponse) -> tuple[int, str, Any]:
+def members_of(error: ErrorResponse) -> tuple[int, str, Any]:
     return error.code, error.message, error.data
 
 

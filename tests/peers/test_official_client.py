@@ -206,8 +206,8 @@ def test_the_official_client_completes_arguments_of_prompts_and_templates(play_l
     genres, first, second, author, refused = play_library(
         {"do": "complete", "ref": {"type": "ref/prompt", "name": "recommend"}, "name": "genre", "value": ""},
         {"do": "complete", "ref": compare, "name": "first", "value": "k"},
-        {"do": "complete", "ref": compare, "name": "second", "value": "", "settled": {"first": "candle"}},
-        {"do": "complete", "ref": shelf, "name": "author", "value": "M", "settled": {"genre": "science"}},
+        {"do": "complete", "ref": compare, "name": "second", "value": "", "resolved": {"first": "candle"}},
+        {"do": "complete", "ref": shelf, "name": "author", "value": "M", "resolved": {"genre": "science"}},
         {"do": "attempt", "step": {"do": "complete", "ref": compare, "name": "third", "value": ""}},
     )
 
