@@ -154,7 +154,10 @@ def test_a_useless_sign_in_is_reported_in_one_line(arguments: Sequence[str], lin
             {"command": "run"},
             "server 'far': only a server with a 'url' accepts credentials; this one is started as a process",
         ),
-        ({"url": FAR, "headers": {"Authorization": "Bearer secret"}}, "server 'far': auth and an Authorization header exclude"),
+        (
+            {"url": FAR, "headers": {"Authorization": "Bearer secret"}},
+            "server 'far': auth and an Authorization header exclude",
+        ),
     ],
 )
 def test_an_entry_without_authentication_needs_no_sign_in(
