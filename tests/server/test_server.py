@@ -107,7 +107,7 @@ async def test_a_resource_is_subscribed_to_where_the_server_says_that_it_can_be(
 @pytest.mark.requirement("B.2-P1b")
 async def test_roots_that_were_not_declared_cannot_have_changed() -> None:
     async with open_client(Server("s"), revision="2025-11-25") as client:
-        with pytest.raises(LocalProtocolError, match="declared no roots"):
+        with pytest.raises(LocalProtocolError, match="has not declared any roots"):
             await client.roots_changed()
 
 
