@@ -258,8 +258,6 @@ class Link(MessageConnection):
     stream: trio.abc.Stream
     _send_now: Callable[[bytes | memoryview], int] | None = field(default=None, kw_only=True, alias="send_now")
     outbox: Outbox = field(init=False)
-    outlet: Outlet = field(init=False)
-    """The outbox: the only outlet of a link. A field, because every request looks it up."""
     _stopped: bool = field(default=False, init=False)
     _reading: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _has_cancelled: bool = field(default=False, init=False)
@@ -268,13 +266,18 @@ class Link(MessageConnection):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         limits = self.limits
-        self.outlet = self.outbox = Outbox(
+        self.outbox = Outbox(
             limits.outbox_bytes,
             limits.outbox_urgent_bytes,
             self._on_outbox_failure,
             send_now=self._send_now,
             is_quiet=self._is_quiet,
         )
+
+    @property
+    def outlet(self) -> Outlet:
+        """The only outlet of the link."""
+        return self.outbox
 
     async def run(self, *, drain: bool, disconnect_reason: Callable[[], ConnectionLost] | None = None) -> None:
         """Carry messages until the input ends, the link breaks, or `stop` is called; then close the stream.
