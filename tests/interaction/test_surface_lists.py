@@ -93,7 +93,7 @@ def tools(revision: str) -> list[dict[str, Any]]:
             "description": "Register a tool, a resource, a template and a prompt of this name.",
             "inputSchema": NAME | closed,
         },
-        {"name": "forget", "description": "Take them out again.", "inputSchema": NAME | closed},
+        {"name": "forget", "description": "Remove the entries of this name.", "inputSchema": NAME | closed},
         {"name": "say", "description": "Send a log message of each level.", "inputSchema": NOTHING},
     ]
 
