@@ -13,6 +13,7 @@ from trio_mcp.wire import (
     INVALID_PARAMS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
+    MODERN_REVISIONS,
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
     UNSUPPORTED_REVISION,
@@ -71,17 +72,22 @@ def _read(meta: dict[str, Any]) -> None:
         encode_error(1, refusal.code, refusal.message, refusal.data)
         if refusal.code == UNSUPPORTED_REVISION:
             assert not wrong
-            assert meta[REVISION_KEY] not in REVISIONS
+            assert meta[REVISION_KEY] not in MODERN_REVISIONS
+        elif not wrong:
+            assert refusal.code == INVALID_PARAMS
+            assert meta[REVISION_KEY] in MODERN_REVISIONS
+            assert not _is_token(meta)
+            assert refusal.message.startswith(f"$._meta.{PROGRESS_TOKEN_KEY}: ")
         else:
             assert refusal.code == INVALID_PARAMS
-            assert wrong
             assert all(f"$._meta.{key}: " in refusal.message for key in wrong), refusal.message
             assert refusal.message.count("$._meta.io.modelcontextprotocol/") == len(wrong)
         return
     assert not wrong
-    members = (meta[REVISION_KEY], meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY))
-    assert envelope == Envelope(*members)
-    assert envelope.revision in REVISIONS
+    assert _is_token(meta)
+    optional = (meta.get(key) for key in (CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROGRESS_TOKEN_KEY))
+    assert envelope == Envelope(meta[REVISION_KEY], meta[CAPABILITIES_KEY], *optional)
+    assert envelope.revision in MODERN_REVISIONS
 
 
 def _fits(key: str, meta: dict[str, Any]) -> bool:
@@ -100,9 +106,15 @@ def _fits(key: str, meta: dict[str, Any]) -> bool:
             return True
 
 
+def _is_token(meta: dict[str, Any]) -> bool:
+    """Return True if the progress token is valid or absent."""
+    value = meta.get(PROGRESS_TOKEN_KEY)
+    return PROGRESS_TOKEN_KEY not in meta or (isinstance(value, int | str) and not isinstance(value, bool))
+
+
 def _read_token(meta: dict[str, Any]) -> None:
     value = meta.get(PROGRESS_TOKEN_KEY)
-    valid = PROGRESS_TOKEN_KEY not in meta or (isinstance(value, int | str) and not isinstance(value, bool))
+    valid = _is_token(meta)
     try:
         token = progress_token(meta)
     except McpError as refusal:

@@ -88,6 +88,31 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
     assert "1999-01-01" in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("revision", "spoken", "offered"),
+    [
+        ("1999-01-01", SPOKEN, SPOKEN),
+        ("2025-11-25", SPOKEN, ["2026-07-28"]),
+        ("2025-11-25", ["2025-11-25"], ["2025-11-25"]),
+    ],
+)
+def test_a_revision_that_cannot_be_used_is_refused_before_a_bad_progress_token(
+    revision: str, spoken: list[str], offered: list[str]
+) -> None:
+    with pytest.raises(McpError) as refused:
+        read_envelope(meta({REVISION_KEY: revision, "progressToken": True}), spoken)
+
+    assert refused.value.code == UNSUPPORTED_REVISION
+    assert refused.value.data == {"supported": offered, "requested": revision}
+
+
+def test_the_envelope_holds_the_progress_token() -> None:
+    assert read_envelope(meta({"progressToken": "t"}), SPOKEN).progress_token == "t"
+    with pytest.raises(McpError, match=r"\$\._meta\.progressToken: expected string or integer") as refused:
+        read_envelope(meta({"progressToken": True}), SPOKEN)
+    assert refused.value.code == INVALID_PARAMS
+
+
 def test_the_refusal_lists_what_it_is_given() -> None:
     assert unsupported_revision("x", ("a", "b")).data == {"supported": ["a", "b"], "requested": "x"}
 

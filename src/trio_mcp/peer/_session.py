@@ -163,14 +163,8 @@ class ServerSession:
     def _legacy(self) -> list[str]:
         return [revision for revision in self.spoken if not is_modern(revision)]
 
-    @property
-    def _modern(self) -> list[str]:
-        return [revision for revision in self.spoken if is_modern(revision)]
-
     def _admit_modern(self, meta: JsonObject) -> ExchangeContext:
         envelope = read_envelope(meta, self.spoken)
-        if not is_modern(envelope.revision):  # a legacy revision needs a handshake
-            raise unsupported_revision(envelope.revision, self._modern or self.spoken)
         return ExchangeContext(
             revision=envelope.revision,
             capabilities=envelope.client_capabilities,

@@ -9,7 +9,8 @@ Rules of the envelope:
 1. A request is modern if, and only if, its `_meta` names a protocol version. Nothing is remembered from one request to
    the next.
 2. `protocolVersion` and `clientCapabilities` are required; `clientInfo`, `logLevel` and `progressToken` are not.
-3. A missing member, or one of the wrong type, is answered with -32602, then a revision that is not spoken with -32022.
+3. The first fault in this order is answered: a missing member or one of the wrong type (-32602), a revision that is
+   legacy or not spoken (-32022), a bad progress token (-32602).
 4. A result without `resultType` is `complete`. A result of an unknown type is an invalid response.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning and
@@ -117,7 +118,8 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
         spoken: the revisions that this side speaks, legacy ones included, which a refusal offers.
 
     Raises:
-        McpError: the error to answer with (rule 3).
+        McpError: the error to answer with (rule 3). A revision that cannot be used is reported before a bad progress
+            token, because only then can the client choose another one.
     """
     faults = envelope_faults(meta)
     if faults:
@@ -125,6 +127,8 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
     revision = meta[REVISION_KEY]
     if revision not in spoken:
         raise unsupported_revision(revision, spoken)
+    if not is_modern(revision):  # a legacy revision needs a handshake
+        raise unsupported_revision(revision, [each for each in spoken if is_modern(each)] or spoken)
     return Envelope(
         revision, meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY), progress_token(meta)
     )
