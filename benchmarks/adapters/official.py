@@ -159,8 +159,8 @@ async def _storm(count: int, ctx: Context) -> int:
     return count
 
 
-async def _usage(resolve: bool) -> list[float]:
-    return usage(resolve)
+async def _usage(collect: bool) -> list[float]:
+    return usage(collect)
 
 
 async def _blob() -> bytes:

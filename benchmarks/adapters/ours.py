@@ -157,8 +157,8 @@ def publish(server: Server) -> None:
         return BLOB
 
 
-async def _usage(resolve: bool) -> list[float]:
-    return usage(resolve)
+async def _usage(collect: bool) -> list[float]:
+    return usage(collect)
 
 
 async def _dummy(name: str, limit: int = 10) -> int:

@@ -10,7 +10,16 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BLOB", "BLOB_URI", "Cancellations", "blob_text", "dummy_description", "dummy_name", "resolved", "usage"]
+__all__ = [
+    "BLOB",
+    "BLOB_URI",
+    "Cancellations",
+    "blob_text",
+    "dummy_description",
+    "dummy_name",
+    "resident_after_collection",
+    "usage",
+]
 
 BLOB_URI: Final = "blob://ten"
 BLOB: Final = bytes(range(256)) * (10 * 4096)
@@ -33,15 +42,15 @@ class Cancellations:
         self.times.append(time.perf_counter())
 
 
-def usage(resolve: bool) -> list[float]:
-    """Return the CPU seconds of this process and its resident memory in bytes; *settle* collects garbage first.
+def usage(collect: bool) -> list[float]:
+    """Return the CPU seconds of this process and its resident memory in bytes; *collect* collects garbage first.
 
     That takes CPU, so it is not asked for where CPU is measured.
     """
-    return [time.process_time(), float(resolved() if resolve else resident())]
+    return [time.process_time(), float(resident_after_collection() if collect else resident())]
 
 
-def resolved() -> int:
+def resident_after_collection() -> int:
     """Return the resident memory after a garbage collection."""
     gc.collect()
     return resident()

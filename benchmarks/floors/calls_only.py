@@ -26,7 +26,7 @@ def answer(body: bytes) -> bytes:
     message = msgspec.json.decode(body)
     params = message["params"]
     arguments = params["arguments"]
-    value = arguments["a"] + arguments["b"] if params["name"] == "add" else usage(arguments["settle"])
+    value = arguments["a"] + arguments["b"] if params["name"] == "add" else usage(arguments["collect"])
     result = {"content": [{"type": "text", "text": str(value)}], "structuredContent": {"result": value}}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "result": result})
 

@@ -198,7 +198,7 @@ class Tools:
 
     async def usage(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:
         """Return the resource usage of this process."""
-        return _wrapped(usage(arguments["settle"]))
+        return _wrapped(usage(arguments["collect"]))
 
 
 def _wrapped(value: Any) -> CallResult:

@@ -42,11 +42,11 @@ async def _measured(
 ) -> dict[str, float]:
     workers = [session] * in_flight
     await until(adapter, workers, effort.warm_up, tool)
-    theirs = (await session.call("usage", {"settle": False}))[0]
+    theirs = (await session.call("usage", {"collect": False}))[0]
     own, began = time.process_time(), time.perf_counter()
     taken = await until(adapter, workers, effort.seconds, tool)
     seconds, used = time.perf_counter() - began, time.process_time() - own
-    theirs = (await session.call("usage", {"settle": False}))[0] - theirs
+    theirs = (await session.call("usage", {"collect": False}))[0] - theirs
     calls = len(taken)
     figures = {
         "p50_us": percentile(taken, 0.5) * 1e6,

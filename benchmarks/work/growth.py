@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..adapters.sides import Adapter, Session
-from ..adapters.tools import resolved
+from ..adapters.tools import resident_after_collection
 from ..effort import Effort
 
 __all__ = ["calls", "cycles"]
@@ -18,9 +18,9 @@ async def calls(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict[
     async with adapter.memory(adapter.server(0), era) as session:
         first = effort.calls // 5
         await _many(adapter, session, first)
-        before = resolved()
+        before = resident_after_collection()
         await _many(adapter, session, effort.calls - first)
-        return {"growth_mb": (resolved() - before) / 2**20}
+        return {"growth_mb": (resident_after_collection() - before) / 2**20}
 
 
 async def cycles(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict[str, float]:
@@ -29,10 +29,10 @@ async def cycles(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict
     before, first = 0, effort.cycles // 4
     for number in range(effort.cycles):
         if number == first:
-            before = resolved()
+            before = resident_after_collection()
         async with adapter.memory(server, era) as session:
             await session.call("add", {"a": 1, "b": 1})
-    return {"growth_kb": (resolved() - before) / (effort.cycles - first) / 1024}
+    return {"growth_kb": (resident_after_collection() - before) / (effort.cycles - first) / 1024}
 
 
 async def _many(adapter: Adapter, session: Session, count: int) -> None:

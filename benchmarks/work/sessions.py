@@ -6,7 +6,7 @@ import time
 from contextlib import AsyncExitStack
 
 from ..adapters.sides import Adapter, Session
-from ..adapters.tools import resolved
+from ..adapters.tools import resident_after_collection
 from ..effort import Effort
 from ..figures import percentile
 from .calls import until
@@ -25,7 +25,7 @@ async def clients(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
             for _ in range(2):  # the first ones import and compile for the later ones
                 async with adapter.http(url, era) as session:
                     await session.call("add", {"a": 1, "b": 1})
-            own, theirs = resolved(), (await watcher.call("usage", {"settle": True}))[1]
+            own, theirs = resident_after_collection(), (await watcher.call("usage", {"collect": True}))[1]
             for _ in range(effort.clients):
                 began = time.perf_counter()
                 session = await stack.enter_async_context(adapter.http(url, era))
@@ -33,8 +33,8 @@ async def clients(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
                 await session.call("add", {"a": 1, "b": 1})
                 called.append(time.perf_counter() - began)
                 sessions.append(session)
-            theirs = (await watcher.call("usage", {"settle": True}))[1] - theirs
-            own = resolved() - own
+            theirs = (await watcher.call("usage", {"collect": True}))[1] - theirs
+            own = resident_after_collection() - own
             await until(adapter, sessions, effort.warm_up)
             began = time.perf_counter()
             calls = len(await until(adapter, sessions, effort.seconds))
@@ -54,8 +54,8 @@ async def idle(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict[s
     async with adapter.memory(server, era) as session:
         await session.call("add", {"a": 1, "b": 1})
     async with AsyncExitStack() as stack:
-        before = resolved()
+        before = resident_after_collection()
         for _ in range(effort.sessions):
             session = await stack.enter_async_context(adapter.memory(server, era))
             await session.call("add", {"a": 1, "b": 1})
-        return {"pair_kb": (resolved() - before) / effort.sessions / 1024}
+        return {"pair_kb": (resident_after_collection() - before) / effort.sessions / 1024}

@@ -247,7 +247,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_modern",
     },
     "transports.stdio": {"_client", "_pipes"},
-    "types": {"_model", "_values"},
+    "types": {"_model", "_structuring"},
     "wire": {"_jsonrpc", "_uri_template"},
 }
 """The private modules that tests import, by folder: they test behaviour that the public names cannot show."""

@@ -21,11 +21,13 @@ class Probe(OutgoingRequest):
 
     log: list[str] = field(factory=list[str], init=False)
 
-    def begins_at_once(self) -> bool:
+    def _has_room(self) -> bool:
         return False
 
-    async def _begin(self) -> None:
+    async def _room(self) -> None:
         await trio.lowlevel.checkpoint()
+
+    def _send(self) -> None:
         self.log.append("begun")
 
     def _cancel(self) -> None:

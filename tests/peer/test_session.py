@@ -47,7 +47,7 @@ def initialize_params(revision: Any = LEGACY_REVISIONS[-1], **changes: Any) -> d
 def shaken(revision: str = LEGACY_REVISIONS[-1], **changes: Any) -> ServerSession:
     session = ServerSession(REVISIONS)
     session.admit("initialize", initialize_params(revision, **changes))
-    session.responded("initialize", success=True)
+    session.answered_handshake(success=True)
     session.notified("notifications/initialized")
     return session
 
@@ -65,7 +65,7 @@ def test_a_handshake_sets_the_terms_of_what_follows(revision: str) -> None:
     asked = session.admit("initialize", initialize_params(revision, capabilities={"roots": {}}))
     assert asked == terms(revision, capabilities={"roots": {}})
     assert session.state.name == "ASKED"
-    session.responded("initialize", success=True)
+    session.answered_handshake(success=True)
     assert session.state.name == "ANSWERED"
     assert not session.operating
     assert session.admit("tools/list", None) == asked
@@ -91,7 +91,7 @@ def test_what_initialize_said_in_its_meta_is_its_own() -> None:
     meta = {"progressToken": "p", "trace": 1}
 
     asked = session.admit("initialize", initialize_params(_meta=meta))
-    session.responded("initialize", success=True)
+    session.answered_handshake(success=True)
 
     assert asked == terms(LEGACY_REVISIONS[-1], meta=meta, progress_token="p")
     assert session.admit("tools/list", None) == terms(LEGACY_REVISIONS[-1])
@@ -154,7 +154,7 @@ def test_initialize_is_admitted_once() -> None:
     session = ServerSession(REVISIONS)
     session.admit("initialize", initialize_params())
     messages = [refusal(session, "initialize", initialize_params()) for _ in range(2)]
-    session.responded("initialize", success=True)
+    session.answered_handshake(success=True)
     messages.append(refusal(session, "initialize", initialize_params()))
     session.notified("notifications/initialized")
     messages.append(refusal(session, "initialize", initialize_params()))
@@ -167,17 +167,17 @@ def test_initialize_is_admitted_once() -> None:
 def test_a_refused_initialize_may_be_tried_again() -> None:
     session = ServerSession(REVISIONS)
     session.admit("initialize", initialize_params(LEGACY_REVISIONS[0]))
-    session.responded("initialize", success=False)
+    session.answered_handshake(success=False)
 
     assert session.state.name == "NOT_BEGUN"
     assert refusal(session, "tools/list", None).code == INVALID_PARAMS
     assert session.admit("initialize", initialize_params(LEGACY_REVISIONS[1])).revision == LEGACY_REVISIONS[1]
 
 
-def test_other_answers_and_early_notifications_mean_nothing() -> None:
+def test_an_answer_or_a_notification_without_a_handshake_changes_nothing() -> None:
     session = ServerSession(REVISIONS)
 
-    session.responded("tools/list", success=True)
+    session.answered_handshake(success=True)
     session.notified("notifications/initialized")
 
     assert session.state.name == "NOT_BEGUN"
@@ -324,7 +324,7 @@ def test_before_the_handshake_a_client_answers_ping_alone() -> None:
 def test_a_client_session_ignores_responses_and_notifications() -> None:
     session, fresh = ClientSession(), ClientSession()
 
-    session.responded("ping", success=True)
+    session.answered_handshake(success=True)
     session.notified("notifications/initialized")
 
     assert (session.revision, session.batches) == (fresh.revision, fresh.batches)

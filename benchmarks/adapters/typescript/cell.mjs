@@ -27,7 +27,7 @@ const cpu = () => {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1e6;
 };
-const settled = () => {
+const residentAfterCollection = () => {
     globalThis.gc();
     return process.memoryUsage.rss();
 };
@@ -102,13 +102,13 @@ async function measured(client, processes, tool = 'add') {
     await tools(client);
     const workers = Array(Number(inFlight)).fill(client);
     await until(workers, effort.warm_up, tool);
-    const theirs = (await call(client, 'usage', { settle: false }))[0];
+    const theirs = (await call(client, 'usage', { collect: false }))[0];
     const own = cpu();
     const began = now();
     const taken = await until(workers, effort.seconds, tool);
     const seconds = now() - began;
     const used = cpu() - own;
-    const server = (await call(client, 'usage', { settle: false }))[0] - theirs;
+    const server = (await call(client, 'usage', { collect: false }))[0] - theirs;
     const figures = {
         p50_us: percentile(taken, 0.5) * 1e6,
         p99_us: percentile(taken, 0.99) * 1e6,
@@ -233,8 +233,8 @@ async function clients() {
         for (let number = 0; number < 2; number++) {
             await withClient(httpClient(url), client => call(client, 'add', { a: 1, b: 1 }));
         }
-        let theirs = (await call(watcher, 'usage', { settle: true }))[1];
-        let own = settled();
+        let theirs = (await call(watcher, 'usage', { collect: true }))[1];
+        let own = residentAfterCollection();
         const opened = [];
         const called = [];
         const all = [];
@@ -246,8 +246,8 @@ async function clients() {
             called.push(now() - began);
             all.push(client);
         }
-        theirs = (await call(watcher, 'usage', { settle: true }))[1] - theirs;
-        own = settled() - own;
+        theirs = (await call(watcher, 'usage', { collect: true }))[1] - theirs;
+        own = residentAfterCollection() - own;
         await until(all, effort.warm_up);
         const began = now();
         const calls = (await until(all, effort.seconds)).length;
@@ -271,9 +271,9 @@ async function idle() {
         all.push(client);
     };
     await open();
-    const before = settled();
+    const before = residentAfterCollection();
     for (let number = 0; number < effort.sessions; number++) await open();
-    const pair = (settled() - before) / effort.sessions / 1024;
+    const pair = (residentAfterCollection() - before) / effort.sessions / 1024;
     await Promise.all(all.map(client => client.close()));
     return { pair_kb: pair };
 }
@@ -291,9 +291,9 @@ async function growth() {
             );
         const first = Math.floor(effort.calls / 5);
         await many(first);
-        const before = settled();
+        const before = residentAfterCollection();
         await many(effort.calls - first);
-        return { growth_mb: (settled() - before) / 2 ** 20 };
+        return { growth_mb: (residentAfterCollection() - before) / 2 ** 20 };
     });
 }
 
@@ -301,10 +301,10 @@ async function cycles() {
     let before = 0;
     const first = Math.floor(effort.cycles / 4);
     for (let number = 0; number < effort.cycles; number++) {
-        if (number === first) before = settled();
+        if (number === first) before = residentAfterCollection();
         await withClient(memoryClient(makeServer(0)), client => call(client, 'add', { a: 1, b: 1 }));
     }
-    return { growth_kb: (settled() - before) / (effort.cycles - first) / 1024 };
+    return { growth_kb: (residentAfterCollection() - before) / (effort.cycles - first) / 1024 };
 }
 
 const WORKS = {

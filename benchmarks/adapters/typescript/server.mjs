@@ -14,9 +14,9 @@ const MAX_BYTES = 64 * 2 ** 20;
 const cancellations = [];
 const now = () => Number(process.hrtime.bigint()) / 1e9;
 const wrapped = value => ({ content: [{ type: 'text', text: JSON.stringify(value) }], structuredContent: { result: value } });
-const usage = settle => {
+const usage = collect => {
     const { user, system } = process.cpuUsage();
-    if (settle) globalThis.gc();
+    if (collect) globalThis.gc();
     return [(user + system) / 1e6, process.memoryUsage.rss()];
 };
 
@@ -63,8 +63,8 @@ export function makeServer(dummies) {
     server.registerTool('cancelled', { inputSchema: z.object({}), outputSchema: numbers }, async () => wrapped(cancellations));
     server.registerTool(
         'usage',
-        { inputSchema: z.object({ settle: z.boolean() }), outputSchema: numbers },
-        async ({ settle }) => wrapped(usage(settle))
+        { inputSchema: z.object({ collect: z.boolean() }), outputSchema: numbers },
+        async ({ collect }) => wrapped(usage(collect))
     );
     server.registerResource('blob', 'blob://ten', {}, async uri => ({
         contents: [{ uri: uri.href, mimeType: 'application/octet-stream', blob: BLOB.toString('base64') }]

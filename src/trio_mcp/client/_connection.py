@@ -389,12 +389,11 @@ class Attempt:
         Raises:
             RequestTimedOut: the request could not be sent within the total limit.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         outgoing = self.outgoing
-        if not outgoing.begins_at_once():
+        if not outgoing.begin_nowait():
             await self._begin_in_time()
-            return
-        await outgoing.begin()
-        if outgoing.state is _OPEN:  # else the answer has arrived, and no task will wait
+        elif outgoing.state is _OPEN:  # else the answer has arrived, and no task will wait
             self._start()
 
     async def _begin_in_time(self) -> None:

@@ -385,7 +385,8 @@ class MessageConnection(abc.ABC):
             request.method, request.params, context, request.id, self, self, outlet, batch
         )
         if not self.ledger.begin(request.id, exchange):
-            self.admission.responded(request.method, success=False)
+            if request.method == "initialize":
+                self.admission.answered_handshake(success=False)
             running = f"a request with the id {request.id!r} is in flight already"
             self._refuse(request.id, McpError(INVALID_REQUEST, running), outlet, batch)
             return

@@ -127,8 +127,8 @@ class Admission(Protocol):
         """
         ...
 
-    def responded(self, method: str, *, success: bool) -> None:
-        """Take note that an admitted request was answered."""
+    def answered_handshake(self, *, success: bool) -> None:
+        """Take note that an admitted `initialize` was answered."""
         ...
 
     def notified(self, method: str) -> None:

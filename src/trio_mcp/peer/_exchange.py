@@ -26,7 +26,7 @@ from __future__ import annotations
 import abc
 import logging
 from collections import deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
@@ -237,16 +237,33 @@ class OutgoingRequest(abc.ABC):
         await self.begin()
         return self
 
-    def begin(self) -> Awaitable[None]:
+    async def begin(self) -> None:
         """Send the request; `leave` must follow. If this fails or is cancelled, the exchange is over."""
-        return self._begin() if self.span is None else self._begin_traced(self.span)
-
-    async def _begin_traced(self, span: RequestSpan) -> None:
         try:
-            await self._begin()
+            await trio.lowlevel.checkpoint_if_cancelled()
+            await self._room()
+            self._send()
         except BaseException as exc:
-            span.failed(type(exc).__name__)
+            self._fail_span(exc)
             raise
+
+    def begin_nowait(self) -> bool:
+        """Send the request if that needs no waiting; return False, with nothing sent, if it needs to wait.
+
+        If this returns True, `leave` must follow. If it raises, the exchange is over.
+        """
+        if not self._has_room():
+            return False
+        try:
+            self._send()
+        except BaseException as exc:
+            self._fail_span(exc)
+            raise
+        return True
+
+    def _fail_span(self, exc: BaseException) -> None:
+        if self.span is not None:
+            self.span.failed(type(exc).__name__)
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.leave()
@@ -261,10 +278,6 @@ class OutgoingRequest(abc.ABC):
             self._wake()
             if self.span is not None:
                 self.span.failed("cancelled")
-
-    @abc.abstractmethod
-    def begins_at_once(self) -> bool:
-        """Return True if entering the request now would send it without waiting."""
 
     @property
     def waiting(self) -> int:
@@ -359,8 +372,8 @@ class OutgoingRequest(abc.ABC):
             await trio.lowlevel.checkpoint_if_cancelled()
             # A copy, because the traceback of the original would refer to this request, which refers to the original.
             raise copy(outcome) if isinstance(outcome, ErrorResponse) else outcome
-        if not has_waited:
-            await trio.lowlevel.checkpoint_if_cancelled()
+        if not has_waited:  # so that a loop of calls that need no waiting lets other tasks run
+            await trio.lowlevel.checkpoint()
         return outcome
 
     def _pop(self) -> Update:
@@ -401,8 +414,16 @@ class OutgoingRequest(abc.ABC):
             trio.lowlevel.reschedule(receiver)
 
     @abc.abstractmethod
-    async def _begin(self) -> None:
-        """Send the request, and tell `span` its id before an answer can be there. If cancelled, nothing was sent."""
+    def _has_room(self) -> bool:
+        """Return True if `_room` would return at once."""
+
+    @abc.abstractmethod
+    async def _room(self) -> None:
+        """Wait until the request may be sent. Raise `ConnectionLost` if the connection was lost."""
+
+    @abc.abstractmethod
+    def _send(self) -> None:
+        """Send the request, without a checkpoint after `_room`; tell `span` its id before an answer can be there."""
 
     @abc.abstractmethod
     def _cancel(self) -> None:
@@ -425,10 +446,6 @@ class OutgoingMessageRequest(OutgoingRequest):
     """The outlet that the request is sent through."""
     _entry: QueuedMessage | None = field(default=None, init=False)
 
-    def begins_at_once(self) -> bool:
-        """Return True if its outlet has room."""
-        return self._outlet.has_room()
-
     def uses(self, outlet: Outlet) -> bool:
         """Return True if the request is, or was, sent through *outlet*."""
         return self._outlet is outlet
@@ -437,12 +454,15 @@ class OutgoingMessageRequest(OutgoingRequest):
         """Return True if the request is in the queue of *outlet* and was not sent yet."""
         return self._outlet is outlet and self._entry is not None and bool(self._entry.line)
 
-    async def _begin(self) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        await self._connection.room_in(self._outlet)  # if this is cancelled, nothing was sent
+    def _has_room(self) -> bool:
+        return self._connection.lost is None and self._outlet.has_room()
+
+    async def _room(self) -> None:
+        await self._connection.room_in(self._outlet)
         if self._connection.lost is not None:
-            await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self._connection.lost)
+
+    def _send(self) -> None:
         self._entry = self._outlet.put(self._issue())
         if self.span is not None:
             self.span.sent(self.id)
@@ -661,7 +681,8 @@ class IncomingMessageRequest(IncomingRequest):
     def _send(self, outcome: JsonObject | McpError) -> None:
         line, outcome = self._encoded(outcome)
         self._connection.ended(self)
-        self._connection.admission.responded(self.method, success=not isinstance(outcome, McpError))
+        if self.method == "initialize":
+            self._connection.admission.answered_handshake(success=not isinstance(outcome, McpError))
         if self._batch is not None:
             self._batch.resolve(line)
         else:

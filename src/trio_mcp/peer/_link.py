@@ -288,25 +288,31 @@ class Link(MessageConnection):
             drain: let accepted requests of the peer continue for `Limits.drain_seconds` after the end of the input.
             disconnect_reason: returns the reason of an unexpected end; called after it.
         """
-        sending, flush_seconds = trio.CancelScope(shield=True), _FLUSH_SECONDS
+        sending = trio.CancelScope(shield=True)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, sending)
-                try:
-                    await self._read()
-                    self.disconnect(self._reason(disconnect_reason))
-                    if drain and self.outbox.failure is None:
-                        flush_seconds = self.limits.drain_seconds
-                        await self.drain()
-                finally:
-                    self.disconnect(ConnectionClosed("this side closed the connection"))
-                    await self._wind_down(flush_seconds)
-                    sending.cancel()
+                nursery.start_soon(self._receive, sending, drain, disconnect_reason)
         finally:
             # Shielded, because a `Cancelled` raised here would replace an exception of the stream.
             # A forceful close does not wait.
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self.stream)
+
+    async def _receive(
+        self, sending: trio.CancelScope, drain: bool, disconnect_reason: Callable[[], ConnectionLost] | None
+    ) -> None:
+        flush_seconds = _FLUSH_SECONDS
+        try:
+            await self._read()
+            self.disconnect(self._reason(disconnect_reason))
+            if drain and self.outbox.failure is None:
+                flush_seconds = self.limits.drain_seconds
+                await self.drain()
+        finally:
+            self.disconnect(ConnectionClosed("this side closed the connection"))
+            await self._wind_down(flush_seconds)
+            sending.cancel()
 
     async def _send(self, sending: trio.CancelScope) -> None:
         # Shielded, because the last messages are sent after a cancellation too. `run` ends it after a bounded time.

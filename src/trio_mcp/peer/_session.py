@@ -141,9 +141,9 @@ class ServerSession:
             INVALID_PARAMS, f"{hint}name the protocol revision of {method!r} in params._meta ({REVISION_KEY})"
         )
 
-    def responded(self, method: str, *, success: bool) -> None:
+    def answered_handshake(self, *, success: bool) -> None:
         """Apply the context of `initialize` after its answer. In a modern envelope it starts no handshake."""
-        if method == "initialize" and self.state is HandshakeState.ASKED:
+        if self.state is HandshakeState.ASKED:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ANSWER if success else HandshakeEvent.REFUSE)
             if success:
                 assert self._proposed is not None
@@ -236,8 +236,8 @@ class ClientSession:
             raise McpError(METHOD_NOT_FOUND, f"{method!r} is refused: the handshake is not complete")
         return _context(self.revision or LEGACY_REVISIONS[-1], self._capabilities, self._server_info, meta)
 
-    def responded(self, method: str, *, success: bool) -> None:
-        """Do nothing: a client keeps no state about its responses."""
+    def answered_handshake(self, *, success: bool) -> None:
+        """Do nothing: a client answers no handshake."""
 
     def notified(self, method: str) -> None:
         """Do nothing: the context of requests does not depend on notifications."""

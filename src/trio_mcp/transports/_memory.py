@@ -225,14 +225,15 @@ class _OutgoingMemoryRequest(OutgoingRequest):
     _other: _MemoryEnd
     _exchange: _IncomingMemoryRequest | None = field(default=None, init=False)
 
-    def begins_at_once(self) -> bool:
-        return True
+    def _has_room(self) -> bool:
+        return self.end.lost is None
 
-    async def _begin(self) -> None:
+    async def _room(self) -> None:
+        if self.end.lost is not None:
+            raise copy(self.end.lost)
+
+    def _send(self) -> None:
         end, params = self.end, self.params
-        await trio.lowlevel.checkpoint_if_cancelled()
-        if end.lost is not None:
-            raise copy(end.lost)
         self.id = end.issue(self)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
@@ -251,8 +252,6 @@ class _OutgoingMemoryRequest(OutgoingRequest):
             return
         self._exchange = _IncomingMemoryRequest(self.method, params, context, self.id, end, self, self._other)
         end.answer(self._exchange)
-        if self._outcome is not None:  # so that a loop of calls lets other tasks run
-            await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _cancel(self) -> None:
         exchange = self.ended()
@@ -311,7 +310,8 @@ class _IncomingMemoryRequest(IncomingRequest):
         except NotJsonError as exc:
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)
             copied = McpError(INTERNAL_ERROR, "the answer is not JSON; the server's log says where")
-        self.peer.admission.responded(self.method, success=not isinstance(copied, McpError))
+        if self.method == "initialize":
+            self.peer.admission.answered_handshake(success=not isinstance(copied, McpError))
         self._request.resolve(copied)
 
     def _notify(self, method: str, params: JsonObject) -> None:

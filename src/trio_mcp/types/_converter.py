@@ -1,4 +1,6 @@
-"""The conversion of JSON values to messages and back: one cattrs converter for each revision, created on first use.
+"""The conversion of JSON values to messages and back: the public functions, and the hooks of unstructuring.
+
+There is one cattrs converter for each revision, created on first use.
 
 The hooks of a class are created on first use and kept: a program needs a few dozen of them, and creating one takes
 longer than a call.
@@ -15,125 +17,29 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, overload
 from cattrs import Converter
 
 from trio_mcp._errors import StructureError
-from trio_mcp.types._model import NO_EXTRA, Bounds, JSONValue, Mismatch, Model, Profile, Unsendable, listed, type_of
-from trio_mcp.types._tables import LENIENT, PROFILES, REVISIONS, SUPERSET
-from trio_mcp.types._values import (
-    Hook,
-    ModelMember,
-    bounded,
+from trio_mcp.types._model import NO_EXTRA, JSONValue, Mismatch, Model, Profile, Unsendable, listed, type_of
+from trio_mcp.types._structuring import (
     building,
-    hook_of,
     is_map,
     is_model,
     is_sequence,
     is_union,
     members_of,
-    plain_type,
     python_types,
     register_plain,
+    register_structuring,
     register_unions,
-    table_name,
 )
+from trio_mcp.types._tables import PROFILES, REVISIONS, SUPERSET
 
 __all__ = [
     "Emit",
-    "register_structuring",
     "register_unstructuring",
     "structure",
     "structurer",
     "unstructure",
     "unstructurer",
 ]
-
-
-# --- Structuring: from JSON objects to generated classes ---
-
-_Slot: TypeAlias = tuple[str, type[Any] | None, Hook | None, bool, int]
-"""A member: its attribute, the type whose values need no hook (None for most members), the hook (None if any value
-fits), True if null means absent, and 1 if the member is required."""
-
-
-def register_structuring(converter: Converter, profile: Profile) -> None:
-    """Register the hooks that structure classes by the profile of a revision."""
-    made: dict[type[Model], Hook] = {}
-
-    def factory(cls: type[Model]) -> Hook:
-        with building:
-            return made.get(cls) or _structurer_of_class(cls, converter, profile, made)
-
-    converter.register_structure_hook_factory(is_model, factory)
-
-
-def _structurer_of_class(
-    cls: type[Model], converter: Converter, profile: Profile, made: dict[type[Model], Hook]
-) -> Hook:
-    name = table_name(cls)
-    members: dict[str, _Slot] = {}
-    known = members_of(cls, profile)
-    required = frozenset(member.wire for member in known if member.required)
-    resolve = _keep if name in LENIENT else _refuse
-
-    def structure(value: Any, _: Any = None) -> Any:
-        if type_of(value) is not dict:
-            raise Mismatch.expected("object", value)
-        found: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
-        problem = None
-        met = 0
-        for wire, item in value.items():
-            slot = members.get(wire)
-            if slot is None:
-                extra[wire] = item
-                continue
-            attribute, plain, hook, null_is_absent, counts = slot
-            met += counts
-            if type_of(item) is plain or hook is None:
-                found[attribute] = item
-            elif item is not None or not null_is_absent:
-                try:
-                    found[attribute] = hook(item, None)
-                except Mismatch as inner:
-                    problem = resolve(problem, wire, item, inner, extra)
-        if problem is not None or met != len(required):
-            try:
-                raise _with_missing(problem or Mismatch(), required - value.keys())
-            finally:
-                del problem  # breaks the reference cycle of the exception and this frame
-        if extra:
-            found["extra"] = extra
-        return cls(**found)
-
-    made[cls] = structure  # before the members, which may contain the same class
-    bounds = profile.bounds.get(name, {})
-    members.update((member.wire, _slot(member, converter, bounds.get(member.wire))) for member in known)
-    return structure
-
-
-def _slot(member: ModelMember, converter: Converter, bounds: Bounds | None) -> _Slot:
-    hook, plain = hook_of(converter, member.kind), plain_type(member.kind)
-    if hook is not None and bounds is not None:
-        hook, plain = bounded(hook, bounds), None
-    return (member.attribute, plain, hook, member.null_is_absent, int(member.required))
-
-
-def _refuse(
-    problem: Mismatch | None, wire: str, _item: Any, inner: Mismatch, _extra: dict[str, Any]
-) -> Mismatch | None:
-    problem = problem or Mismatch()
-    problem.add(wire, inner)
-    return problem
-
-
-def _keep(problem: Mismatch | None, wire: str, item: Any, _inner: Mismatch, extra: dict[str, Any]) -> Mismatch | None:
-    """Treat a member of the wrong type as an unknown member."""
-    extra[wire] = item
-    return problem
-
-
-def _with_missing(problem: Mismatch, missing: frozenset[str]) -> Mismatch:
-    for wire in sorted(missing):
-        problem.add(None, Mismatch(f"required member '{wire}' is missing"))
-    return problem
 
 
 # --- Unstructuring: from generated classes to JSON objects ---

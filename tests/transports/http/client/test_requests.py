@@ -521,8 +521,10 @@ async def test_more_requests_than_may_be_under_way_wait_for_a_place(autojump_clo
         left = ask(nursery, transport)
         await server.silence()
         ask(nursery, transport)
-        assert not transport.ask("tools/list", {"_meta": META}).begins_at_once()
-        assert transport.ask("subscriptions/listen", {"_meta": META}).begins_at_once()
+        assert not transport.ask("tools/list", {"_meta": META}).begin_nowait()
+        listening = transport.ask("subscriptions/listen", {"_meta": META})
+        assert listening.begin_nowait()
+        listening.leave()
         left.scope.cancel()
         await first.begin()
         await first.event(result(first.message["id"]))  # the place is free before the response has ended

@@ -308,22 +308,22 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
         """True if it is exempt from the limit: it lasts, or other requests may wait for it."""
         return self.method in {LISTEN, "initialize"}
 
-    def begins_at_once(self) -> bool:
-        """Return True if a slot is free."""
-        return self.needs_no_slot or self._transport.request_slots.free
+    def _has_room(self) -> bool:
+        return self._transport.lost is None and (self.needs_no_slot or self._transport.request_slots.free)
 
-    async def _begin(self) -> None:
+    async def _room(self) -> None:
         transport = self._transport
-        own = _fields_of(self.method, self.params) if self.names_revision else NO_HEADERS
         if not self.needs_no_slot:
             await transport.request_slots.wait()
         if transport.lost is not None:
-            await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(transport.lost)
+
+    def _send(self) -> None:
+        own = _fields_of(self.method, self.params) if self.names_revision else NO_HEADERS
         self.line, self.sent_headers = self._issue(), {**own, **self.fields}
         if self.span is not None:
             self.span.sent(self.id)
-        self._task = transport.start(self)
+        self._task = self._transport.start(self)
 
     def reissue(self) -> None:
         """Take a new id for another attempt; the answer to the previous id is no longer awaited.

@@ -1,4 +1,4 @@
-"""The conversion hooks for everything but classes, and the members of a class in one revision.
+"""The hooks that structure: they turn JSON values into typed values and generated classes, without any coercion.
 
 Rules of this file:
 
@@ -19,7 +19,7 @@ import attrs
 from cattrs import Converter
 
 from trio_mcp.types._model import UNSET, Bounds, Mismatch, Model, Profile, kind_of, listed, quoted, type_of
-from trio_mcp.types._tables import WIRE_NAMES
+from trio_mcp.types._tables import LENIENT, WIRE_NAMES
 
 __all__ = [
     "Hook",
@@ -36,6 +36,7 @@ __all__ = [
     "plain_type",
     "python_types",
     "register_plain",
+    "register_structuring",
     "register_unions",
     "table_name",
 ]
@@ -422,3 +423,93 @@ def _shaped_hook(arms: list[_UnionArm]) -> Hook:
             del first  # which holds this frame by its traceback, as this frame would hold it
 
     return structure
+
+
+# --- Classes ---
+
+_Slot: TypeAlias = tuple[str, type[Any] | None, Hook | None, bool, int]
+"""A member: its attribute, the type whose values need no hook (None for most members), the hook (None if any value
+fits), True if null means absent, and 1 if the member is required."""
+
+
+def register_structuring(converter: Converter, profile: Profile) -> None:
+    """Register the hooks that structure classes by the profile of a revision."""
+    made: dict[type[Model], Hook] = {}
+
+    def factory(cls: type[Model]) -> Hook:
+        with building:
+            return made.get(cls) or _structurer_of_class(cls, converter, profile, made)
+
+    converter.register_structure_hook_factory(is_model, factory)
+
+
+def _structurer_of_class(
+    cls: type[Model], converter: Converter, profile: Profile, made: dict[type[Model], Hook]
+) -> Hook:
+    name = table_name(cls)
+    members: dict[str, _Slot] = {}
+    known = members_of(cls, profile)
+    required = frozenset(member.wire for member in known if member.required)
+    resolve = _keep if name in LENIENT else _refuse
+
+    def structure(value: Any, _: Any = None) -> Any:
+        if type_of(value) is not dict:
+            raise Mismatch.expected("object", value)
+        found: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        problem = None
+        met = 0
+        for wire, item in value.items():
+            slot = members.get(wire)
+            if slot is None:
+                extra[wire] = item
+                continue
+            attribute, plain, hook, null_is_absent, counts = slot
+            met += counts
+            if type_of(item) is plain or hook is None:
+                found[attribute] = item
+            elif item is not None or not null_is_absent:
+                try:
+                    found[attribute] = hook(item, None)
+                except Mismatch as inner:
+                    problem = resolve(problem, wire, item, inner, extra)
+        if problem is not None or met != len(required):
+            try:
+                raise _with_missing(problem or Mismatch(), required - value.keys())
+            finally:
+                del problem  # breaks the reference cycle of the exception and this frame
+        if extra:
+            found["extra"] = extra
+        return cls(**found)
+
+    made[cls] = structure  # before the members, which may contain the same class
+    bounds = profile.bounds.get(name, {})
+    members.update((member.wire, _slot(member, converter, bounds.get(member.wire))) for member in known)
+    return structure
+
+
+def _slot(member: ModelMember, converter: Converter, bounds: Bounds | None) -> _Slot:
+    hook, plain = hook_of(converter, member.kind), plain_type(member.kind)
+    if hook is not None and bounds is not None:
+        hook, plain = bounded(hook, bounds), None
+    return (member.attribute, plain, hook, member.null_is_absent, int(member.required))
+
+
+def _refuse(
+    problem: Mismatch | None, wire: str, _item: Any, inner: Mismatch, _extra: dict[str, Any]
+) -> Mismatch | None:
+    problem = problem or Mismatch()
+    problem.add(wire, inner)
+    return problem
+
+
+def _keep(problem: Mismatch | None, wire: str, item: Any, _inner: Mismatch, extra: dict[str, Any]) -> Mismatch | None:
+    """Treat a member of the wrong type as an unknown member."""
+    extra[wire] = item
+    return problem
+
+
+def _with_missing(problem: Mismatch, missing: frozenset[str]) -> Mismatch:
+    for wire in sorted(missing):
+        problem.add(None, Mismatch(f"required member '{wire}' is missing"))
+    return problem

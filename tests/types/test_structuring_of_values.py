@@ -8,7 +8,7 @@ import pytest
 
 from trio_mcp.types import Bounds
 from trio_mcp.types._model import Mismatch
-from trio_mcp.types._values import bounded
+from trio_mcp.types._structuring import bounded
 
 
 def anything(value: Any, _: Any = None) -> Any:
