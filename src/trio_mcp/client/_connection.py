@@ -65,13 +65,11 @@ from ._lists import KnownTools
 from ._timing import RequestClocks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Callable, Generator
 
     from ._callbacks import Consent
 
 __all__ = ["Connection", "OpenRequest"]
-
-_OPEN = ExchangeState.OPEN  # looked up once, because looking up a member of an enumeration is slow
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
@@ -370,11 +368,7 @@ class Connection:
 
 @define(eq=False)
 class Attempt:
-    """One attempt at a request, with its clock: `begin` sends it, `leave` ends it.
-
-    A method that only passes on an awaitable is not a coroutine itself: each coroutine in the chain would be resumed
-    for every step.
-    """
+    """One attempt at a request, with its clock: `begin` sends it, `leave` ends it."""
 
     _clocks: RequestClocks
     outgoing: OutgoingRequest
@@ -393,7 +387,7 @@ class Attempt:
         outgoing = self.outgoing
         if not outgoing.begin_nowait():
             await self._begin_in_time()
-        elif outgoing.state is _OPEN:  # else the answer has arrived, and no task will wait
+        elif outgoing.state is ExchangeState.OPEN:  # else the answer has arrived, and no task will wait
             self._start()
 
     async def _begin_in_time(self) -> None:
@@ -418,25 +412,25 @@ class Attempt:
         self._clocks.running.discard(self)
         self.outgoing.leave()
 
-    def next_update(self) -> Awaitable[tuple[str, JsonObject] | None]:
+    async def next_update(self) -> tuple[str, JsonObject] | None:
         """Wait for the next update; None when the outcome has arrived.
 
         Raises:
             RequestTimedOut: a limit is reached.
         """
-        if self.outgoing.state is _OPEN:  # else the outcome has arrived, and limits no longer apply
+        if self.outgoing.state is ExchangeState.OPEN:  # else the outcome has arrived, and limits no longer apply
             self._begin_wait()
-        return self.outgoing.next_update()
+        return await self.outgoing.next_update()
 
-    def result(self) -> Awaitable[JsonObject]:
+    async def result(self) -> JsonObject:
         """Wait for the result.
 
         Raises:
             RequestTimedOut: a limit is reached.
         """
-        if self.outgoing.state is _OPEN:
+        if self.outgoing.state is ExchangeState.OPEN:
             self._begin_wait()
-        return self.outgoing.result()
+        return await self.outgoing.result()
 
     def _begin_wait(self) -> None:
         """Restart the idle limit. When a limit is reached, the wait raises `RequestTimedOut`."""
@@ -506,26 +500,17 @@ class OpenRequest:
     _attempt: Attempt = field(init=False)
     _sent_params: JsonObject | None = field(init=False)  # the params of the current attempt
     _refreshes: int = field(init=False)  # the number of refreshes of the list of tools before the attempt was sent
-    _rounds: Rounds | None = field(init=False)  # None until the server asks a question
-    _was_corrected: bool = field(init=False)
+    _rounds: Rounds | None = field(default=None, init=False)  # None until the server asks a question
+    _was_corrected: bool = field(default=False, init=False)
     """True if the call was repeated because its arguments were mirrored wrongly."""
-    _previous: tuple[Attempt, ...] = field(init=False)  # attempts that have ended, with unread updates
-    _skipped: int = field(init=False)  # the updates dropped in attempts that were left
-    _is_busy: bool = field(init=False)
-    _failure: Exception | None = field(init=False)
-    _completed: JsonObject | None = field(init=False)  # the result that an extension has made of the server's result
+    _previous: tuple[Attempt, ...] = field(default=(), init=False)  # attempts that have ended, with unread updates
+    _skipped: int = field(default=0, init=False)  # the updates dropped in attempts that were left
+    _is_busy: bool = field(default=False, init=False)
+    _failure: Exception | None = field(default=None, init=False)
+    _completed: JsonObject | None = field(default=None, init=False)
+    """The result that an extension has made of the server's result."""
 
-    def __attrs_post_init__(self) -> None:
-        # Set here because attrs takes three times as long for fields that are not arguments, and each call creates one.
-        self._rounds = None
-        self._was_corrected = False
-        self._previous = ()
-        self._skipped = 0
-        self._is_busy = False
-        self._failure = None
-        self._completed = None
-
-    def begin(self) -> Awaitable[None]:
+    async def begin(self) -> None:
         """Send the request; `leave` must follow. If sending fails, the request has ended.
 
         Raises:
@@ -534,11 +519,7 @@ class OpenRequest:
         """
         consent = self.connection.consent
         if consent is not None and self.method == "tools/call":
-            return self._begin_call_with_consent(consent)
-        return self._send(self.params)
-
-    async def _begin_call_with_consent(self, consent: Consent) -> None:
-        await self._get_consent(consent)
+            await self._get_consent(consent)
         await self._send(self.params)
 
     def leave(self) -> None:

@@ -28,8 +28,8 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from copy import copy
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
+from enum import Enum, IntEnum, auto
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias, TypeVar
 
 import trio
 from attrs import define, field
@@ -75,10 +75,8 @@ __all__ = [
 _log = logging.getLogger("trio_mcp.peer")
 
 
-class ExchangeState(Enum):
+class ExchangeState(IntEnum):
     """The state of an exchange, at either end."""
-
-    __hash__ = object.__hash__  # for speed: Enum's is a Python function (benchmark cell `memory-1`)
 
     OPEN = auto()
     """The request was made and not answered."""
@@ -90,10 +88,8 @@ class ExchangeState(Enum):
     """The connection was lost before the response."""
 
 
-class ExchangeEvent(Enum):
+class ExchangeEvent(IntEnum):
     """The events that change the state of an exchange."""
-
-    __hash__ = object.__hash__
 
     RESPONSE = auto()
     """The response is sent (answering side) or has arrived (requesting side)."""
@@ -136,9 +132,6 @@ def advance(table: Mapping[_State, Mapping[_Event, _State]], state: _State, even
     except KeyError:
         raise LocalProtocolError(f"{event.name} is not possible in state {state.name}") from None
 
-
-_OPEN = ExchangeState.OPEN
-"""A module constant, because a lookup of an enumeration member takes six times as long."""
 
 Update: TypeAlias = tuple[str, JsonObject]
 """The method and params of a notification that belongs to an exchange."""
@@ -193,45 +186,29 @@ class OutgoingRequest(abc.ABC):
     params: JsonObject | None
     wants_updates: bool
     _budget: UpdateBudget
-    skipped: int = field(init=False)
+    skipped: int = field(default=0, init=False)
     """The number of updates that were dropped because too many waited."""
-    waiting_bytes: int = field(init=False)
+    waiting_bytes: int = field(default=0, init=False)
     """The number of bytes of the updates that wait."""
-    state: ExchangeState = field(init=False)
-    last_heard: float = field(init=False)
+    state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
+    last_heard: float = field(default=0.0, init=False)
     """The time at which the latest update arrived, on Trio's clock."""
-    id: int = field(init=False)
+    id: int = field(default=0, init=False)
     """The id of the request; 0 until it is sent."""
-    span: RequestSpan | None = field(init=False)
+    span: RequestSpan | None = field(default=None, init=False)
     """The span of the request; None unless the application traces."""
-    fields: Mapping[str, str] = field(init=False)
+    fields: Mapping[str, str] = field(default=NO_HEADERS, init=False)
     """Header fields of the request, if the transport has any (`abc.Transport.has_fields`). Set before sending."""
-    repeatable: bool = field(init=False)
+    repeatable: bool = field(default=False, init=False)
     """True if the request may be sent again after its response was lost, because repeating it is harmless. Set before
     sending."""
-    listener: UpdateListener | None = field(init=False)
+    listener: UpdateListener | None = field(default=None, init=False)
     """The receiver of the notifications of a subscription. It is called at once, while the exchange is open."""
-    _updates: deque[tuple[Update, int]] | None = field(init=False)
+    _updates: deque[tuple[Update, int]] | None = field(default=None, init=False)
     """The updates that wait, each with its size. None until the first arrives, because most requests have none."""
-    _outcome: JsonObject | Exception | None = field(init=False)
-    _receiver: trio.lowlevel.Task | None = field(init=False)
-    _interruption: Exception | None = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        # Set here for speed: attrs takes three times as long, for each call (benchmark cell `memory-1`).
-        self.skipped = 0
-        self.waiting_bytes = 0
-        self.state = _OPEN
-        self.last_heard = 0.0
-        self.id = 0
-        self.span = None
-        self.fields = NO_HEADERS
-        self.repeatable = False
-        self.listener = None
-        self._updates = None
-        self._outcome = None
-        self._receiver = None
-        self._interruption = None
+    _outcome: JsonObject | Exception | None = field(default=None, init=False)
+    _receiver: trio.Event | None = field(default=None, init=False)
+    _interruption: Exception | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
         await self.begin()
@@ -272,7 +249,7 @@ class OutgoingRequest(abc.ABC):
         """End the exchange. Harmless if it has ended already."""
         if self._updates:
             self._forget_updates()
-        if self.state is _OPEN:
+        if self.state is ExchangeState.OPEN:
             self.state = advance(ASKING, self.state, ExchangeEvent.CANCEL)
             self._cancel()
             self._wake()
@@ -286,7 +263,7 @@ class OutgoingRequest(abc.ABC):
 
     def put(self, update: Update, size: int) -> None:
         """Queue an update that arrived; *size* is its length on the wire in bytes."""
-        if not self.wants_updates or self.state is not _OPEN:
+        if not self.wants_updates or self.state is not ExchangeState.OPEN:
             return
         budget = self._budget
         self.last_heard = trio.current_time()
@@ -322,7 +299,7 @@ class OutgoingRequest(abc.ABC):
 
     def hear(self, method: str, params: JsonObject) -> bool:
         """Take a notification of the subscription that this request opened; False if it opened none, or is over."""
-        if self.listener is None or self.state is not _OPEN:
+        if self.listener is None or self.state is not ExchangeState.OPEN:
             return False
         self.listener.heard(method, params)
         return True
@@ -330,7 +307,7 @@ class OutgoingRequest(abc.ABC):
     @property
     def receiving(self) -> bool:
         """True if a task waits for an update or the outcome."""
-        return self._receiver is not None
+        return self._receiver is not None and not self._receiver.is_set()
 
     def interrupt(self, reason: Exception) -> None:
         """Raise *reason* in the task that waits now. The exchange stays open until that task leaves it."""
@@ -398,20 +375,18 @@ class OutgoingRequest(abc.ABC):
             raise trio.ClosedResourceError("the request was left before its outcome arrived")
         if self._receiver is not None:
             raise trio.BusyResourceError("another task already receives from this request; only one task may")
-        self._receiver = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+        self._receiver = trio.Event()
+        try:
+            await self._receiver.wait()
+        finally:
+            self._receiver = None
         if self._interruption is not None:
             interruption, self._interruption = self._interruption, None
             raise interruption
 
-    def _stop_waiting(self, _: Any) -> trio.lowlevel.Abort:
-        self._receiver = None
-        return trio.lowlevel.Abort.SUCCEEDED
-
     def _wake(self) -> None:
-        receiver, self._receiver = self._receiver, None
-        if receiver is not None:
-            trio.lowlevel.reschedule(receiver)
+        if self._receiver is not None:
+            self._receiver.set()
 
     @abc.abstractmethod
     def _has_room(self) -> bool:
@@ -503,7 +478,7 @@ class IncomingRequest(abc.ABC):
     """The other end of the connection on which it arrived."""
     run: HandlerRun | None = field(default=None, init=False)
     """The handler run that works on this request now."""
-    state: ExchangeState = field(default=_OPEN, init=False)
+    state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
     _span: RequestSpan | None = field(default=None, init=False)
     """The span of the request; None unless the application traces."""
 
@@ -519,7 +494,7 @@ class IncomingRequest(abc.ABC):
     @property
     def open(self) -> bool:
         """True if the request was neither answered nor cancelled, and the connection was not lost."""
-        return self.state is _OPEN
+        return self.state is ExchangeState.OPEN
 
     def respond(self, outcome: JsonObject | McpError) -> None:
         """Send the response. The caller has waited for `room`, or it is the reader, which sends only small responses.

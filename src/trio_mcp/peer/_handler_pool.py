@@ -148,36 +148,23 @@ class HandlerRun:
     """The slots that it has one of, or waits for one of."""
     _waits: bool = True
     """False if the handler never waits for anything (rule 5)."""
-    _holds: Holds | None = field(init=False)
-    waiting: PendingQuestions | None = field(init=False)
+    _holds: Holds | None = field(default=None, init=False)
+    waiting: PendingQuestions | None = field(default=None, init=False)
     """The open questions, if they are sent in the response; None if they are sent to the peer as requests. Set by the
     server when the handler asks for the first time."""
-    open: tuple[QuestionBatch, ...] = field(init=False)
+    open: tuple[QuestionBatch, ...] = field(default=(), init=False)
     """The batches of questions whose answers it waits for."""
-    _task: trio.lowlevel.Task | None = field(init=False)
-    has_slot: bool = field(init=False)
-    _has_ended: bool = field(init=False)
+    _task: trio.lowlevel.Task | None = field(default=None, init=False)
+    has_slot: bool = field(default=False, init=False)
+    _has_ended: bool = field(default=False, init=False)
     """True if the handler has ended. A worker thread that it left may still ask something."""
-    _context: Context = field(init=False)
+    _context: Context = field(factory=copy_context, init=False)
     """The context variables of the task that made the request. Another task may start the run later."""
-    _scope: trio.CancelScope | None = field(init=False)
-    flush_updates: Callable[[], None] | None = field(init=False)
+    _scope: trio.CancelScope | None = field(default=None, init=False)
+    flush_updates: Callable[[], None] | None = field(default=None, init=False)
     """Sends the updates that are held back; called right before the exchange is answered. None if there are none."""
-    closing_result: Callable[[], JsonObject] | None = field(init=False)
+    closing_result: Callable[[], JsonObject] | None = field(default=None, init=False)
     """Returns the result of an endless handler when the server stops; None for all other handlers."""
-
-    def __attrs_post_init__(self) -> None:
-        # Set here for speed: attrs takes three times as long, for each call (benchmark cell `memory-1`).
-        self._holds = None
-        self.waiting = None
-        self.open = ()
-        self._task = None
-        self.has_slot = False
-        self._has_ended = False
-        self._context = copy_context()
-        self._scope = None
-        self.flush_updates = None
-        self.closing_result = None
 
     @property
     def holds(self) -> Holds:

@@ -104,14 +104,8 @@ class BackgroundTasks:
     _running: int = field(default=0, init=False)
     _fewer: trio.Event = field(factory=trio.Event, init=False)
     """Set when a task has ended, and then replaced."""
-    _before: Mapping[Server, BackgroundTasks] = field(default=_NONE, init=False)
-    _adopted: Mapping[Server, BackgroundTasks] = field(init=False)
-    """The value that `adopt` sets if the value before was `_before`, cached because most calls have the same."""
     _scopes: dict[trio.CancelScope, None] = field(factory=dict[trio.CancelScope, None], init=False)
     """One scope for each task, because the scope of the nursery includes the lifespan, which must not be cancelled."""
-
-    def __attrs_post_init__(self) -> None:
-        self._adopted = {self._server: self}
 
     @property
     def running(self) -> int:
@@ -121,9 +115,7 @@ class BackgroundTasks:
     def adopt(self) -> Mapping[Server, BackgroundTasks]:
         """Make `Server.background` refer to this serving in the current context; return the value before (rule 3)."""
         before = _servings.get(_NONE)
-        if before is not self._before:
-            self._before, self._adopted = before, {**before, self._server: self}
-        _servings.set(self._adopted)
+        _servings.set({**before, self._server: self})
         return before
 
     def start_soon(
