@@ -263,7 +263,7 @@ class AuthAttempt(Protocol):
         """
         ...
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> bool:
+    def on_response(self, status: int, headers: Mapping[str, str]) -> bool:
         """Take the status and header fields of the response; return True to call `resolve` and repeat the request.
 
         Synchronous. Returns True only a bounded number of times for one request.
@@ -370,7 +370,7 @@ class TransportClient(Protocol):
         """Take note that a new session has replaced a lost one, so that the server has no state of the old one.
 
         Called after the handshake of the new session, when its notifications are received as before
-        (`Transport.hear_news`). Synchronous, and never raises.
+        (`Transport.open_standalone_stream`). Synchronous, and never raises.
         """
         ...
 
@@ -398,7 +398,7 @@ class Transport(Protocol):
         """
         ...
 
-    async def hear_news(self) -> None:
+    async def open_standalone_stream(self) -> None:
         """Begin to receive the notifications that a legacy server sends outside of exchanges; return when that is done.
 
         Does nothing if the transport receives them anyway, or already. A server without such a stream is not an error.

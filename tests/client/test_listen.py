@@ -208,7 +208,7 @@ async def test_a_legacy_server_is_subscribed_to_once_for_all_who_listen() -> Non
             await server.answer({}, method="resources/unsubscribe")
         await wait_all_tasks_blocked()
         assert order == ["heard"] * 3
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 # What the server agrees to.
@@ -240,7 +240,7 @@ async def test_a_modern_server_that_refuses_is_an_error_of_the_block() -> None:
         with pytest.raises(ErrorResponse):
             async with client.listen(tools=True):
                 pass
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 @pytest.mark.requirement("B.13-P1a", "B.13-P1b")
@@ -263,7 +263,7 @@ async def test_the_same_limit_holds_where_the_request_cannot_even_leave(autojump
             async with client.listen(tools=True):
                 pass
         client._connection.transport.outbox.size -= 1  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage] # full
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ async def test_a_server_that_ends_a_subscription_ends_the_iteration_after_what_w
                 await server.send({"jsonrpc": "2.0", "id": ids[0], "result": {}})
             assert await rest_of(changes) == [ListChanged("tools")]
             assert await rest_of(changes) == []
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 async def test_a_server_ends_no_other_request_by_cancelling_it() -> None:
@@ -517,7 +517,7 @@ async def test_leaving_the_block_tells_the_server_however_it_is_left(revision: s
             await wait_all_tasks_blocked()
         with pytest.raises(trio.ClosedResourceError):
             await anext(left[0])
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -545,7 +545,7 @@ async def test_a_legacy_subscription_whose_answer_is_not_awaited_is_ended_all_th
             await server.respond(request, {})
         await server.answer({}, method="resources/unsubscribe")
         await wait_all_tasks_blocked()
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 async def test_a_subscription_that_cannot_be_ended_is_ignored() -> None:

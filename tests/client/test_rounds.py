@@ -269,7 +269,7 @@ async def test_a_server_that_never_stops_asking_is_given_up() -> None:
                 await server.answer(interim(a=HOW_MANY))
         assert str(outcome[0]) == "'tools/call': the server has asked 3 times (Limits.max_rounds)"
         assert isinstance(outcome[0], RemoteProtocolError)
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 async def test_there_is_a_bound_on_rounds_by_default(autojump_clock: object) -> None:
@@ -709,7 +709,7 @@ async def test_a_deadline_cancels_the_question_and_tells_the_server_nothing(auto
             await client.call_tool("t")
         assert stopped == [began + 5]
         await server.expect_silence(100)
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 async def test_a_deadline_during_a_retry_cancels_the_retry_on_the_wire(autojump_clock: object) -> None:

@@ -116,7 +116,7 @@ async def test_streams_without_any_buffer_do_not_lock_up_under_calls_updates_and
         async with trio.open_nursery() as nursery:
             for number in range(200):
                 nursery.start_soon(call, client, number)
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
     assert sorted(done) == [number for number in range(200) if number % 5]
 

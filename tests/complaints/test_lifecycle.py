@@ -279,7 +279,7 @@ async def test_everything_that_waits_is_told_when_the_socket_is_gone(revision: s
                     await server.stream.aclose()
                 with pytest.raises(ConnectionBroken):
                     await client.call_tool("later")
-                assert client.statistics().asked == 0
+                assert client.statistics().outgoing == 0
     assert sorted(told) == sorted(kinds)
 
 

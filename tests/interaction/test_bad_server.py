@@ -492,7 +492,7 @@ async def test_a_value_that_json_cannot_express_is_not_sent(revision: str) -> No
             with pytest.raises(LocalProtocolError, match="cannot be sent"):
                 await client.call_tool("x", {"value": value})
         await assert_alive(client, server)
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 @pytest.mark.requirement("B.1-C1a", "B.17-C4c")

@@ -58,7 +58,7 @@ class Pair:
         await trio.testing.wait_all_tasks_blocked()
         ends = [self.client.statistics()] + ([] if self.link is None else [self.link.statistics()])
         for held in ends:
-            assert (held.asked, held.answering, held.running, held.queued) == (0, 0, 0, 0)
+            assert (held.outgoing, held.incoming, held.running, held.queued) == (0, 0, 0, 0)
             assert (held.outbox_bytes, held.update_bytes, held.malformed) == (0, 0, 0)
         facts = self.serving.statistics()
         assert (facts.running, facts.listening) == (0, 0 if self.client.revision == MODERN else 1)

@@ -129,7 +129,7 @@ async def test_a_left_listen_block_releases_its_subscription(connect: Opener) ->
                 await anext(changes)
         assert scope.cancelled_caught
         with trio.fail_after(10):
-            while (held := client.statistics()).asked or held.running or held.outbox_bytes:
+            while (held := client.statistics()).outgoing or held.running or held.outbox_bytes:
                 await trio.lowlevel.checkpoint()  # the server handles the cancellation asynchronously
 
 

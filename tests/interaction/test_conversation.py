@@ -275,6 +275,6 @@ async def test_after_a_whole_conversation_neither_side_holds_any_state(connect: 
         await client.call_tool("when_stopped", {"key": "x"})
         await client.call_tool("count", {"steps": 10})
         held = client.statistics()
-        assert (held.asked, held.answering, held.queued, held.update_bytes) == (0, 0, 0, 0)
+        assert (held.outgoing, held.incoming, held.queued, held.update_bytes) == (0, 0, 0, 0)
         if transport in IN_MEMORY:
             assert (held.running, held.outbox_bytes, held.unmatched_responses, held.malformed) == (0, 0, 0, 0)

@@ -411,7 +411,7 @@ async def test_client_and_server_that_flood_each_other_over_narrow_pipes_do_not_
                     for _ in range(100):
                         nursery.start_soon(calls, client)
             facts = client.statistics()
-            assert (facts.asked, facts.answering) == (0, 0)
+            assert (facts.outgoing, facts.incoming) == (0, 0)
     assert answered == 600
 
 

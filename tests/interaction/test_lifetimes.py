@@ -291,7 +291,7 @@ async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str
         if revision != MODERN:
             with pytest.raises(ConnectionBroken):
                 await client.roots_changed()
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
     assert lost == ["the peer ended the connection"] * 4
     with pytest.raises(ConnectionBroken):  # the first reason is kept
         await client.list_tools()

@@ -41,8 +41,8 @@ class EngineModel:
     that was said when it began; the rest is queued, and what is in the queue can be taken back.
     """
 
-    answering: dict[Id, Inbound] = field(factory=dict[Id, Inbound])
-    asked: dict[int, Outbound] = field(factory=dict[int, Outbound])
+    incoming: dict[Id, Inbound] = field(factory=dict[Id, Inbound])
+    outgoing: dict[int, Outbound] = field(factory=dict[int, Outbound])
     out: list[Json] = field(factory=list[Json])
     """All that has arrived at the other side, in order."""
     in_the_air: list[Json] = field(factory=list[Json])
@@ -78,15 +78,15 @@ class EngineModel:
 
     def request(self, id: Id) -> Inbound | None:
         """A request comes; return it, or None where it was refused."""
-        if id in self.answering:
+        if id in self.incoming:
             self.refuse(None, -32600)
             return None
-        self.answering[id] = inbound = Inbound(id)
+        self.incoming[id] = inbound = Inbound(id)
         return inbound
 
     def cancelled(self, id: Id) -> Inbound | None:
         """The other side does not want an answer any more; return the request whose handler is stopped by that."""
-        inbound = self.answering.pop(id, None)
+        inbound = self.incoming.pop(id, None)
         if inbound is not None:
             inbound.working = False
         return inbound
@@ -94,7 +94,7 @@ class EngineModel:
     def answer(self, inbound: Inbound, content: Json) -> None:
         """A handler has an answer."""
         inbound.working = False
-        del self.answering[inbound.id]
+        del self.incoming[inbound.id]
         self.say({"id": inbound.id, **content})
 
     # Requests of ours.
@@ -105,14 +105,14 @@ class EngineModel:
             return Outbound(None, None, "lost")
         self.issued += 1
         outbound = Outbound(self.issued, [] if wants_updates else None)
-        self.asked[self.issued] = outbound
+        self.outgoing[self.issued] = outbound
         params = {"params": {"_meta": {"progressToken": self.issued}}} if wants_updates else {}
         self.say({"id": self.issued, "method": "ours", **params})
         return outbound
 
     def outcome(self, id: Id, outcome: Any) -> None:
         """A response comes."""
-        outbound = self.asked.pop(id, None) if isinstance(id, int) else None
+        outbound = self.outgoing.pop(id, None) if isinstance(id, int) else None
         if outbound is None:
             self.unmatched += 1
         else:
@@ -120,13 +120,13 @@ class EngineModel:
 
     def progress(self, token: Id, value: int) -> None:
         """News of a request of ours come."""
-        outbound = self.asked.get(token) if isinstance(token, int) else None
+        outbound = self.outgoing.get(token) if isinstance(token, int) else None
         if outbound is not None and outbound.updates is not None:
             outbound.updates.append(value)
 
     def leave(self, outbound: Outbound) -> None:
         """We do not want an answer any more: the request is taken back, or cancelled where it has left."""
-        if outbound.id is None or self.asked.pop(outbound.id, None) is None:
+        if outbound.id is None or self.outgoing.pop(outbound.id, None) is None:
             return
         outbound.outcome = "left"
         self._take_back(outbound)
@@ -146,8 +146,8 @@ class EngineModel:
         Where that is our doing, the other side is told that we do not want its answers.
         """
         self.input_ended = True
-        for outbound in self.asked.values() if by_us else ():
+        for outbound in self.outgoing.values() if by_us else ():
             self._take_back(outbound)
-        for outbound in self.asked.values():
+        for outbound in self.outgoing.values():
             outbound.outcome = "lost"
-        self.asked.clear()
+        self.outgoing.clear()

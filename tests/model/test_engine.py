@@ -174,19 +174,19 @@ class EngineMachine(RuleBasedStateMachine):
         if inbound is not None:
             self.workers[inbound] = self.newest
 
-    @precondition(lambda self: self.up and self.model.answering)
+    @precondition(lambda self: self.up and self.model.incoming)
     @rule(which=indices)
     def they_cancel(self, which: int) -> None:
-        self.they_notify(one_of(list(self.model.answering), which))
+        self.they_notify(one_of(list(self.model.incoming), which))
 
     @precondition(lambda self: self.up)
     @rule(id=st.sampled_from((*IDS, 99, None)), together=st.booleans())
     def they_cancel_at_a_bad_moment(self, id: Any, together: bool) -> None:
         """Before the handler could begin, or when there is nothing to be cancelled."""
-        if together and id in IDS and id not in self.model.answering:
+        if together and id in IDS and id not in self.model.incoming:
             self.hear({"id": id, "method": "theirs"}, cancellation(id))
             assert self.newest.over in {None, "stopped"}
-        elif id not in self.model.answering:
+        elif id not in self.model.incoming:
             self.they_notify(id)
 
     def they_notify(self, id: Any) -> None:
@@ -275,7 +275,7 @@ class EngineMachine(RuleBasedStateMachine):
         """It is answered: to the id that it names, unless that is of a request that runs. A response never is."""
         self.model.malformed += 1
         if "result" not in junk:
-            self.model.refuse(1 if junk == {"id": 1} and 1 not in self.model.answering else None, -32600)
+            self.model.refuse(1 if junk == {"id": 1} and 1 not in self.model.incoming else None, -32600)
         self.hear(junk)
 
     @rule()
@@ -324,7 +324,7 @@ class EngineMachine(RuleBasedStateMachine):
         for inbound, worker in self.workers.items():
             assert (worker.over is None) is inbound.working
         facts = self.link.statistics()
-        assert (facts.asked, facts.answering) == (len(self.model.asked), len(self.model.answering))
+        assert (facts.outgoing, facts.incoming) == (len(self.model.outgoing), len(self.model.incoming))
         assert (facts.unmatched_responses, facts.malformed) == (self.model.unmatched, self.model.malformed)
         unread = any(outbound.updates for outbound in self.asking())
         assert (facts.update_bytes > 0, self.link.budget.total) == (unread, facts.update_bytes)

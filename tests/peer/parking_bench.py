@@ -40,10 +40,10 @@ def question(key: str, capability: str | None = None) -> Question:
 async def ask(run: HandlerRun, *questions: Question | str) -> list[Any]:
     """Ask as a handler does; a text stands for a question with that key."""
     await trio.lowlevel.checkpoint_if_cancelled()
-    if run.waiting is None:
-        run.waiting = run.pool.parking.waiting(run, interim)
+    if run.pending is None:
+        run.pending = run.pool.parking.waiting(run, interim)
     given = [each if isinstance(each, Question) else question(each) for each in questions]
-    return await run.waiting.ask(given)
+    return await run.pending.ask(given)
 
 
 def interim(token: str, requests: Any) -> JsonObject:

@@ -129,7 +129,7 @@ class Bench:
     def holds_nothing(self) -> bool:
         """Tell whether the link remembers no exchange and nothing waits in it."""
         facts = self.link.statistics()
-        return (facts.asked, facts.answering, facts.running, facts.queued, facts.update_bytes) == (0, 0, 0, 0, 0)
+        return (facts.outgoing, facts.incoming, facts.running, facts.queued, facts.update_bytes) == (0, 0, 0, 0, 0)
 
 
 def explain(failure: Exception) -> JsonObject | McpError:

@@ -53,8 +53,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_same_is_known(self) -> None:
-        assert self.ledger.asked == self.asked
-        assert self.ledger.answering == self.answering
+        assert self.ledger.outgoing == self.asked
+        assert self.ledger.incoming == self.answering
         assert self.ledger.unmatched == self.unmatched
 
 

@@ -92,8 +92,8 @@ async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
         assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
         await wait_all_tasks_blocked()
         assert bench.link.statistics() == ConnectionStatistics(
-            asked=0,
-            answering=1,
+            outgoing=0,
+            incoming=1,
             running=1,
             queued=0,
             outbox_bytes=0,
@@ -226,7 +226,7 @@ async def test_a_cancellation_of_anything_else_means_nothing(id: Any, autojump_c
         await bench.peer.send(modern(1, "forever"), cancelled(id), notification("notifications/cancelled"))
 
         assert await bench.peer.hears_nothing()
-        assert bench.link.statistics().answering == 1
+        assert bench.link.statistics().incoming == 1
         assert bench.link.statistics().malformed == 0
 
 
@@ -250,7 +250,7 @@ async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(
 
         assert answer == error(..., INVALID_REQUEST, "a request with the id 1 is in flight already")
         assert await bench.peer.exchange(modern("1", "echo")) == result("1", {"echo": {}})
-        assert bench.link.statistics().answering == 1
+        assert bench.link.statistics().incoming == 1
 
 
 async def test_an_id_may_be_used_again_when_its_request_was_answered_or_cancelled() -> None:
@@ -285,7 +285,7 @@ async def test_the_end_of_one_exchange_is_not_the_end_of_another_with_its_id(aut
         await trio.sleep(20)
 
         facts = bench.link.statistics()
-        assert (facts.answering, facts.running) == (1, 1)
+        assert (facts.incoming, facts.running) == (1, 1)
 
 
 @pytest.mark.parametrize("revision", LEGACY)

@@ -152,7 +152,7 @@ async def test_requests_beyond_what_may_run_and_wait_are_refused_as_busy() -> No
         assert [answer["id"] for answer in refused] == [7, 8, 9]
         assert {answer["error"]["code"] for answer in refused} == {-31_000}
         facts = bench.link.statistics()
-        assert (facts.answering, facts.running, facts.queued) == (7, 3, 4)
+        assert (facts.incoming, facts.running, facts.queued) == (7, 3, 4)
 
 
 @pytest.mark.requirement("B.14-P5a")
@@ -226,7 +226,7 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
         assert peak < 8 * 1024 + 64 * 1024 + 21_000
         for link in links:
             facts = link.statistics()
-            assert (facts.asked, facts.answering) == (0, 0)
+            assert (facts.outgoing, facts.incoming) == (0, 0)
 
 
 async def test_the_admission_of_a_server_on_a_link_is_made_of_revisions() -> None:

@@ -57,7 +57,7 @@ async def test_a_request_gets_its_result(pair: Pair) -> None:
     async with linked(admission=client_admission(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as asked:
         assert asked.id == 1
         assert await bench.peer.receive() == request(1, "m", {"a": 1})
-        assert bench.link.statistics().asked == 1
+        assert bench.link.statistics().outgoing == 1
         await bench.peer.send(result(1, {"b": 2}))
 
         assert await asked.result() == {"b": 2}
@@ -505,10 +505,10 @@ class Record(ImmediateStream):
 class Deaf:
     """A listener that hears nothing."""
 
-    def heard(self, method: str, params: JsonObject) -> None:
+    def on_notification(self, method: str, params: JsonObject) -> None:
         raise NotImplementedError
 
-    def ended(self, outcome: JsonObject | Exception) -> None:
+    def on_outcome(self, outcome: JsonObject | Exception) -> None:
         pass
 
 

@@ -139,7 +139,7 @@ async def test_a_request_that_wants_no_updates_keeps_none() -> None:
         asked.give(1, 2, 3)
 
         assert (asked.waiting, asked.waiting_bytes, asked.skipped, budget.total) == (0, 0, 0, 0)
-        assert asked.last_heard == 0
+        assert asked.last_update_at == 0
 
 
 async def test_each_update_says_when_it_arrived(autojump_clock: MockClock) -> None:
@@ -149,7 +149,7 @@ async def test_each_update_says_when_it_arrived(autojump_clock: MockClock) -> No
         at = trio.current_time()
         await trio.sleep(5)
 
-        assert asked.last_heard == at
+        assert asked.last_update_at == at
 
 
 async def test_beyond_the_number_limit_the_oldest_update_is_dropped_and_counted() -> None:

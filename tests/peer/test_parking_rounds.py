@@ -215,7 +215,7 @@ async def test_questions_that_are_not_json_fail_only_where_they_were_asked(bench
         raise NotJsonError("too deep")
 
     async def handler(run: HandlerRun) -> JsonObject:
-        run.waiting = run.pool.parking.waiting(run, unwritable)
+        run.pending = run.pool.parking.waiting(run, unwritable)
         return await one_question(run)
 
     other = bench.begin(one_question)

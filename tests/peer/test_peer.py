@@ -29,10 +29,10 @@ class Ears:
     news: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
     outcomes: list[JsonObject | Exception] = field(factory=list["JsonObject | Exception"], init=False)
 
-    def heard(self, method: str, params: JsonObject) -> None:
+    def on_notification(self, method: str, params: JsonObject) -> None:
         self.news.append((method, params))
 
-    def ended(self, outcome: JsonObject | Exception) -> None:
+    def on_outcome(self, outcome: JsonObject | Exception) -> None:
         self.outcomes.append(outcome)
 
 
@@ -99,7 +99,7 @@ async def test_a_request_that_was_left_hears_nothing() -> None:
         asked.listener = ears
         async with asked:
             pass
-        assert not asked.hear("notifications/a", {})
+        assert not asked.deliver("notifications/a", {})
         assert (ears.news, ears.outcomes) == ([], [])
 
 

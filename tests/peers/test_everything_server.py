@@ -213,7 +213,7 @@ async def test_a_call_that_the_client_leaves_early_does_not_break_the_connection
         held = client.statistics()
 
     assert total == "The sum of 20 and 22 is 42."
-    assert (held.asked, held.update_bytes) == (0, 0)
+    assert (held.outgoing, held.update_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(("action", "words"), [("decline", "User declined"), ("cancel", "User cancelled")])

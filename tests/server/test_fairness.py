@@ -245,6 +245,6 @@ async def test_a_call_that_waits_for_a_person_gives_its_turns_back_and_takes_the
             async with trio.open_nursery() as nursery:
                 for _ in range(5):
                     nursery.start_soon(partial(client.call_tool, "work", raise_on_error=True))
-            assert client.statistics().asked == 0
+            assert client.statistics().outgoing == 0
 
     assert (asked, at_work, most) == (5, 0, 1)

@@ -79,7 +79,7 @@ class Bench:
 
     def holds_nothing(self) -> bool:
         held = self.link.statistics()
-        counts = (held.answering, held.running, held.queued, held.outbox_bytes)
+        counts = (held.incoming, held.running, held.queued, held.outbox_bytes)
         statistics = self.serving.statistics()
         return counts == (0, 0, 0, 0) and (statistics.running, statistics.listening) == (0, 0)
 

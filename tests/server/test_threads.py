@@ -105,7 +105,7 @@ async def test_a_turn_that_ends_before_it_got_a_thread_is_given_back() -> None:
         await began.wait()
         with trio.CancelScope() as scope:
             nursery.start_soon(_cancel_when_blocked, scope)
-            await threads.run(lambda: None, run(nursery), turns=turns)
+            await threads.run(lambda: None, run(nursery), limiter=turns)
         assert scope.cancelled_caught
         assert turns.taken == 0
         release.set()

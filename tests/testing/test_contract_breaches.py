@@ -163,8 +163,8 @@ class Bad:
     async def notify(self, method: str, params: Any) -> None:
         await self.transport.notify(method, params)
 
-    async def hear_news(self) -> None:
-        await self.transport.hear_news()
+    async def open_standalone_stream(self) -> None:
+        await self.transport.open_standalone_stream()
 
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         self.transport.on_disconnect(callback)
@@ -190,7 +190,7 @@ class TellsNobody(Bad):
 
 class CountsNothing(Bad):
     def statistics(self) -> ConnectionStatistics:
-        return evolve(super().statistics(), asked=0)
+        return evolve(super().statistics(), outgoing=0)
 
 
 class AskedDifferently:

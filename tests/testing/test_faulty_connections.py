@@ -118,7 +118,7 @@ async def test_a_request_cut_anywhere_fails_all_calls_and_the_server_comes_to_it
                     await trio.testing.wait_all_tasks_blocked()
                     await fails(client, ConnectionBroken, "add", a=1, b=2)
                 await fails(client, ConnectionBroken, "add", a=1, b=2)
-                assert client.statistics().asked == 0
+                assert client.statistics().outgoing == 0
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -134,7 +134,7 @@ async def test_a_response_cut_anywhere_fails_all_calls(broken: bool, revision: s
                     nursery.start_soon(fails, client, ConnectionBroken)
                     await trio.testing.wait_all_tasks_blocked()
                     await fails(client, ConnectionBroken, "add", a=1, b=2)
-                assert client.statistics().asked == 0
+                assert client.statistics().outgoing == 0
 
 
 async def test_a_connection_that_is_cut_takes_no_other_of_the_same_server_with_it(autojump_clock: object) -> None:

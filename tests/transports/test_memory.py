@@ -100,7 +100,7 @@ async def test_what_json_cannot_say_is_refused_as_on_a_wire(server: Server, capl
             with pytest.raises(ErrorResponse, match="not JSON") as refused:
                 await client.call_tool(name)
             assert refused.value.code == -32603
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
     assert "the answer to 'tools/call' cannot be sent" in caplog.text
 
 
@@ -180,7 +180,7 @@ async def test_a_request_that_is_refused_on_sight_leaves_nothing(server: Server)
     async with open_client(server, revision="2025-11-25") as client:
         with pytest.raises(ErrorResponse, match=r"\$\._meta"):
             await client.request("tools/list", {"_meta": 7}, types.ListToolsResult)
-        assert client.statistics().asked == 0
+        assert client.statistics().outgoing == 0
 
 
 class Silent:

@@ -180,12 +180,12 @@ def covers(resource: str, url: str) -> bool:
     It is the server's URL, one above it at the same origin, or the origin. A slash at the end of its path is ignored; a
     query must equal that of *url*.
     """
-    claimed, own = read_url(resource) if len(resource) <= _LONGEST_URL else None, read_url(url)
-    if claimed is None or own is None or claimed.user is not None or claimed.fragment is not None:
+    claimed, actual = read_url(resource) if len(resource) <= _LONGEST_URL else None, read_url(url)
+    if claimed is None or actual is None or claimed.user is not None or claimed.fragment is not None:
         return False
-    if claimed.origin != own.origin or claimed.query not in {None, own.query}:
+    if claimed.origin != actual.origin or claimed.query not in {None, actual.query}:
         return False
-    return f"{own.path.rstrip('/')}/".startswith(f"{claimed.path.rstrip('/')}/")
+    return f"{actual.path.rstrip('/')}/".startswith(f"{claimed.path.rstrip('/')}/")
 
 
 def well_known_urls(url: str, name: str) -> list[str]:

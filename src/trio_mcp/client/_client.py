@@ -265,7 +265,9 @@ class OpenListen:
                 connection.clocks.limits.idle,
             )
         else:
-            self._method = LegacyListen(connection.changes, connection.transport.hear_news, possible, self._inbox)
+            self._method = LegacyListen(
+                connection.changes, connection.transport.open_standalone_stream, possible, self._inbox
+            )
         return Changes(await self._method.begin(), self._inbox)
 
     async def __aexit__(self, *_: object) -> None:

@@ -133,7 +133,7 @@ class Connection:
         transport.on_disconnect(self._on_disconnect)
 
     @property
-    def expects_news(self) -> bool:
+    def expects_standalone_messages(self) -> bool:
         """True if the application handles messages that the server sends outside of requests, even without `listen`."""
         return self.answering.wants_messages or self.custom.wants_messages
 
@@ -448,7 +448,7 @@ class Attempt:
             return math.inf
         # Unread updates may have arrived.
         deadline = min(
-            max(self._last_activity, self.outgoing.last_heard) + self._clocks.limits.idle, self._total_deadline
+            max(self._last_activity, self.outgoing.last_update_at) + self._clocks.limits.idle, self._total_deadline
         )
         if now < deadline:
             return deadline
@@ -469,7 +469,7 @@ class Attempt:
         """Restart the clock, which has been stopped since *stopped_at*."""
         now = self._clocks.now()
         self._total_deadline += now - max(stopped_at, self._began)
-        last_activity = max(self._last_activity, self.outgoing.last_heard)
+        last_activity = max(self._last_activity, self.outgoing.last_update_at)
         self._last_activity = last_activity + now - max(stopped_at, last_activity)
 
 

@@ -175,7 +175,7 @@ class ListenRequest:
         """Cancel the request, unless it has ended."""
         self._request.leave()
 
-    def heard(self, method: str, params: JsonObject) -> None:
+    def on_notification(self, method: str, params: JsonObject) -> None:
         """Take a notification of this subscription."""
         change = read_change(method, params)
         if change is not None:
@@ -195,7 +195,7 @@ class ListenRequest:
             return RemoteProtocolError(f"the acknowledgement of {LISTEN!r} does not fit: {'; '.join(exc.faults)}")
         return ChangeFilter.from_wire(read.notifications)
 
-    def ended(self, outcome: JsonObject | Exception) -> None:
+    def on_outcome(self, outcome: JsonObject | Exception) -> None:
         """Note the end of the request, with an error or in an orderly way."""
         failure = outcome if isinstance(outcome, Exception) else None
         self._cache.missed(self._wanted)

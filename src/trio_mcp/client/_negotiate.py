@@ -10,7 +10,7 @@ Rules of this file:
    discovery, or a refusal of `initialize` that names revisions, switches back. A refusal that a modern server may give
    to a request it does not know decides nothing: the client waits for the answer to the probe.
 3. If a revision is pinned, no other is asked for.
-4. The newest common revision is agreed on. A modern server may name legacy revisions too; they are spoken after a
+4. The newest common revision is agreed on. A modern server may name legacy revisions too; they are used after a
    handshake.
 5. A revision that a server refuses and offers at the same time is asked for once more, and not again: there may be many
    servers behind one address, and not all of them may be up to date.
@@ -222,8 +222,8 @@ class _Negotiation:
         result = _structured("initialize", answer, types.InitializeResult, revision)
         connection.agree(revision, result.capabilities, result.server_info, result.instructions)
         await connection.notify("notifications/initialized")
-        if connection.expects_news:
-            await connection.transport.hear_news()
+        if connection.expects_standalone_messages:
+            await connection.transport.open_standalone_stream()
 
 
 async def _answer_to(probe: OutgoingRequest) -> JsonObject | ErrorResponse | HttpStatusError:

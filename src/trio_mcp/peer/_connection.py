@@ -99,9 +99,9 @@ Incoming = TypeVar("Incoming")
 class Ledger(Generic[Outgoing, Incoming]):
     """The record of the requests in flight on one connection, by their ids."""
 
-    asked: dict[RequestId, Outgoing] = field(factory=dict[RequestId, Outgoing], init=False)
+    outgoing: dict[RequestId, Outgoing] = field(factory=dict[RequestId, Outgoing], init=False)
     """The requests of this side that wait for a response."""
-    answering: dict[RequestId, Incoming] = field(factory=dict[RequestId, Incoming], init=False)
+    incoming: dict[RequestId, Incoming] = field(factory=dict[RequestId, Incoming], init=False)
     """The requests of the peer that this side has not answered."""
     unmatched: int = field(default=0, init=False)
     """The number of responses that matched no request: late ones, and ones to unknown ids."""
@@ -110,27 +110,27 @@ class Ledger(Generic[Outgoing, Incoming]):
     def issue(self, request: Outgoing) -> int:
         """Record a request of this side; return its new id."""
         self._issued += 1
-        self.asked[self._issued] = request
+        self.outgoing[self._issued] = request
         return self._issued
 
     def resolve(self, id: RequestId) -> Outgoing | None:
         """Remove and return the request of this side that was answered; count the response if there is none."""
-        request = self.asked.pop(id, None)
+        request = self.outgoing.pop(id, None)
         if request is None:
             self.unmatched += 1
         return request
 
     def forget(self, id: RequestId) -> None:
         """Remove a request of this side that its caller left."""
-        self.asked.pop(id, None)
+        self.outgoing.pop(id, None)
 
     def begin(self, id: RequestId, request: Incoming) -> bool:
         """Record a request of the peer; return False, and record nothing, if *id* is in flight already."""
-        return self.answering.setdefault(id, request) is request
+        return self.incoming.setdefault(id, request) is request
 
     def end(self, id: RequestId) -> None:
         """Remove a request of the peer that was answered or cancelled."""
-        self.answering.pop(id, None)
+        self.incoming.pop(id, None)
 
 
 _log = logging.getLogger("trio_mcp.peer")
@@ -211,7 +211,7 @@ class MessageConnection(abc.ABC):
         await self.room()
         self.outlet.put(line)
 
-    async def hear_news(self) -> None:
+    async def open_standalone_stream(self) -> None:
         """Do nothing: the notifications of this connection are always fed in."""
         await trio.lowlevel.checkpoint()
 
@@ -252,12 +252,12 @@ class MessageConnection(abc.ABC):
         """End the endless requests of the peer, then wait for a bounded time until all others are answered."""
         self.abandon(lambda exchange: exchange.endless)
         with trio.move_on_after(self.limits.drain_seconds):
-            while self.ledger.answering:
+            while self.ledger.incoming:
                 await self._all_answered.park()
 
     def abandon(self, is_affected: Callable[[IncomingMessageRequest], bool]) -> None:
         """End the requests of the peer for which *is_affected* returns True, because this side stops."""
-        for exchange in list(self.ledger.answering.values()):
+        for exchange in list(self.ledger.incoming.values()):
             if is_affected(exchange):  # tested one by one: this may break the link, which ends the rest
                 exchange.abandon()
 
@@ -267,11 +267,11 @@ class MessageConnection(abc.ABC):
             return
         self.lost = reason
         self._disconnected.unpark_all()
-        for request in list(self.ledger.asked.values()):
+        for request in list(self.ledger.outgoing.values()):
             if isinstance(reason, ConnectionClosed):
                 request.withdraw()
             request.finish(copy(reason))
-        self.ledger.asked.clear()
+        self.ledger.outgoing.clear()
         for callback in self._on_disconnect:
             callback(copy(reason))
 
@@ -303,7 +303,7 @@ class MessageConnection(abc.ABC):
 
     def fail_unsent(self, outlet: Outlet, reason: ConnectionLost) -> None:
         """Fail the requests that are queued in *outlet*, because it was closed while the connection is up."""
-        for request in list(self.ledger.asked.values()):
+        for request in list(self.ledger.outgoing.values()):
             if request.is_queued_in(outlet):
                 self.ledger.forget(request.id)
                 request.finish(copy(reason))
@@ -363,7 +363,7 @@ class MessageConnection(abc.ABC):
 
     def _refuse(self, id: RequestId | None, error: McpError, outlet: Outlet, batch: ResponseBatch | None) -> None:
         """Send an error for a request that became no exchange. Urgent, because the reader cannot wait for room."""
-        if id is not None and id in self.ledger.answering:
+        if id is not None and id in self.ledger.incoming:
             id = None  # else the peer would take the error for the response to the request in flight
         if self.admission.may_respond and (id is not None or self.admission.answers_unreadable):
             line = encode_error(id, error.code, error.message, error.data, omit_id=self.admission.omits_unknown_id)
@@ -418,17 +418,17 @@ class MessageConnection(abc.ABC):
                 self._on_cancelled(id, params)
         elif method == "notifications/progress":
             token = params.get("progressToken")
-            if is_id(token) and (request := self.ledger.asked.get(token)) is not None:
+            if is_id(token) and (request := self.ledger.outgoing.get(token)) is not None:
                 request.put((method, params), size)
         else:
             subscription = subscription_id(params)
-            request = None if subscription is None else self.ledger.asked.get(subscription)
-            if request is None or not request.hear(method, params):
+            request = None if subscription is None else self.ledger.outgoing.get(subscription)
+            if request is None or not request.deliver(method, params):
                 self.admission.notified(method)
                 self._notified(method, params)
 
     def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
-        exchange, request = self.ledger.answering.get(id), self.ledger.asked.get(id)
+        exchange, request = self.ledger.incoming.get(id), self.ledger.outgoing.get(id)
         if exchange is not None:
             reason = f"the peer cancelled the request: {params.get('reason', 'no reason given')}"[:_MAX_REASON]
             _log.debug("%s %r: %s", exchange.method, id, reason)
@@ -443,14 +443,14 @@ class MessageConnection(abc.ABC):
     def ended(self, exchange: IncomingMessageRequest) -> None:
         """Forget a request of the peer that ended, answered or not. Called right before its response is queued."""
         self.ledger.end(exchange.id)
-        if self._all_answered and not self.ledger.answering:
+        if self._all_answered and not self.ledger.incoming:
             self._all_answered.unpark_all()
 
     def statistics(self) -> ConnectionStatistics:
         """Return the present counts of the connection."""
         return ConnectionStatistics(
-            asked=len(self.ledger.asked),
-            answering=len(self.ledger.answering),
+            outgoing=len(self.ledger.outgoing),
+            incoming=len(self.ledger.incoming),
             running=self.slots.running + self.listens.running,
             queued=self.slots.waiting,
             outbox_bytes=self._outbox_bytes(),

@@ -140,11 +140,11 @@ Update: TypeAlias = tuple[str, JsonObject]
 class UpdateListener(Protocol):
     """A receiver of the notifications of a subscription. It is called in the task that reads them."""
 
-    def heard(self, method: str, params: JsonObject) -> None:
+    def on_notification(self, method: str, params: JsonObject) -> None:
         """Take a notification of the subscription. Must not raise, and must bound what it keeps."""
         ...
 
-    def ended(self, outcome: JsonObject | Exception) -> None:
+    def on_outcome(self, outcome: JsonObject | Exception) -> None:
         """Take the outcome of the request. Must not raise."""
         ...
 
@@ -191,7 +191,7 @@ class OutgoingRequest(abc.ABC):
     waiting_bytes: int = field(default=0, init=False)
     """The number of bytes of the updates that wait."""
     state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
-    last_heard: float = field(default=0.0, init=False)
+    last_update_at: float = field(default=0.0, init=False)
     """The time at which the latest update arrived, on Trio's clock."""
     id: int = field(default=0, init=False)
     """The id of the request; 0 until it is sent."""
@@ -266,7 +266,7 @@ class OutgoingRequest(abc.ABC):
         if not self.wants_updates or self.state is not ExchangeState.OPEN:
             return
         budget = self._budget
-        self.last_heard = trio.current_time()
+        self.last_update_at = trio.current_time()
         if self._updates is None:
             self._updates = deque()
         updates = self._updates
@@ -294,14 +294,14 @@ class OutgoingRequest(abc.ABC):
         if self.span is not None:
             _end_span(self.span, outcome)
         if self.listener is not None:
-            self.listener.ended(outcome)
+            self.listener.on_outcome(outcome)
         self._wake()
 
-    def hear(self, method: str, params: JsonObject) -> bool:
+    def deliver(self, method: str, params: JsonObject) -> bool:
         """Take a notification of the subscription that this request opened; False if it opened none, or is over."""
         if self.listener is None or self.state is not ExchangeState.OPEN:
             return False
-        self.listener.heard(method, params)
+        self.listener.on_notification(method, params)
         return True
 
     @property

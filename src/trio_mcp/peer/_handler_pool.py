@@ -149,7 +149,7 @@ class HandlerRun:
     _waits: bool = True
     """False if the handler never waits for anything (rule 5)."""
     _holds: Holds | None = field(default=None, init=False)
-    waiting: PendingQuestions | None = field(default=None, init=False)
+    pending: PendingQuestions | None = field(default=None, init=False)
     """The open questions, if they are sent in the response; None if they are sent to the peer as requests. Set by the
     server when the handler asks for the first time."""
     open: tuple[QuestionBatch, ...] = field(default=(), init=False)
@@ -198,8 +198,8 @@ class HandlerRun:
     def start(self) -> None:
         """Start the task of the run, or let it continue if it was parked. The run has its slot."""
         self.has_slot = True
-        if self.waiting is not None:
-            self.waiting.wake()
+        if self.pending is not None:
+            self.pending.wake()
             return
         self.pool.running += 1
         start = partial(self.pool.nursery.start_soon, self._drive, name=f"{self.method} handler")
@@ -232,7 +232,7 @@ class HandlerRun:
 
     def end_limit(self) -> None:
         """Lift the limit of `allow`. A parked run keeps the deadline of its questions."""
-        if self.waiting is None or self.waiting.token is None:
+        if self.pending is None or self.pending.token is None:
             self.scope.deadline = math.inf
 
     @contextmanager
@@ -289,8 +289,8 @@ class HandlerRun:
                 self._has_ended = True
                 if self.open:  # a worker thread that the handler left still waits
                     self.fail_all(AskExpired("the call is over"))
-            if self.waiting is not None and self.waiting.token is not None:
-                await self._keep(self.waiting)
+            if self.pending is not None and self.pending.token is not None:
+                await self._keep(self.pending)
             exchange = self.exchange
             if exchange is not None and not exchange.has_room():
                 await self._wait_for_room(exchange)
@@ -302,8 +302,8 @@ class HandlerRun:
     def _end(self) -> None:
         self.pool.running -= 1
         self.release_slot()
-        if self.waiting is not None:
-            self.pool.parking.forget(self.waiting)
+        if self.pending is not None:
+            self.pool.parking.forget(self.pending)
         if self.exchange is not None:
             self.exchange.abandon()
 
@@ -351,7 +351,7 @@ class HandlerRun:
                 raise raised
 
     def _explained(self, failure: Exception) -> JsonObject | McpError:
-        if self.exchange is None and (self.waiting is None or self.waiting.token is None):
+        if self.exchange is None and (self.pending is None or self.pending.token is None):
             self._log_unreported(failure)
             return {}
         try:

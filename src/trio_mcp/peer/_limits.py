@@ -97,9 +97,9 @@ class Limits:
 class ConnectionStatistics:
     """The counts of a connection at one moment, for debugging."""
 
-    asked: int
+    outgoing: int
     """The number of requests of this side that wait for a response."""
-    answering: int
+    incoming: int
     """The number of requests of the peer that wait for a response."""
     running: int
     """The number of handlers that run for the peer, including those that clean up after a cancellation."""

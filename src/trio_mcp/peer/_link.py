@@ -339,7 +339,7 @@ class Link(MessageConnection):
         self.outbox.fail(self.lost)
 
     def _on_outbox_failure(self, failure: ConnectionLost) -> None:
-        for exchange in list(self.ledger.answering.values()):
+        for exchange in list(self.ledger.incoming.values()):
             exchange.disconnect()
         if self.outbox.is_stalled:
             self._reading.cancel(reason=str(failure))
@@ -387,7 +387,7 @@ class Link(MessageConnection):
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
-        self._has_cancelled = self._has_cancelled or id in self.ledger.answering
+        self._has_cancelled = self._has_cancelled or id in self.ledger.incoming
         super()._on_cancelled(id, params)
 
     def _is_quiet(self) -> bool:
@@ -395,7 +395,7 @@ class Link(MessageConnection):
 
         Requests that listen for changes do not count, because they rarely produce messages.
         """
-        incoming, outgoing = self.ledger.answering, self.ledger.asked
+        incoming, outgoing = self.ledger.incoming, self.ledger.outgoing
         if len(incoming) > self.listens.running:
             return False
         if len(outgoing) > _MOST_LISTENS:

@@ -86,10 +86,10 @@ class ServerSession:
     """The admission of a connection of a server.
 
     Args:
-        spoken: the revisions that the server speaks, oldest first, at least one.
+        supported: the revisions that the server speaks, oldest first, at least one.
     """
 
-    spoken: Sequence[str]
+    supported: Sequence[str]
     may_respond: bool = field(default=True, init=False)
     """True: a server always may send responses."""
     answers_unreadable: bool = field(default=True, init=False)
@@ -161,10 +161,10 @@ class ServerSession:
 
     @property
     def _legacy(self) -> list[str]:
-        return [revision for revision in self.spoken if not is_modern(revision)]
+        return [revision for revision in self.supported if not is_modern(revision)]
 
     def _admit_modern(self, meta: JsonObject) -> ExchangeContext:
-        envelope = read_envelope(meta, self.spoken)
+        envelope = read_envelope(meta, self.supported)
         return ExchangeContext(
             revision=envelope.revision,
             capabilities=envelope.client_capabilities,
@@ -181,7 +181,7 @@ class ServerSession:
         if type(requested) is not str:
             raise McpError(INVALID_PARAMS, "$.protocolVersion: required, and a string")
         if not self._legacy:
-            raise unsupported_revision(requested, self.spoken)
+            raise unsupported_revision(requested, self.supported)
         if not is_object(capabilities):
             raise McpError(INVALID_PARAMS, "$.capabilities: required, and an object")
         if not is_object(info):

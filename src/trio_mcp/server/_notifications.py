@@ -38,7 +38,7 @@ __all__ = ["NotificationQueue", "SlotsByKind"]
 class SlotsByKind:
     """The slots of each connection for small kinds of work, beside the slots for its requests.
 
-    No kind of work waits for another kind, or for the turns of handlers.
+    No kind of work waits for another kind, or for the places of handlers.
 
     Args:
         max_running: the tasks of one kind and one connection that run at once.

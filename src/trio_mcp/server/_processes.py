@@ -36,7 +36,7 @@ from .._errors import ToolError
 from .._util import owned_nursery
 from ..peer import FairLimiter, HandlerRun, Hold
 from ._process_worker import HEAD, READY, JobResult, is_starting
-from ._threads import clock_stands_still, take_turn
+from ._threads import clock_stands_still, take_place
 from .signature import Signature
 
 __all__ = [
@@ -328,7 +328,7 @@ class Processes:
         bound: Mapping[str, Any],
         run: HandlerRun,
         *,
-        turns: FairLimiter | None = None,
+        limiter: FairLimiter | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> Any:
         """Call *function* in a worker process. If cancelled, kill the process and wait until it is gone.
@@ -336,7 +336,7 @@ class Processes:
         Args:
             bound: the result of `Signature.bind`.
             run: the handler run that makes the call.
-            turns: a second limit for concurrent calls.
+            limiter: a second limit for concurrent calls.
             on_begin: called when a worker is ready for the call.
 
         Raises:
@@ -347,8 +347,8 @@ class Processes:
         job = function.job(bound)
         held: list[Hold] = []
         try:
-            for each in [self._limiter] if turns is None else [turns, self._limiter]:
-                held.append(await take_turn(run, each))  # noqa: PERF401 # earlier holds are dropped if a later one fails
+            for each in [self._limiter] if limiter is None else [limiter, self._limiter]:
+                held.append(await take_place(run, each))  # noqa: PERF401 # earlier holds are dropped if a later one fails
             with clock_stands_still():
                 answer = await self._answer(function.name, job, on_begin)
         finally:

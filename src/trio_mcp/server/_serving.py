@@ -582,7 +582,7 @@ class _PooledRequest:
         result = finish_result(outcome, exchange.context, server.info_json, hint)
         if serving.changes.unsaid:
             serving.changes.notify_now()
-        if (past is not None or run.waiting is not None) and "ttlMs" in result:
+        if (past is not None or run.pending is not None) and "ttlMs" in result:
             return {**result, **NOT_KEPT.to_wire()}  # it depends on the client's answers: no other client may get it
         return result
 

@@ -18,7 +18,7 @@ from attrs import define, field
 
 from ..peer import FairLimiter, HandlerRun, Hold
 
-__all__ = ["Threads", "clock_stands_still", "take_turn"]
+__all__ = ["Threads", "clock_stands_still", "take_place"]
 
 T = TypeVar("T")
 
@@ -53,44 +53,44 @@ class Threads:
     """
 
     limit: int
-    _turns: FairLimiter = field(init=False)
+    _limiter: FairLimiter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._turns = FairLimiter(self.limit)
+        self._limiter = FairLimiter(self.limit)
 
     @property
     def working(self) -> int:
         """The number of threads at work, including abandoned ones."""
-        return self._turns.taken
+        return self._limiter.taken
 
     async def run(
         self,
         function: Callable[[], T],
         run: HandlerRun,
         *,
-        turns: FairLimiter | None = None,
+        limiter: FairLimiter | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> T:
         """Call *function* in a thread; if cancelled, abandon the thread.
 
         Args:
             run: the handler run; it gives back its place while it waits for an answer.
-            turns: a further limit of concurrent threads; a place is given back when the thread ends.
+            limiter: a further limit of concurrent threads; a place is given back when the thread ends.
             on_begin: called when the function starts.
         """
         with clock_stands_still():
-            limiter: Any = _Permit(run, [self._turns] if turns is None else [turns, self._turns], on_begin)
-            return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=limiter)
+            permit: Any = _Permit(run, [self._limiter] if limiter is None else [limiter, self._limiter], on_begin)
+            return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=permit)
 
 
-async def take_turn(run: HandlerRun, turns: FairLimiter) -> Hold:
-    """Take a turn for *run*, which gives it back while it waits for an answer; `Holds.drop` must follow."""
+async def take_place(run: HandlerRun, limiter: FairLimiter) -> Hold:
+    """Take a place for *run*, which gives it back while it waits for an answer; `Holds.drop` must follow."""
 
     async def take() -> None:
-        await turns.acquire(run.group)
+        await limiter.acquire(run.group)
 
     await take()
-    hold = Hold(take, turns.release)
+    hold = Hold(take, limiter.release)
     run.holds.add(hold)
     return hold
 
@@ -100,22 +100,22 @@ class _Permit:
     """A capacity limiter for one thread: Trio acquires it before the thread starts, and releases it when it ends."""
 
     _run: HandlerRun
-    _turns: Sequence[FairLimiter]
+    _limiters: Sequence[FairLimiter]
     """The limiters to acquire, in this order."""
     _on_begin: Callable[[], object]
     _held: list[Hold] = field(factory=list[Hold], init=False)
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """Wait for a turn, and then for a thread."""
+        """Wait for a place of each limiter."""
         try:
-            for turns in self._turns:
-                self._held.append(await take_turn(self._run, turns))
+            for limiter in self._limiters:
+                self._held.append(await take_place(self._run, limiter))
         except BaseException:
             self.release_on_behalf_of(borrower)
             raise
         self._on_begin()
 
     def release_on_behalf_of(self, _: object) -> None:
-        """Give back the turns, because the thread has ended."""
+        """Give back the places, because the thread has ended."""
         for hold in self._held:
             self._run.holds.drop(hold)

@@ -137,7 +137,7 @@ async def until(fits: Callable[[], Awaitable[bool]], what: Callable[[], str], se
 def nothing_held(transport: Transport) -> None:
     """Check that this end of the connection keeps no state of a request."""
     held = transport.statistics()
-    check((held.asked, held.update_bytes), (0, 0), "requests and bytes of updates that the transport still holds")
+    check((held.outgoing, held.update_bytes), (0, 0), "requests and bytes of updates that the transport still holds")
 
 
 def working_tasks() -> Counter[str]:
@@ -486,7 +486,7 @@ class ExchangeClauses(Clauses):
             for key in ("a", "b"):
                 nursery.start_soon(partial(call, transport, "wait", key=key))
             await self._until_waiting(transport, 2)
-            check(transport.statistics().asked, 2, "requests that wait")
+            check(transport.statistics().outgoing, 2, "requests that wait")
             for key in ("a", "b"):
                 await call(transport, "release", key=key)
 

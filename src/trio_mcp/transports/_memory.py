@@ -84,7 +84,7 @@ class _MemoryEnd:
     """The direction of its requests, and that of the responses, as the tap names them."""
     slots: HandlerSlots = field(init=False)
     listens: HandlerSlots = field(init=False)
-    asked: dict[int, _OutgoingMemoryRequest] = field(factory=dict[int, "_OutgoingMemoryRequest"], init=False)
+    outgoing: dict[int, _OutgoingMemoryRequest] = field(factory=dict[int, "_OutgoingMemoryRequest"], init=False)
     lost: ConnectionLost | None = field(default=None, init=False)
     """The reason why the connection was closed; None while it is up."""
     _issued: int = field(default=0, init=False)
@@ -127,7 +127,7 @@ class _MemoryEnd:
 
     def issue(self, request: _OutgoingMemoryRequest) -> int:
         self._issued += 1
-        self.asked[self._issued] = request
+        self.outgoing[self._issued] = request
         return self._issued
 
     def disconnect(self, reason: ConnectionLost) -> None:
@@ -135,7 +135,7 @@ class _MemoryEnd:
         self.lost = reason
         for callback in self._on_disconnect:
             callback(copy(reason))
-        for request in list(self.asked.values()):
+        for request in list(self.outgoing.values()):
             request.disconnect(reason)
 
 
@@ -182,7 +182,7 @@ class _MemoryTransport:
         await self.ours.room()
         self.theirs.notify_nowait(method, params or {})
 
-    async def hear_news(self) -> None:
+    async def open_standalone_stream(self) -> None:
         await trio.lowlevel.checkpoint()  # notifications always arrive
 
     def _notified(self, method: str, params: JsonObject) -> None:
@@ -195,8 +195,8 @@ class _MemoryTransport:
     def statistics(self) -> ConnectionStatistics:
         ours = self.ours
         return ConnectionStatistics(
-            asked=len(ours.asked),
-            answering=len(ours.asked),
+            outgoing=len(ours.outgoing),
+            incoming=len(ours.outgoing),
             running=ours.slots.running + ours.listens.running,
             queued=ours.slots.waiting,
             outbox_bytes=0,
@@ -281,7 +281,7 @@ class _OutgoingMemoryRequest(OutgoingRequest):
 
     def ended(self) -> _IncomingMemoryRequest | None:
         """Forget the request; return its answering end, which is not referred to from here any more."""
-        self.end.asked.pop(self.id, None)
+        self.end.outgoing.pop(self.id, None)
         exchange, self._exchange = self._exchange, None  # breaks a reference cycle, for the garbage collector
         return exchange
 
@@ -321,7 +321,7 @@ class _IncomingMemoryRequest(IncomingRequest):
         end.show_answer(encode_notification, method, copied)
         if method == "notifications/progress":
             self._request.put((method, copied), len(data))
-        elif not self._request.hear(method, copied):  # as on a connection, only these name their request
+        elif not self._request.deliver(method, copied):  # as on a connection, only these name their request
             end.notified(method, copied)
 
     def _end(self) -> None:

@@ -68,17 +68,17 @@ def read_legacy(post: Post) -> LegacyPost | Refusal:
     return LegacyPost(post.value, post.headers.get(SESSION_FIELD) or None)
 
 
-def check_session(headers: Headers, spoken: Sequence[str]) -> Refusal | None:
+def check_session(headers: Headers, supported: Sequence[str]) -> Refusal | None:
     """Return the refusal of a GET or DELETE; None if it names a session, which may exist or not.
 
     Args:
         headers: the header fields of the request; `check_head` has passed them.
-        spoken: the revisions that the server speaks.
+        supported: the revisions that the server speaks.
     """
     version = headers.get(VERSION_FIELD) or None
     if version is not None and is_modern(version):
         return Refusal(405, headers={"allow": "POST"})  # that revision has neither
-    fault = _version_fault(version, spoken)
+    fault = _version_fault(version, supported)
     if fault is None and not names_session(headers):
         fault = _no_session()
     return None if fault is None else refusal_of(None, fault)
@@ -97,7 +97,7 @@ def _batch_is_legal(post: Post) -> McpError | None:
 
 
 def _version_is_spoken(post: Post) -> McpError | None:
-    return None if _begins_session(post) else _version_fault(post.version, post.spoken)
+    return None if _begins_session(post) else _version_fault(post.version, post.supported)
 
 
 def _session_is_named(post: Post) -> McpError | None:
@@ -111,8 +111,8 @@ def _begins_session(post: Post) -> bool:
     return isinstance(post.message, JsonRpcRequest) and post.message.method == "initialize"
 
 
-def _version_fault(version: str | None, spoken: Sequence[str]) -> McpError | None:
-    legacy = [revision for revision in spoken if not is_modern(revision)]
+def _version_fault(version: str | None, supported: Sequence[str]) -> McpError | None:
+    legacy = [revision for revision in supported if not is_modern(revision)]
     if version is None or version in legacy:
         return None
     offered = ", ".join(legacy)

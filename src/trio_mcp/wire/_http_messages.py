@@ -1,7 +1,7 @@
 """A POST of Streamable HTTP with its body: the rules of the modern revision, refusals, and media types.
 
 The rules are a table, because their order is part of the protocol: faults of the envelope come before differences
-between header and body, and these before a revision that is not spoken.
+between header and body, and these before a revision that is not supported.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation
 and https://www.rfc-editor.org/rfc/rfc9110#name-accept
@@ -119,7 +119,7 @@ class Post:
     """The decoded body."""
     message: Message | None
     """The message in the body; None for an array of messages."""
-    spoken: Sequence[str]
+    supported: Sequence[str]
     """The revisions that can be offered, of the eras that the server serves."""
 
     @property
@@ -194,7 +194,7 @@ def _declares_its_revision(post: Post) -> McpError | None:
     if post.names_its_revision or post.looks_modern:
         return None
     requested = post.version or post.params.get("protocolVersion")  # `initialize` names it there
-    return _missing(VERSION_FIELD) if type(requested) is not str else unsupported_revision(requested, post.spoken)
+    return _missing(VERSION_FIELD) if type(requested) is not str else unsupported_revision(requested, post.supported)
 
 
 def _envelope_is_complete(post: Post) -> McpError | None:
@@ -239,11 +239,11 @@ def _name_is_repeated(post: Post) -> McpError | None:
 
 def _revision_is_spoken(post: Post) -> McpError | None:
     assert post.version is not None
-    if post.version not in post.spoken:
-        return unsupported_revision(post.version, post.spoken)
+    if post.version not in post.supported:
+        return unsupported_revision(post.version, post.supported)
     if is_modern(post.version):
         return None
-    return unsupported_revision(post.version, [each for each in post.spoken if is_modern(each)])
+    return unsupported_revision(post.version, [each for each in post.supported if is_modern(each)])
 
 
 _RULES: Sequence[Rule] = (

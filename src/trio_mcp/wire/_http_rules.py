@@ -237,7 +237,7 @@ _LONGEST_SIZE = 18  # digits: int() refuses numbers with thousands of them
 
 
 def read_post(
-    headers: Headers, body: bytes, policy: HttpPolicy, spoken: Sequence[str]
+    headers: Headers, body: bytes, policy: HttpPolicy, supported: Sequence[str]
 ) -> ModernPost | LegacyPost | Refusal:
     """Return the content of a POST: a modern message, messages of a session, or a refusal.
 
@@ -247,13 +247,13 @@ def read_post(
         headers: the header fields of the request; `check_head` has passed them.
         body: the whole body.
         policy: the requests that the server accepts.
-        spoken: the revisions that the server speaks, oldest first; those of an unserved era are not offered.
+        supported: the revisions that the server speaks, oldest first; those of an unserved era are not offered.
     """
     try:
         value = decode(body)
     except Undecodable as exc:
         return refusal_of(None, McpError(PARSE_ERROR, f"not a JSON message: {exc}"))
-    offer = _offer(tuple(spoken), policy.modern, policy.legacy)
+    offer = _offer(tuple(supported), policy.modern, policy.legacy)
     post = Post(headers, value, None if is_array(value) else parse_message(value), offer.revisions)
     return read_modern(post) if _is_modern_post(post, offer) else read_legacy(post)
 
@@ -268,8 +268,8 @@ class _RevisionOffer:
 
 
 @cache  # one for each policy
-def _offer(spoken: Sequence[str], modern: bool, legacy: bool) -> _RevisionOffer:
-    revisions = [revision for revision in spoken if (modern if is_modern(revision) else legacy)]
+def _offer(supported: Sequence[str], modern: bool, legacy: bool) -> _RevisionOffer:
+    revisions = [revision for revision in supported if (modern if is_modern(revision) else legacy)]
     eras = {is_modern(revision) for revision in revisions}
     return _RevisionOffer(revisions, eras.pop() if len(eras) == 1 else None)
 

@@ -10,7 +10,7 @@ Rules of the envelope:
    the next.
 2. `protocolVersion` and `clientCapabilities` are required; `clientInfo`, `logLevel` and `progressToken` are not.
 3. The first fault in this order is answered: a missing member or one of the wrong type (-32602), a revision that is
-   legacy or not spoken (-32022), a bad progress token (-32602).
+   legacy or not supported (-32022), a bad progress token (-32602).
 4. A result without `resultType` is `complete`. A result of an unknown type is an invalid response.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning and
@@ -69,17 +69,17 @@ def is_modern(revision: str) -> bool:
     return revision in _MODERN
 
 
-def choose_answer(requested: str, spoken: Sequence[str]) -> str:
+def choose_answer(requested: str, supported: Sequence[str]) -> str:
     """Return the revision with which a server answers `initialize`: the requested one if it speaks it, else its newest.
 
-    *spoken* are its revisions, oldest first, at least one.
+    *supported* are its revisions, oldest first, at least one.
     """
-    return requested if requested in spoken else spoken[-1]
+    return requested if requested in supported else supported[-1]
 
 
-def check_answer(requested: str, answered: str, spoken: Sequence[str]) -> str:
+def check_answer(requested: str, answered: str, supported: Sequence[str]) -> str:
     """Return *answered* if the client speaks it; raise `UnsupportedRevision` otherwise."""
-    if answered not in spoken:
+    if answered not in supported:
         raise UnsupportedRevision(requested, [answered])
     return answered
 
@@ -110,12 +110,12 @@ class Envelope:
     progress_token: RequestId | None = None
 
 
-def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
+def read_envelope(meta: JsonObject, supported: Sequence[str]) -> Envelope:
     """Check the `_meta` of a request that names a protocol version (rule 1).
 
     Args:
         meta: the object at `params._meta`.
-        spoken: the revisions that this side speaks, legacy ones included, which a refusal offers.
+        supported: the revisions that this side speaks, legacy ones included, which a refusal offers.
 
     Raises:
         McpError: the error to answer with (rule 3). A revision that cannot be used is reported before a bad progress
@@ -125,10 +125,10 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
     if faults:
         raise McpError(INVALID_PARAMS, "; ".join(faults))
     revision = meta[REVISION_KEY]
-    if revision not in spoken:
-        raise unsupported_revision(revision, spoken)
+    if revision not in supported:
+        raise unsupported_revision(revision, supported)
     if not is_modern(revision):  # a legacy revision needs a handshake
-        raise unsupported_revision(revision, [each for each in spoken if is_modern(each)] or spoken)
+        raise unsupported_revision(revision, [each for each in supported if is_modern(each)] or supported)
     return Envelope(
         revision, meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY), progress_token(meta)
     )
@@ -152,10 +152,10 @@ def _expected(what: str, key: str, meta: JsonObject) -> str:
     return f"expected {what}" if key in meta else "required member is missing"
 
 
-def unsupported_revision(requested: str, spoken: Sequence[str]) -> McpError:
+def unsupported_revision(requested: str, supported: Sequence[str]) -> McpError:
     """Return the error for a request in a revision that this side does not speak or does not accept."""
     requested = requested[:100]  # a revision has ten characters, that of a hostile peer may have millions
-    data = {"supported": list(spoken), "requested": requested}
+    data = {"supported": list(supported), "requested": requested}
     return McpError(UNSUPPORTED_REVISION, f"protocol version {requested!r} is not supported here", data)
 
 

@@ -287,7 +287,7 @@ async def request(source: GrantSource, judge: Judge) -> int:
         fields = await attempt.fields()
         await trio.lowlevel.checkpoint()
         status, headers = judge(fields)
-        if not attempt.heard(status, headers):
+        if not attempt.on_response(status, headers):
             return status
         await attempt.resolve()
     raise AssertionError("a request is repeated without end")

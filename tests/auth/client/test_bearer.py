@@ -27,7 +27,7 @@ async def test_a_token_is_shown_with_each_request_and_a_refusal_is_final(nursery
     attempt = attempt_of(Bearer("t0ken"), nursery)
 
     assert await attempt.fields() == {"authorization": "Bearer t0ken"}
-    assert not attempt.heard(401, {})
+    assert not attempt.on_response(401, {})
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\r\nx: y", "tökén", "\x7f"])
@@ -75,15 +75,15 @@ async def test_a_function_is_called_once_more_for_all_who_were_refused(nursery: 
     attempts = [attempt_of(bearer, nursery) for _ in range(10)]
     for attempt in attempts:
         await attempt.fields()
-        assert not attempt.heard(403, {})
-        assert attempt.heard(401, {})
+        assert not attempt.on_response(403, {})
+        assert attempt.on_response(401, {})
 
     async with trio.open_nursery() as requests:
         for attempt in attempts:
             requests.start_soon(attempt.resolve)
 
     assert [await attempt.fields() for attempt in attempts] == [{"authorization": "Bearer t2"}] * 10
-    assert not any(attempt.heard(401, {}) for attempt in attempts)
+    assert not any(attempt.on_response(401, {}) for attempt in attempts)
     assert await attempt_of(bearer, nursery).fields() == {"authorization": "Bearer t2"}
 
 

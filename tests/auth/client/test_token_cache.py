@@ -393,7 +393,7 @@ async def test_a_request_that_comes_while_a_person_is_given_up_asks_anew(
     source = connect(PersonGrant(clock=clock, person=person), network, nursery)
     person.thinking = trio.Event()
     late = source.attempt("POST", URL)
-    assert late.heard(*network.judge(await late.fields()))
+    assert late.on_response(*network.judge(await late.fields()))
 
     async with trio.open_nursery() as both:
         async with trio.open_nursery() as leader:
@@ -945,7 +945,7 @@ async def test_what_a_storage_raises_fails_the_request_that_needed_it_and_shows_
         await source.attempt("POST", URL).fields()
     storage.fails = False
     attempt = source.attempt("POST", URL)
-    assert attempt.heard(*network.judge(await attempt.fields()))
+    assert attempt.on_response(*network.judge(await attempt.fields()))
     storage.fails = True
     with pytest.raises(AuthorizationFailed, match="KeyError"):
         await attempt.resolve()
@@ -974,7 +974,7 @@ async def test_no_token_is_in_the_repr_of_anything_that_keeps_it(
     await request(source, network.judge)
     attempt = source.attempt("POST", URL)
     await attempt.fields()
-    attempt.heard(401, {})
+    attempt.on_response(401, {})
 
     shown = repr((source, attempt, source.cache, source.cache.active, source.cache.grant))
 

@@ -43,12 +43,12 @@ async def test_the_first_request_shows_nothing_and_a_refusal_brings_a_token(
 
     attempt = source.attempt("POST", URL)
     assert await attempt.fields() == {}
-    assert attempt.heard(*network.judge({}))
+    assert attempt.on_response(*network.judge({}))
     await attempt.resolve()
     fields = await attempt.fields()
 
     assert fields == {"authorization": "Bearer access-1"}
-    assert not attempt.heard(*network.judge(fields))
+    assert not attempt.on_response(*network.judge(fields))
 
 
 async def test_a_token_is_shown_again_without_asking_anybody(
@@ -175,7 +175,7 @@ async def test_the_challenge_that_says_most_is_followed(network: Network, clock:
 
     attempt = source.attempt("POST", URL)
     await attempt.fields()
-    assert attempt.heard(401, {"www-authenticate": challenges})
+    assert attempt.on_response(401, {"www-authenticate": challenges})
     await attempt.resolve()
 
     assert network.urls[0] == token_issuer
@@ -290,7 +290,7 @@ async def test_a_request_that_meets_a_token_with_the_scopes_by_then_shows_that(
     refused = network.judge(await late.fields())
 
     assert await request(source, network.judge) == 200
-    assert late.heard(*refused)
+    assert late.on_response(*refused)
     await late.resolve()
 
     assert network.judge(await late.fields())[0] == 200
@@ -448,7 +448,7 @@ async def test_many_requests_that_meet_a_new_nonce_are_each_repeated(
     attempts = [source.attempt("POST", URL) for _ in range(5)]
     refusals = [network.judge(await attempt.fields()) for attempt in attempts]
 
-    assert [attempt.heard(*refusal) for attempt, refusal in zip(attempts, refusals, strict=True)] == [True] * 5
+    assert [attempt.on_response(*refusal) for attempt, refusal in zip(attempts, refusals, strict=True)] == [True] * 5
     for attempt in attempts:
         await attempt.resolve()
 

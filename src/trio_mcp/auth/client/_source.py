@@ -81,7 +81,7 @@ class GrantAttempt:
         self._sent = active
         return {} if active is None else active.fields(self._method, self._url, source.cache.grant.clock())
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> bool:
+    def on_response(self, status: int, headers: Mapping[str, str]) -> bool:
         """Handle the head of a response; return True if the caller must `resolve`, and send the request again."""
         self._requirement = None
         shown = self._sent
@@ -263,7 +263,7 @@ class BearerAttempt:
             self._sent = await self._bearer.current(None)
         return {"authorization": f"Bearer {self._sent}"}
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 # only the status matters
+    def on_response(self, status: int, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 # only the status matters
         """Return True if another token may help: once, after a 401."""
         if status != 401 or self._has_resolved or not self._bearer.can_change:
             return False

@@ -332,10 +332,10 @@ class Asker:
             raise LocalProtocolError(f"a handler of {run.method!r} cannot ask questions of a client of this revision")
         if self._past.answer(run, questions):
             return [question.answer for question in questions]
-        if run.waiting is None:
+        if run.pending is None:
             parked = self._serving.asking == "parked"
-            run.waiting = run.pool.parking.waiting(run, self._parked) if parked else PendingQuestions(run, self._leave)
-        return await run.waiting.ask(questions)
+            run.pending = run.pool.parking.waiting(run, self._parked) if parked else PendingQuestions(run, self._leave)
+        return await run.pending.ask(questions)
 
     def _parked(self, token: str, requests: Mapping[str, JsonObject]) -> JsonObject:
         """Return the interim result of a run that is being parked."""

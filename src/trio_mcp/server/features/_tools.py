@@ -24,7 +24,7 @@ from ...wire import JsonObject, JsonText, Undecodable, decode, is_modern, is_obj
 from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
-from .._threads import take_turn
+from .._threads import take_place
 from ..signature import ArgumentFaults, ResultFaults, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
 from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
@@ -123,12 +123,12 @@ class _Tool(Listable):
     """Set if the function runs in a worker process."""
     scopes: frozenset[str]
     """The scopes that a caller needs."""
-    _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter] = field(
+    _limiters: WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter] = field(
         factory=WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter], init=False
     )
     """The limiters of `max_concurrency` by Trio run, because a task of one run cannot wake one of another."""
     _runs_freely: bool = field(init=False)
-    """True if a call waits only for its function: it needs no turn and no worker, and has no timeout."""
+    """True if a call waits only for its function: it has no limiter and needs no worker, and has no timeout."""
     waits: bool = field(init=False)
     """True if a call may wait for something."""
     may_ask: bool = field(init=False)
@@ -151,14 +151,14 @@ class _Tool(Listable):
         as_written = {member: text for member, text in self.texts.items() if legacy.get(member) is json.get(member)}
         return with_texts(json | legacy, as_written)
 
-    def turns(self) -> FairLimiter | None:
+    def limiter(self) -> FairLimiter | None:
         """Return the limiter of concurrent calls in this Trio run; None without a limit."""
         if self.max_concurrency is None:
             return None
         token = trio.lowlevel.current_trio_token()
-        if token not in self._turns:
-            self._turns[token] = FairLimiter(self.max_concurrency)
-        return self._turns[token]
+        if token not in self._limiters:
+            self._limiters[token] = FairLimiter(self.max_concurrency)
+        return self._limiters[token]
 
     async def call(
         self, context: Context, params: types.CallToolRequestParams
@@ -179,9 +179,9 @@ class _Tool(Listable):
         return self._result(value, run_of(context).context.revision)
 
     async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
-        """Call the function with a turn, a timeout, a thread or a process."""
+        """Call the function with a place of its limiter, a timeout, a thread or a process."""
         run, serving = run_of(context), serving_of(context)
-        work, turns = partial(self.signature.call, bound, injected), self.turns()
+        work, limiter = partial(self.signature.call, bound, injected), self.limiter()
 
         def begin() -> None:
             if not math.isinf(self.timeout):
@@ -189,13 +189,13 @@ class _Tool(Listable):
 
         try:
             if self.isolated is not None:
-                return await serving.processes.run(self.isolated, bound, run, turns=turns, on_begin=begin)
+                return await serving.processes.run(self.isolated, bound, run, limiter=limiter, on_begin=begin)
             if not self.signature.is_async:
-                return await serving.threads.run(work, run, turns=turns, on_begin=begin)
-            if turns is None:
+                return await serving.threads.run(work, run, limiter=limiter, on_begin=begin)
+            if limiter is None:
                 begin()
                 return await work()
-            hold = await take_turn(run, turns)
+            hold = await take_place(run, limiter)
             try:
                 begin()
                 return await work()

@@ -315,7 +315,7 @@ class Sending(AbstractAsyncContextManager["SentResponse"]):
         client: sends the request.
         url: the address that errors name.
         build: returns the request.
-        heard: called with the response.
+        on_response: called with the response.
         auth: of `httpx2.AsyncClient.send`.
     """
 

@@ -58,7 +58,7 @@ async def main() -> None:
             for status in (200, 401):  # the token is taken, and the next time it is not
                 attempt = source.attempt("POST", URL)
                 assert "authorization" in await attempt.fields()
-                if attempt.heard(status, {}):
+                if attempt.on_response(status, {}):
                     await attempt.resolve()
 
 

@@ -67,7 +67,7 @@ class AttemptByHand:
             raise self.auth.missing
         return {} if self.auth.token is None else {"authorization": f"Bearer {self.auth.token}"}
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> bool:
+    def on_response(self, status: int, headers: Mapping[str, str]) -> bool:
         """Note it."""
         self.auth.heard.append((self.method, self.url, status))
         if status != 401:

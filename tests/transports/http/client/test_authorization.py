@@ -46,7 +46,7 @@ def shown(visit: Visit) -> str | None:
 class BrokenHearing(AttemptByHand):
     """Does not understand what it hears."""
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> bool:
+    def on_response(self, status: int, headers: Mapping[str, str]) -> bool:
         """Raise."""
         raise KeyError("s3cret")
 
@@ -129,7 +129,7 @@ async def test_where_nothing_can_be_shown_one_call_fails_and_no_other(autojump_c
             await transport.notify("notifications/mine", {"_meta": META})
         await visit.result()
         assert await going.outcome() == {}
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
 
     assert len(server.visits) == 1
 
@@ -169,7 +169,7 @@ async def test_a_call_that_is_left_while_it_waits_for_a_token_ends_at_once(autoj
         await trio.testing.wait_all_tasks_blocked()
         pending.scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
         assert pending.is_settled
 
 
@@ -215,7 +215,7 @@ async def test_a_token_source_that_raises_fails_one_call(where: str, autojump_cl
         with pytest.raises(AuthorizationFailed, match=r"^the token source has raised KeyError$") as caught:
             await pending.outcome()
         assert isinstance(caught.value.__cause__, KeyError)
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
 
 
 # Who asks, and on whose behalf.
@@ -292,7 +292,7 @@ def test_duplicate_header_fields_of_the_caller_are_refused(name: str) -> None:
 
 async def settle_by(transport: Transport, server: HttpScript, nursery: trio.Nursery) -> Visit:
     """Have the transport ask for news, which it has to show who it is for; return the request that is let in."""
-    nursery.start_soon(transport.hear_news)
+    nursery.start_soon(transport.open_standalone_stream)
     await refuse(server, "GET")
     return await server.next("GET")
 
@@ -425,7 +425,7 @@ async def test_a_standalone_stream_that_never_opened_is_not_retried(
     server, auth = HttpScript(), AuthByHand()
     async with opened_in_session(server, auth=auth) as transport:
         auth.missing = AuthorizationFailed("no token")
-        await transport.hear_news()
+        await transport.open_standalone_stream()
         await server.silence(3600)
         auth.missing = None
 

@@ -218,7 +218,7 @@ async def test_a_request_that_is_left_before_its_turn_is_not_sent(autojump_clock
 async def test_questions_are_answered_in_the_session_whichever_stream_they_come_by(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        nursery.start_soon(transport.hear_news)
+        nursery.start_soon(transport.open_standalone_stream)
         news = await server.next("GET")
         await news.begin()
         await news.event(question(7))
@@ -398,7 +398,7 @@ async def test_closing_stops_what_answers_the_servers_questions(autojump_clock: 
         await visit.event(result(visit.message["id"]))
         await visit.end()
     assert [exchange.open for exchange in caller.questions] == [False]
-    assert transport.statistics().answering == 0
+    assert transport.statistics().incoming == 0
 
 
 async def test_an_error_of_the_handshake_is_the_clients(autojump_clock: object) -> None:

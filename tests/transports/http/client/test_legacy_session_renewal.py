@@ -223,7 +223,7 @@ async def test_a_late_body_is_read_only_for_the_answer(autojump_clock: object) -
 async def test_the_standalone_stream_is_opened_in_the_new_session_too(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        nursery.start_soon(transport.hear_news)
+        nursery.start_soon(transport.open_standalone_stream)
         old = await server.next("GET")
         await old.begin()
         ask(nursery, transport, modern=False)
@@ -245,7 +245,7 @@ async def test_the_standalone_stream_is_opened_in_the_new_session_too(autojump_c
 async def test_a_standalone_stream_finds_out_that_the_session_is_lost(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        nursery.start_soon(transport.hear_news)
+        nursery.start_soon(transport.open_standalone_stream)
         old = await server.next("GET")
         await old.begin()
         old.cut()
@@ -426,7 +426,7 @@ async def test_a_server_that_begins_no_other_ends_the_connection(
     server, told = HttpScript(), list[object]()
     async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
         transport.on_disconnect(told.append)
-        nursery.start_soon(transport.hear_news)
+        nursery.start_soon(transport.open_standalone_stream)
         news = await server.next("GET")
         await news.begin()
         pending = ask(nursery, transport, modern=False, repeatable=True)
@@ -439,7 +439,7 @@ async def test_a_server_that_begins_no_other_ends_the_connection(
         with pytest.raises(ConnectionBroken, match="opens no new one"):
             await transport.notify("notifications/x", None)
         with pytest.raises(ConnectionBroken):
-            await transport.hear_news()
+            await transport.open_standalone_stream()
         assert len(told) == 1
         await server.silence()
 
@@ -495,7 +495,7 @@ async def test_what_waits_for_a_server_in_trouble_fails_by_itself(autojump_clock
             assert not caught.value.sent
         with pytest.raises(ResponseLost, match="cannot be reached"):
             await transport.notify("notifications/roots/list_changed", None)
-        await transport.hear_news()  # as soon as there is a session again
+        await transport.open_standalone_stream()  # as soon as there is a session again
         engine.is_up = True
         ask(nursery, transport, modern=False)
         await welcome(server, id="s2")

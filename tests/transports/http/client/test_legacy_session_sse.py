@@ -88,7 +88,7 @@ async def test_a_server_that_takes_no_post_is_asked_for_its_stream(status: int, 
         assert again.scope["query_string"] == b"id=7"
         assert stream.headers["accept"] == "text/event-stream"
 
-        await transport.hear_news()  # which come by that very stream
+        await transport.open_standalone_stream()  # which come by that very stream
         pending = ask(nursery, transport, modern=False)
         visit = await server.next(rpc="tools/list")
         assert visit.headers["mcp-protocol-version"] == REVISION

@@ -28,7 +28,7 @@ from trio_mcp.abc import Transport
 
 async def hear(server: HttpScript, transport: Transport, nursery: trio.Nursery) -> Visit:
     """Have the transport ask for news; return the request once its head is sent."""
-    nursery.start_soon(transport.hear_news)
+    nursery.start_soon(transport.open_standalone_stream)
     visit = await server.next("GET")
     await visit.begin()
     return visit
@@ -39,17 +39,17 @@ async def test_the_standalone_stream_is_open_before_it_is_reported_as_open(autoj
     heard = trio.Event()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
 
-        async def hear_news() -> None:
-            await transport.hear_news()
+        async def open_standalone_stream() -> None:
+            await transport.open_standalone_stream()
             heard.set()
 
-        nursery.start_soon(hear_news)
+        nursery.start_soon(open_standalone_stream)
         visit = await server.next("GET")
         await trio.testing.wait_all_tasks_blocked()
         assert not heard.is_set()
         await visit.begin()
         await heard.wait()
-        await transport.hear_news()  # already
+        await transport.open_standalone_stream()  # already
         await visit.send(b": alive\n\nevent: other\ndata: x\n\n")
         await visit.event()
         await visit.event(notice("notifications/tools/list_changed"))
@@ -70,10 +70,10 @@ async def test_a_server_without_a_standalone_stream_is_not_asked_again(
 ) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        nursery.start_soon(transport.hear_news)
+        nursery.start_soon(transport.open_standalone_stream)
         await (await server.next("GET")).answer(status, b"no", kind=kind)
         await trio.testing.wait_all_tasks_blocked()
-        await transport.hear_news()
+        await transport.open_standalone_stream()
         await server.silence(3600)
         assert caller.renewals == 0
 
@@ -82,7 +82,7 @@ async def test_a_server_that_delays_the_head_of_its_stream_is_not_waited_for(aut
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport:
         begun = trio.current_time()
-        await transport.hear_news()
+        await transport.open_standalone_stream()
         assert trio.current_time() - begun == 2
         visit = await server.next("GET")
         await visit.begin()
@@ -154,7 +154,7 @@ async def test_the_standalone_stream_is_retried_if_the_server_cannot_be_reached(
     async with opened_in_session(server, caller, engine=engine) as transport:
         engine.is_up = False
         begun = trio.current_time()
-        await transport.hear_news()
+        await transport.open_standalone_stream()
         assert trio.current_time() == begun
         await trio.sleep(3600)
         engine.is_up = True

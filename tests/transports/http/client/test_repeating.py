@@ -48,7 +48,7 @@ async def test_what_may_be_repeated_is_sent_once_more_under_a_new_id(autojump_cl
             assert await asked.result() == {"content": []}
             progress = [update[1]["progress"] for _ in range(2) if (update := await asked.next_update())]
         assert progress == [1, 2]
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
 
 
 async def test_what_is_lost_twice_is_lost(autojump_clock: object) -> None:
@@ -73,7 +73,7 @@ async def test_what_cannot_be_sent_again_fails_alone(autojump_clock: object) -> 
         visit.cut()
         with pytest.raises(LocalProtocolError, match="cannot be sent"):
             await pending.outcome()
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
         await reach(server, nursery, transport)
 
 

@@ -70,7 +70,7 @@ async def test_a_request_is_posted_with_the_fields_that_repeat_what_it_says(auto
 async def test_nothing_is_sent_by_opening_and_closing(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened(server) as transport:
-        await transport.hear_news()  # of which a server without handshake has none
+        await transport.open_standalone_stream()  # of which a server without handshake has none
         assert transport.has_fields
 
     assert server.visits == []
@@ -84,7 +84,7 @@ async def test_what_cannot_stand_in_a_header_field_is_not_sent(autojump_clock: o
         with pytest.raises(LocalProtocolError, match="cannot be sent"):
             async with transport.ask("tools/list", {"_meta": META, "x": object()}):
                 pass
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
 
 
 async def test_a_notification_is_posted_and_waited_for(autojump_clock: object) -> None:
@@ -387,7 +387,7 @@ async def test_leaving_a_request_closes_its_response(autojump_clock: object) -> 
             await visit.left.wait()
         await trio.testing.wait_all_tasks_blocked()
         assert len(server.visits) == 2  # nothing else was said
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
 
 
 async def test_a_request_that_is_left_before_it_went_out_does_not(autojump_clock: object) -> None:
@@ -437,10 +437,10 @@ async def test_listening_lasts_and_its_end_without_a_result_is_reported(autojump
         def __init__(self) -> None:
             self.told: list[object] = []
 
-        def heard(self, method: str, params: JsonObject) -> None:
+        def on_notification(self, method: str, params: JsonObject) -> None:
             self.told.append(method)
 
-        def ended(self, outcome: JsonObject | Exception) -> None:
+        def on_outcome(self, outcome: JsonObject | Exception) -> None:
             self.told.append(type(outcome))
 
     server, ears = HttpScript(), Ears()
@@ -483,7 +483,7 @@ async def test_closing_ends_what_is_under_way(autojump_clock: object) -> None:
                 await pending.outcome()
         assert all(visit.left.is_set() for visit in visits)
     assert len(told) == 1
-    for attempt in (transport.hear_news(), transport.notify("notifications/x", None)):
+    for attempt in (transport.open_standalone_stream(), transport.notify("notifications/x", None)):
         with pytest.raises(ConnectionClosed):
             await attempt
     with pytest.raises(ConnectionClosed):
@@ -609,5 +609,5 @@ async def answered_with(respond: Callable[[Visit], Any]) -> JsonObject:
         async with trio.open_nursery() as nursery:
             pending = ask(nursery, transport)
             await respond(await server.next(rpc="tools/list"))
-        assert transport.statistics().asked == 0
+        assert transport.statistics().outgoing == 0
         return await pending.outcome()

@@ -148,7 +148,7 @@ class SessionManager:
         self._params, self.is_sse = params, self.current.is_sse
         self._revision = self._revision or self.current.revision
 
-    async def hear_news(self) -> None:
+    async def open_standalone_stream(self) -> None:
         """Open the standalone stream, unless it is open or the server has none."""
         self._wants_standalone = True
         session = self.current
@@ -234,7 +234,7 @@ class SessionManager:
             return
         session.disconnect()
         if session is self.current and session.revision is not None:
-            for exchange in list(self.transport.ledger.answering.values()):
+            for exchange in list(self.transport.ledger.incoming.values()):
                 exchange.disconnect()
             self._begin_renewal()
 
@@ -280,7 +280,7 @@ class SessionManager:
         if refused is not None:
             raise refused.error
         if self._wants_standalone:
-            await self.hear_news()
+            await self.open_standalone_stream()
 
     def disconnect(self, reason: ConnectionLost) -> None:
         """Stop sending, because the connection is lost. If the client closes it, `close` ends the session later."""

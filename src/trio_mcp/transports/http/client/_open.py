@@ -131,10 +131,10 @@ async def _open_network(
     if engine is not None:
         yield _HttpNetwork(engine, engine_fetch(engine))
         return
-    own = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None, notes_address=fetches)
+    engine = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None, notes_address=fetches)
     try:
-        async with open_client_fetch(url, own, http_client) if fetches else nullcontext() as fetch:
-            yield _HttpNetwork(own, fetch)
+        async with open_client_fetch(url, engine, http_client) if fetches else nullcontext() as fetch:
+            yield _HttpNetwork(engine, fetch)
     finally:
         with trio.CancelScope(shield=True):  # no request is open, so closing does not block
-            await own.aclose()
+            await engine.aclose()

@@ -192,7 +192,7 @@ class HttpSender:
             async with self.engine.request(method, url, headers, content, on_sent=on_sent) as response:
                 self.is_reached = True
                 with _authorization_errors():
-                    wants_more = attempt is not None and attempt.heard(response.status, response.headers)
+                    wants_more = attempt is not None and attempt.on_response(response.status, response.headers)
                 if attempt is None or not wants_more or is_last_word:
                     yield response
                     return
@@ -239,7 +239,7 @@ class HttpSessions(Protocol):
         """Post a notification; raises what `HttpTransport.notify` does."""
         ...
 
-    async def hear_news(self) -> None:
+    async def open_standalone_stream(self) -> None:
         """Open the stream of messages that belong to no request."""
         ...
 
@@ -296,7 +296,7 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
 
     def is_awaited(self) -> bool:
         """Return True if a caller still waits for the answer."""
-        return self._transport.ledger.asked.get(self.id) is self
+        return self._transport.ledger.outgoing.get(self.id) is self
 
     @property
     def names_revision(self) -> bool:
@@ -319,8 +319,8 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
             raise copy(transport.lost)
 
     def _send(self) -> None:
-        own = _fields_of(self.method, self.params) if self.names_revision else NO_HEADERS
-        self.line, self.sent_headers = self._issue(), {**own, **self.fields}
+        mirrored = _fields_of(self.method, self.params) if self.names_revision else NO_HEADERS
+        self.line, self.sent_headers = self._issue(), {**mirrored, **self.fields}
         if self.span is not None:
             self.span.sent(self.id)
         self._task = self._transport.start(self)
@@ -702,7 +702,7 @@ class HttpTransport(MessageConnection):
             self.sender.received(refused.body)
         return refused
 
-    async def hear_news(self) -> None:
+    async def open_standalone_stream(self) -> None:
         """Open the stream of messages that belong to no request, if there was a handshake.
 
         Returns when it is open, or is refused.
@@ -710,7 +710,7 @@ class HttpTransport(MessageConnection):
         if self.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.lost)
-        await self.sessions.hear_news()
+        await self.sessions.open_standalone_stream()
 
     # --- Incoming messages ---
 
@@ -728,7 +728,7 @@ class HttpTransport(MessageConnection):
         super().disconnect(reason)
         self.request_slots.close()
         self.sessions.disconnect(reason)
-        for exchange in list(self.ledger.answering.values()):
+        for exchange in list(self.ledger.incoming.values()):
             exchange.disconnect()
         for scope in self._notifications:
             scope.cancel(reason="the connection is gone")

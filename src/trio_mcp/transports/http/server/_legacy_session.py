@@ -165,7 +165,7 @@ class HttpSession(MessageConnection):
             return
         if self._request_ended:
             self._request_ended.unpark_all()
-        if not self.ledger.answering and self.lost is None:
+        if not self.ledger.incoming and self.lost is None:
             self.idle_since = trio.current_time()
             self.host.became_idle(self)
 
@@ -177,7 +177,7 @@ class HttpSession(MessageConnection):
     def close(self, reason: ConnectionLost) -> None:
         """End the session now; idempotent (rule 3)."""
         if self.lost is None:
-            for exchange in list(self.ledger.answering.values()):
+            for exchange in list(self.ledger.incoming.values()):
                 exchange.disconnect()
             self.disconnect(reason)
             self.outlet.end(reason)
@@ -239,7 +239,7 @@ class HttpSession(MessageConnection):
 
     def _withdraw_questions(self, outlet: HttpOutlet) -> None:
         """Withdraw the open requests to the client in an outlet that ends in this step."""
-        for asked in list(self.ledger.asked.values()):
+        for asked in list(self.ledger.outgoing.values()):
             if asked.uses(outlet):
                 self.ledger.forget(asked.id)
                 asked.withdraw()
@@ -517,7 +517,7 @@ class SseConnection(HttpSession):
 
     async def _next_chunk(self, reader: OutletReader) -> bytes:
         """Return the next chunk to send; empty at the end, or once the access has expired and all calls have ended."""
-        while self.ledger.answering or trio.current_time() < self._access_until:
+        while self.ledger.incoming or trio.current_time() < self._access_until:
             with trio.CancelScope(deadline=max(self._access_until, trio.current_time() + _RECHECK_SECONDS)):
                 return await reader.next_chunk()
         return b""

@@ -116,19 +116,19 @@ class SessionStatistics:
 
 @asynccontextmanager
 async def open_sessions(
-    serving: HttpServing, spoken: Sequence[str], settings: SessionSettings, authorizer: RequestAuthorizer
+    serving: HttpServing, supported: Sequence[str], settings: SessionSettings, authorizer: RequestAuthorizer
 ) -> AsyncGenerator[SessionRegistry]:
     """Open the sessions of a running application; at the end of the block all of them end, at once.
 
     Args:
         serving: answers their requests.
-        spoken: the revisions that the server speaks.
+        supported: the revisions that the server speaks.
         settings: their limits.
         authorizer: authorizes their requests.
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
-        sessions = SessionRegistry(serving, spoken, settings, authorizer, nursery, events)
+        sessions = SessionRegistry(serving, supported, settings, authorizer, nursery, events)
         nursery.start_soon(sessions.expire)
         try:
             yield sessions
