@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from codegen.shapes import Definitions, Schema, is_class, target
-from trio_mcp.types._model import kind_of
+from trio_mcp.types._faults import kind_of
 
 _SUBSTITUTES: tuple[Any, ...] = (
     None,

@@ -17,7 +17,7 @@ from codegen.registry import ErrorRow, MethodRow
 from codegen.spec.seeds import same_json
 from trio_mcp import types
 from trio_mcp._errors import StructureError
-from trio_mcp.types._model import kind_of
+from trio_mcp.types._faults import kind_of
 
 
 @frozen(kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from fuzz.source import Source
 from trio_mcp import StructureError, types
 from trio_mcp.types import Bounds
-from trio_mcp.types._structuring import members_of
+from trio_mcp.types._structure_hooks import members_of
 from trio_mcp.wire import copy_json, is_array, is_object
 
 _CLASSES: list[type[types.Model]] = sorted(

@@ -211,12 +211,12 @@ def test_few_modern_modules_import_legacy_ones() -> None:
 
 PRIVATE_MODULES_OF_TESTS = {
     "": {"_errors", "_extensions", "_tracing", "_user_types", "_util"},
-    "auth": {"_challenges", "_dpop", "_jose", "_urls"},
+    "auth": {"_challenges", "_dpop", "_jwt", "_urls"},
     "auth.client": {
         "_authorization_code",
         "_browser",
         "_discovery",
-        "_flow",
+        "_steps",
         "_registration",
         "_source",
         "_token_cache",
@@ -224,7 +224,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_token_storage",
     },
     "auth.server": {"_token_verifiers"},
-    "cli": {"_arguments", "_commands", "_connect", "_errors", "_output", "_questions"},
+    "cli": {"_arguments", "_commands", "_connect", "_errors", "_output", "_questions", "_terminal"},
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json"},
     "schema": {"_cost", "_validate"},
@@ -237,7 +237,7 @@ PRIVATE_MODULES_OF_TESTS = {
     "transports": {"_memory", "_stream"},
     "transports.http": {"_engine", "_fetch"},
     "transports.http.client": {"_transport"},
-    "transports.http.hypercorn": {"_application", "_connection", "_serve", "_sockets"},
+    "transports.http.hypercorn": {"_application", "_connection", "_sockets", "_workers"},
     "transports.http.server": {
         "_app",
         "_asgi",
@@ -247,7 +247,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_modern",
     },
     "transports.stdio": {"_client", "_pipes"},
-    "types": {"_model", "_structuring"},
+    "types": {"_faults", "_model", "_structure_hooks"},
     "wire": {"_jsonrpc", "_uri_template"},
 }
 """The private modules that tests import, by folder: they test behaviour that the public names cannot show."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trio_mcp.auth import InvalidToken, VerifiedToken
-from trio_mcp.auth._jose import read_claims
+from trio_mcp.auth._jwt import read_claims
 
 
 def test_what_a_token_says_is_read() -> None:

@@ -10,7 +10,7 @@ from joserfc.jwk import ECKey, Key, OctKey, RSAKey
 
 from tests.auth.signed_tokens import b64, ec_key, okp_key, pem_of, raw_jws, rsa_key, signed
 from trio_mcp.auth import InvalidToken
-from trio_mcp.auth._jose import ASYMMETRIC, SignedJson, decode_base64url, is_signed_by, public_key, read_jws
+from trio_mcp.auth._jwt import ASYMMETRIC, SignedJson, decode_base64url, is_signed_by, public_key, read_jws
 
 
 def read(text: str) -> SignedJson:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.cli._errors import visible, visible_json, visible_line
+from trio_mcp.cli._terminal import visible, visible_json, visible_line
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from trio_mcp.auth import (
 )
 from trio_mcp.auth._dpop import DpopKey, DpopProver
 from trio_mcp.auth.client._discovery import TokenIssuer, discover
-from trio_mcp.auth.client._flow import FlowServices, drive
+from trio_mcp.auth.client._steps import FlowServices, drive
 from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 from trio_mcp.peer import Access
 from trio_mcp.testing import AsgiNetwork, AuthorizationServer, KnownClient

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from trio_mcp import types
 from trio_mcp.types import Bounds
-from trio_mcp.types._structuring import members_of
+from trio_mcp.types._structure_hooks import members_of
 
 CLASSES: list[type[types.Model]] = sorted(
     (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trio_mcp.types import Bounds
-from trio_mcp.types._model import Mismatch
-from trio_mcp.types._structuring import bounded
+from trio_mcp.types._faults import Mismatch
+from trio_mcp.types._structure_hooks import bounded
 
 
 def anything(value: Any, _: Any = None) -> Any:

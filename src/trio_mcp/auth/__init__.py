@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from .._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._jose import LEEWAY_SECONDS as LEEWAY_SECONDS
-    from ._jose import InvalidToken as InvalidToken
-    from ._jose import VerifiedToken as VerifiedToken
-    from ._jose import VerifierUnavailable as VerifierUnavailable
+    from ._jwt import LEEWAY_SECONDS as LEEWAY_SECONDS
+    from ._jwt import InvalidToken as InvalidToken
+    from ._jwt import VerifiedToken as VerifiedToken
+    from ._jwt import VerifierUnavailable as VerifierUnavailable
     from .client import AuthMethod as AuthMethod
     from .client import Bearer as Bearer
     from .client import CallFailed as CallFailed
@@ -39,7 +39,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_jose": ("LEEWAY_SECONDS", "InvalidToken", "VerifiedToken", "VerifierUnavailable"),
+            "_jwt": ("LEEWAY_SECONDS", "InvalidToken", "VerifiedToken", "VerifierUnavailable"),
             "client": (
                 "AuthMethod", "Bearer", "CallFailed", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage",
                 "Grant", "HttpCall", "HttpReply", "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration",

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from attrs import define, field, frozen
 
 from ..wire import Undecodable, decode, encode, is_object
-from ._jose import (
+from ._jwt import (
     ASYMMETRIC,
     InvalidToken,
     VerifierUnavailable,

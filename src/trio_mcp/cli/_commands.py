@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ from ..client import Client
 from ..schema import SchemaError, compile_schema, render_path
 from ..types import JSONObject
 from ..wire import Change, ChangeFilter, ListChanged, Undecodable, decode, is_modern, is_object, notification_of
-from ._errors import UsageError, visible_line
+from ._errors import UsageError, nearest
 from ._output import Notes, Output, Piece, json_line, log_line, piece_of, pieces_of, save
+from ._terminal import visible_line
 
 __all__ = [
     "Job",
@@ -34,7 +34,6 @@ __all__ = [
     "call",
     "complete",
     "info",
-    "nearest",
     "prepare_call",
     "prompt",
     "prompts",
@@ -56,15 +55,6 @@ def read_file(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a remark on the known names that the user may have meant by *name*."""
-    names = [*known]
-    if not names:
-        return "there are none"
-    close = get_close_matches(name, names, n=3)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names[:20])}"
 
 
 # --- The arguments of a call ---

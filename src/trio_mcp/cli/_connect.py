@@ -34,23 +34,11 @@ from ..client import (
     open_stdio_client,
     read_server_table,
 )
-from ._commands import (
-    Job,
-    Watching,
-    call,
-    complete,
-    info,
-    nearest,
-    prepare_call,
-    prompt,
-    prompts,
-    read,
-    resources,
-    tools,
-)
-from ._errors import Interrupted, UsageError, visible_json
+from ._commands import Job, Watching, call, complete, info, prepare_call, prompt, prompts, read, resources, tools
+from ._errors import Interrupted, UsageError, nearest
 from ._output import Notes, Output, log_lines
 from ._questions import can_ask, questions
+from ._terminal import visible_json
 
 __all__ = ["Interrupts", "Trace", "open_trace", "run_connected"]
 

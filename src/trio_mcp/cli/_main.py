@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ._arguments import read_arguments
-from ._errors import discard_unwritable, explain, prepare_streams, printing, visible, wants_sign_in
+from ._errors import explain, wants_sign_in
+from ._terminal import discard_unwritable, prepare_streams, printing, visible
 
 __all__ = ["main"]
 

@@ -27,7 +27,8 @@ from .. import types
 from .._errors import RemoteProtocolError
 from ..client import OnLog
 from ..wire import encode
-from ._errors import UsageError, printing, visible, visible_json, visible_line
+from ._errors import UsageError
+from ._terminal import printing, visible, visible_json, visible_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,7 +154,7 @@ def pieces_of(blocks: Iterable[types.ContentBlock | Contents]) -> list[Piece]:
 
 
 def piece_of(block: types.ContentBlock | Contents) -> Piece:
-    """Return one content block as a piece. Raises as `pieces_of` does."""
+    """Return one content block as a piece of output. Raises as `pieces_of` does."""
     match block:
         case types.TextContent() | types.TextResourceContents():
             return Piece(block.text)

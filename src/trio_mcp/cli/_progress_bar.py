@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from .. import types
-from ._errors import visible_line
+from ._terminal import visible_line
 
 __all__ = ["Bar"]
 

@@ -27,7 +27,8 @@ from ..server import (
     shared_key,
 )
 from ..transports import HttpListening, take_inheritance
-from ._errors import UsageError, visible_line
+from ._errors import UsageError
+from ._terminal import visible_line
 
 __all__ = ["serve", "serve_over_http", "server_of"]
 
@@ -120,7 +121,7 @@ def _is_own_frame(file: str) -> bool:
 
 
 def serve_over_http(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Serve over HTTP, from one process or several, until a signal arrives.
+    """Run the command `serve` over HTTP, in one process or several, until a signal arrives.
 
     Args:
         options: the options of the command line.

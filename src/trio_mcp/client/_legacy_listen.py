@@ -55,7 +55,7 @@ class SendRequest(Protocol):
 
 @define(eq=False)
 class SessionChanges:
-    """The notifications of one connection's legacy server, and the subscriptions to its resources."""
+    """A client's record of the notifications of a legacy server, and of its subscriptions to resources there."""
 
     _request: SendRequest
     _cache: ConnectionCache

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._connection import ConnectionStatistics as ConnectionStatistics
     from ._connection import Ledger as Ledger
     from ._connection import MessageConnection as MessageConnection
     from ._connection import Outlet as Outlet
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
     from ._handler_pool import Holds as Holds
     from ._handler_pool import OutOfTimeError as OutOfTimeError
     from ._limits import BUSY as BUSY
-    from ._limits import ConnectionStatistics as ConnectionStatistics
     from ._limits import Limits as Limits
-    from ._limits import PausableTimeouts as PausableTimeouts
     from ._link import Link as Link
     from ._link import Outbox as Outbox
     from ._parking import GRACE_SECONDS as GRACE_SECONDS
@@ -58,11 +57,12 @@ if TYPE_CHECKING:
     from ._session import HandshakeEvent as HandshakeEvent
     from ._session import HandshakeState as HandshakeState
     from ._session import ServerSession as ServerSession
+    from ._timeouts import PausableTimeouts as PausableTimeouts
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_connection": ("Ledger", "MessageConnection", "Outlet", "QueuedMessage"),
+            "_connection": ("ConnectionStatistics", "Ledger", "MessageConnection", "Outlet", "QueuedMessage"),
             "_context": ("NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "ExchangeContext", "MessageOrigin", "Peer"),
             "_exchange": (
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",
@@ -72,9 +72,10 @@ else:
                 "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "Hold", "Holds",
                 "OutOfTimeError",
             ),
-            "_limits": ("BUSY", "ConnectionStatistics", "Limits", "PausableTimeouts"),
+            "_limits": ("BUSY", "Limits"),
             "_link": ("Link", "Outbox"),
             "_parking": ("GRACE_SECONDS", "ParkedRuns", "PendingQuestions", "Question", "QuestionBatch"),
             "_session": ("HANDSHAKE", "ClientSession", "HandshakeEvent", "HandshakeState", "ServerSession"),
+            "_timeouts": ("PausableTimeouts",),
         },
     )  # fmt: skip

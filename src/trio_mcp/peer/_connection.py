@@ -20,7 +20,7 @@ from copy import copy
 from typing import Any, Generic, Protocol, TypeVar
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, McpError, RemoteProtocolError
 from ..wire import (
@@ -47,9 +47,9 @@ from ..wire import (
 from ._context import Admission, ExchangeContext
 from ._exchange import IncomingMessageRequest, OutgoingMessageRequest, ResponseBatch, UpdateBudget
 from ._handler_pool import HandlerSlots
-from ._limits import ConnectionStatistics, Limits
+from ._limits import Limits
 
-__all__ = ["Ledger", "MessageConnection", "Outlet", "QueuedMessage"]
+__all__ = ["ConnectionStatistics", "Ledger", "MessageConnection", "Outlet", "QueuedMessage"]
 
 
 @define(eq=False)
@@ -131,6 +131,28 @@ class Ledger(Generic[Outgoing, Incoming]):
     def end(self, id: RequestId) -> None:
         """Remove a request of the peer that was answered or cancelled."""
         self.incoming.pop(id, None)
+
+
+@frozen(kw_only=True)
+class ConnectionStatistics:
+    """The counts of a connection at one moment, for debugging."""
+
+    outgoing: int
+    """The number of requests of this side that wait for a response."""
+    incoming: int
+    """The number of requests of the peer that wait for a response."""
+    running: int
+    """The number of handlers that run for the peer, including those that clean up after a cancellation."""
+    queued: int
+    """The number of requests of the peer that wait for a handler to end."""
+    outbox_bytes: int
+    """The number of bytes that wait to be sent."""
+    update_bytes: int
+    """The number of bytes of updates that wait to be read by callers of this side."""
+    unmatched_responses: int
+    """The number of responses so far that matched no request: late, repeated or made-up ones."""
+    malformed: int
+    """The number of lines so far that were not a message, and of responses that broke a rule."""
 
 
 _log = logging.getLogger("trio_mcp.peer")

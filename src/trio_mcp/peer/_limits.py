@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from types import TracebackType
 from typing import Any
 
-import trio
-from attrs import Attribute, define, field, frozen
+from attrs import Attribute, field, frozen
 
-__all__ = ["BUSY", "ConnectionStatistics", "Limits", "PausableTimeouts"]
+__all__ = ["BUSY", "Limits"]
 
 BUSY = -31_000
 """The error code, in the range of applications, of a request that is refused because too many wait already."""
@@ -91,101 +87,3 @@ class Limits:
     max_logs_per_second: float = field(default=100.0, validator=_positive)
     """The number of log messages that one handler may send its client in a second, on average. `math.inf` lifts the
     limit."""
-
-
-@frozen(kw_only=True)
-class ConnectionStatistics:
-    """The counts of a connection at one moment, for debugging."""
-
-    outgoing: int
-    """The number of requests of this side that wait for a response."""
-    incoming: int
-    """The number of requests of the peer that wait for a response."""
-    running: int
-    """The number of handlers that run for the peer, including those that clean up after a cancellation."""
-    queued: int
-    """The number of requests of the peer that wait for a handler to end."""
-    outbox_bytes: int
-    """The number of bytes that wait to be sent."""
-    update_bytes: int
-    """The number of bytes of updates that wait to be read by callers of this side."""
-    unmatched_responses: int
-    """The number of responses so far that matched no request: late, repeated or made-up ones."""
-    malformed: int
-    """The number of lines so far that were not a message, and of responses that broke a rule."""
-
-
-@define(eq=False)
-class PausableTimeouts:
-    """The timeouts of one connection, which can be paused together.
-
-    They are paused while the user answers a question, because that may take any time.
-    """
-
-    pauses: int = field(default=0, init=False)
-    """How often the timeouts were paused."""
-    _limits: dict[trio.CancelScope, float] = field(factory=dict[trio.CancelScope, float], init=False)
-    """The scopes of the blocks that run, each with the seconds that it had left when the timeouts were paused."""
-    _pausing_blocks: int = field(default=0, init=False)
-
-    def within(self, seconds: float) -> AbstractContextManager[trio.CancelScope, bool]:
-        """Cancel the block after *seconds*, without the time for which the timeouts were paused.
-
-        The scope tells afterwards whether the block was cancelled.
-        """
-        return _Timeout(self, seconds)
-
-    def begin(self, scope: trio.CancelScope, seconds: float) -> None:
-        """Start the timeout of a block, which *scope* cancels."""
-        self._limits[scope] = seconds
-        if not self._pausing_blocks:
-            scope.deadline = trio.current_time() + seconds
-
-    def end(self, scope: trio.CancelScope) -> None:
-        """End the timeout of a block."""
-        del self._limits[scope]
-
-    @contextmanager
-    def paused(self) -> Generator[None]:
-        """Pause every timeout for the duration of the block. Such blocks may overlap."""
-        if self._pausing_blocks == 0:
-            self._pause()
-        self._pausing_blocks += 1
-        try:
-            yield
-        finally:
-            self._pausing_blocks -= 1
-            if self._pausing_blocks == 0:
-                self._resume()
-
-    def _pause(self) -> None:
-        self.pauses += 1
-        now = trio.current_time()
-        for scope in self._limits:
-            self._limits[scope] = scope.deadline - now
-            scope.deadline = float("inf")
-
-    def _resume(self) -> None:
-        now = trio.current_time()
-        for scope, seconds in self._limits.items():
-            scope.deadline = now + seconds
-
-
-@define(eq=False)
-class _Timeout:
-    """The context manager of one block. A class, because for type checkers a generator swallows no exception."""
-
-    _timeouts: PausableTimeouts
-    _seconds: float
-    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-
-    def __enter__(self) -> trio.CancelScope:
-        self._scope.__enter__()
-        self._timeouts.begin(self._scope, self._seconds)
-        return self._scope
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        self._timeouts.end(self._scope)
-        return self._scope.__exit__(kind, exc, traceback)

@@ -153,7 +153,7 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
 
 
 def known_names(auth: ResourceServer | None) -> Sequence[str]:
-    """Return the host names that are allowed by default: those of this machine, and the one in the URL of *auth*."""
+    """Return the host names that an HTTP service accepts by default: this machine's, and that of the URL of *auth*."""
     if auth is None:
         return LOCAL_HOSTS
     place = urlsplit(auth.resource)
@@ -453,7 +453,7 @@ def shared_key() -> Generator[None]:
 
 
 async def serve_as_worker(service: HttpService, inheritance: Inheritance) -> None:
-    """Serve as a worker until a signal is received, or the parent process dismisses it or is gone."""
+    """Serve HTTP as one of several worker processes, until a signal arrives or the parent dismisses it or is gone."""
 
     async def stop_when_dismissed() -> None:
         await inheritance.wait_dismissed()

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, overload
 from cattrs import Converter
 
 from trio_mcp._errors import StructureError
-from trio_mcp.types._model import NO_EXTRA, JSONValue, Mismatch, Model, Profile, Unsendable, listed, type_of
-from trio_mcp.types._structuring import (
+from trio_mcp.types._faults import Mismatch, Unsendable, listed, type_of
+from trio_mcp.types._model import NO_EXTRA, JSONValue, Model, Profile
+from trio_mcp.types._structure_hooks import (
     building,
     is_map,
     is_model,

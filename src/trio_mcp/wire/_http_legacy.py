@@ -48,7 +48,7 @@ def names_session(headers: Headers) -> bool:
 
 
 def needs_null_id(headers: Headers, query: str) -> bool:
-    """Return True if an error for an unread request gets the id null, because the client's revision requires one.
+    """Return True if the HTTP error for an unread request gets the id null, because the client's revision requires one.
 
     A client in a session that does not name its revision speaks one that has no field for that.
 

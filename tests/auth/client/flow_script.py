@@ -16,7 +16,7 @@ from trio_mcp.auth import HttpCall, HttpReply
 from trio_mcp.auth._dpop import DpopProver
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
-from trio_mcp.auth.client._flow import Await, BrowserStep, Flow, Load, Pause, PickRedirect, ReadClock, Step, Swap
+from trio_mcp.auth.client._steps import Await, BrowserStep, Flow, Load, Pause, PickRedirect, ReadClock, Step, Swap
 from trio_mcp.auth.client._token_endpoint import TokenAsk
 
 T = TypeVar("T")

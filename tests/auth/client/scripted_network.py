@@ -18,8 +18,8 @@ from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, Grant, HttpCall, HttpReply
 from trio_mcp.auth._dpop import NONCE_FIELD
 from trio_mcp.auth.client._browser import BrowserAgent
-from trio_mcp.auth.client._flow import BrowserStep, ConnectionServices, Flow, PickRedirect, post_form
 from trio_mcp.auth.client._source import GrantSource
+from trio_mcp.auth.client._steps import BrowserStep, ConnectionServices, Flow, PickRedirect, post_form
 from trio_mcp.auth.client._token_cache import TokenCache
 from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 

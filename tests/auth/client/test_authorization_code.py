@@ -27,8 +27,8 @@ from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import Registration
 from trio_mcp.auth._dpop import DpopKey, DpopProver
 from trio_mcp.auth.client._authorization_code import Pkce, authorize, refresh
-from trio_mcp.auth.client._flow import BrowserStep
 from trio_mcp.auth.client._registration import ClientProfile
+from trio_mcp.auth.client._steps import BrowserStep
 from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 
 BY_HAND = ClientProfile(

@@ -15,7 +15,7 @@ from trio_mcp.auth import CallFailed, HttpCall, HttpReply, Unreadable
 from trio_mcp.auth._challenges import Challenge
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer, discover
-from trio_mcp.auth.client._flow import Step
+from trio_mcp.auth.client._steps import Step
 from trio_mcp.wire import JsonObject, encode
 
 URL = "https://x.example/mcp"

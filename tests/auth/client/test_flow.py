@@ -16,7 +16,7 @@ from tests.auth.client.scripted_network import REDIRECT_URI, Asking, Person
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply, MemoryTokenStorage
 from trio_mcp.auth.client._browser import BrowserAgent
-from trio_mcp.auth.client._flow import (
+from trio_mcp.auth.client._steps import (
     Await,
     BrowserStep,
     Flow,

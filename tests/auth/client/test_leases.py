@@ -10,7 +10,7 @@ from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import Registration
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import TokenIssuer
-from trio_mcp.auth.client._flow import Await, Flow, Pause
+from trio_mcp.auth.client._steps import Await, Flow, Pause
 from trio_mcp.auth.client._token_cache import REFRESH_SECONDS
 from trio_mcp.auth.client._token_endpoint import Tokens
 from trio_mcp.auth.client._token_storage import (

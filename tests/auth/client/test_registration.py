@@ -22,7 +22,6 @@ from tests.auth.client.flow_script import (
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpReply, Registration
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
-from trio_mcp.auth.client._flow import PickRedirect, Swap
 from trio_mcp.auth.client._registration import (
     ClientProfile,
     UsableRegistration,
@@ -31,6 +30,7 @@ from trio_mcp.auth.client._registration import (
     find_registration,
     forget_registration,
 )
+from trio_mcp.auth.client._steps import PickRedirect, Swap
 
 DOCUMENT = "https://me.example/client.json"
 PROFILE = ClientProfile(

@@ -23,8 +23,8 @@ from tests.auth.client.scripted_network import (
 )
 from trio_mcp import AuthorizationFailed, ConnectionClosed
 from trio_mcp.auth import MemoryTokenStorage, Registration
-from trio_mcp.auth.client._flow import Flow
 from trio_mcp.auth.client._source import GrantSource
+from trio_mcp.auth.client._steps import Flow
 from trio_mcp.auth.client._token_cache import TokenRequirement
 from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 from trio_mcp.auth.client._token_storage import TokenRecord, read_record, write_record

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trio_mcp.auth import HttpCall, HttpReply
-from trio_mcp.auth.client._flow import trusting
+from trio_mcp.auth.client._steps import trusting
 
 
 @pytest.mark.parametrize(

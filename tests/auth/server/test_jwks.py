@@ -10,7 +10,7 @@ from joserfc.jwk import Key, OctKey
 
 from tests.auth.signed_tokens import ISSUER, Issuer, ec_key, okp_key, raw_jws, rsa_key
 from trio_mcp.auth import HttpReply, VerifierUnavailable
-from trio_mcp.auth._jose import ASYMMETRIC, SignedJson, read_jws
+from trio_mcp.auth._jwt import ASYMMETRIC, SignedJson, read_jws
 from trio_mcp.auth.server._token_verifiers import KeyRing
 
 JWKS = f"{ISSUER}/jwks"

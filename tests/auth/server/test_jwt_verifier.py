@@ -6,7 +6,7 @@ import pytest
 
 from tests.auth.signed_tokens import ISSUER, NOW, RESOURCE, Clock, Issuer, ec_key, okp_key, raw_jws, rsa_key
 from trio_mcp.auth import HttpCall, InvalidToken, JwtVerifier, VerifiedToken, VerifierUnavailable
-from trio_mcp.auth._jose import ASYMMETRIC
+from trio_mcp.auth._jwt import ASYMMETRIC
 
 OTHER = "https://other.example"
 

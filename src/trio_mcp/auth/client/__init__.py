@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from ._browser import open_browser as open_browser
     from ._browser import print_url as print_url
     from ._discovery import ServerMetadata as ServerMetadata
-    from ._flow import CallFailed as CallFailed
-    from ._flow import HttpCall as HttpCall
-    from ._flow import HttpReply as HttpReply
-    from ._flow import Unreadable as Unreadable
     from ._grants import ClientCredentials as ClientCredentials
     from ._grants import EnterpriseManaged as EnterpriseManaged
     from ._grants import Grant as Grant
     from ._grants import WorkloadIdentity as WorkloadIdentity
     from ._source import Bearer as Bearer
+    from ._steps import CallFailed as CallFailed
+    from ._steps import HttpCall as HttpCall
+    from ._steps import HttpReply as HttpReply
+    from ._steps import Unreadable as Unreadable
     from ._token_endpoint import AuthMethod as AuthMethod
     from ._token_endpoint import PrivateKey as PrivateKey
     from ._token_endpoint import Registration as Registration
@@ -33,9 +33,9 @@ else:
             "_authorization_code": ("OAuth",),
             "_browser": ("open_browser", "print_url"),
             "_discovery": ("ServerMetadata",),
-            "_flow": ("CallFailed", "HttpCall", "HttpReply", "Unreadable"),
             "_grants": ("ClientCredentials", "EnterpriseManaged", "Grant", "WorkloadIdentity"),
             "_source": ("Bearer",),
+            "_steps": ("CallFailed", "HttpCall", "HttpReply", "Unreadable"),
             "_token_endpoint": ("AuthMethod", "PrivateKey", "Registration", "authenticate"),
             "_token_storage": ("FileTokenStorage", "MemoryTokenStorage"),
         },

@@ -30,7 +30,6 @@ from ..._errors import AuthorizationFailed
 from .._urls import shown_text
 from ._browser import BrowserAgent, CustomBrowserAgent, open_browser, open_loopback_browser
 from ._discovery import ServerMetadata, TokenIssuer
-from ._flow import BrowserStep, Flow
 from ._grants import Grant
 from ._registration import (
     ClientProfile,
@@ -42,6 +41,7 @@ from ._registration import (
     forget_registration,
     is_loopback,
 )
+from ._steps import BrowserStep, Flow
 from ._token_endpoint import Registration, TokenAsk, Tokens, refusal, request_tokens, scope_member
 
 __all__ = ["OAuth", "Pkce", "authorize", "check_pkce", "refresh"]

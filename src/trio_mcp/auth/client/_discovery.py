@@ -32,7 +32,7 @@ from ..._errors import AuthorizationFailed
 from ...wire import MODERN_REVISIONS, VERSION_FIELD, JsonObject, Undecodable, decode, is_array, is_object
 from .._challenges import Challenge
 from .._urls import checked_endpoint, covers, origin_of, server_metadata_urls, shown_text, shown_url, well_known_urls
-from ._flow import CallFailed, Flow, HttpReply, Unreadable, get_json_from
+from ._steps import CallFailed, Flow, HttpReply, Unreadable, get_json_from
 
 __all__ = [
     "OFFLINE_ACCESS",

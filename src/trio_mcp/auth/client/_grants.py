@@ -25,9 +25,9 @@ from attrs import define, evolve, field
 from ..._errors import AuthorizationFailed
 from .._urls import checked_endpoint, resource_of, shown_url
 from ._discovery import ServerMetadata
-from ._flow import Await, ConnectionServices, Flow
 from ._registration import check_issuer
 from ._source import GrantSource
+from ._steps import Await, ConnectionServices, Flow
 from ._token_cache import TokenCaches
 from ._token_endpoint import (
     AuthMethod,

@@ -24,7 +24,7 @@ from ..._errors import AuthorizationFailed
 from ...wire import JsonObject, decode, encode, is_object
 from .._urls import is_local_host, read_url, resource_of, shown_text, shown_url
 from ._discovery import ServerMetadata, TokenIssuer
-from ._flow import CallFailed, Flow, HttpCall, Load, PickRedirect, Swap, call, now
+from ._steps import CallFailed, Flow, HttpCall, Load, PickRedirect, Swap, call, now
 from ._token_endpoint import AuthMethod, Registration, json_object_of, refusal_of
 
 __all__ = [
@@ -107,7 +107,11 @@ def _read_answer(members: JsonObject, introduction: dict[str, Any], token_issuer
 
 
 def method_named(name: object) -> AuthMethod | None:
-    """Return an authentication method without a private key, None for None; raises `ValueError` for other names."""
+    """Return the method by which a registered client authenticates without a private key; None for None.
+
+    Raises:
+        ValueError: there is no such method.
+    """
     if name is None:
         return None
     for method in ("none", "client_secret_basic", "client_secret_post"):

@@ -26,7 +26,7 @@ from ..._errors import AuthorizationFailed
 from .._challenges import Challenge, read_challenges
 from .._dpop import NONCE_FIELD
 from ._discovery import read_scopes, wider_scopes
-from ._flow import ConnectionServices, failing_as_authorization
+from ._steps import ConnectionServices, failing_as_authorization
 from ._token_cache import ActiveToken, TokenCache, TokenRequirement
 from ._token_endpoint import is_showable
 

@@ -33,7 +33,7 @@ from .._challenges import Challenge
 from .._dpop import PROOF_FIELD, DpopKey, DpopProver
 from .._urls import resource_of, shown_text, shown_url
 from ._discovery import TokenIssuer, discover, first_scopes, wider_scopes
-from ._flow import (
+from ._steps import (
     ConnectionServices,
     Flow,
     FlowServices,

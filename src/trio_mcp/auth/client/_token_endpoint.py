@@ -28,7 +28,7 @@ from ...wire import JsonObject, Undecodable, decode, is_object
 from .._dpop import NONCE_FIELD, PROOF_FIELD, DpopProver
 from .._urls import shown_text, shown_url
 from ._discovery import ServerMetadata, TokenIssuer
-from ._flow import CallFailed, Flow, HttpReply, now, post_form
+from ._steps import CallFailed, Flow, HttpReply, now, post_form
 
 __all__ = [
     "ASSERTION_TYPE",

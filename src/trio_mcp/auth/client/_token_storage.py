@@ -41,7 +41,7 @@ from attrs import define, evolve, field, frozen
 from ..._errors import AuthorizationFailed
 from .._dpop import DpopKey
 from ._discovery import TokenIssuer
-from ._flow import Flow, Load, Pause, Swap, now
+from ._steps import Flow, Load, Pause, Swap, now
 from ._token_endpoint import Tokens, is_showable
 
 __all__ = [

@@ -31,7 +31,7 @@ from ...peer import Access
 from ...wire import INTERNAL_ERROR, INVALID_REQUEST, Headers, Refusal, encode
 from .._challenges import Challenge, write_challenge
 from .._dpop import SeenProofs, read_proof
-from .._jose import ASYMMETRIC, LEEWAY_SECONDS, InvalidToken, VerifiedToken, VerifierUnavailable
+from .._jwt import ASYMMETRIC, LEEWAY_SECONDS, InvalidToken, VerifiedToken, VerifierUnavailable
 from .._urls import origin_of, read_url, well_known_urls
 from ._token_verifiers import IntrospectionVerifier, JwtVerifier, check_option
 

@@ -31,7 +31,7 @@ from attrs import define, evolve, field, frozen
 from ..._errors import AuthorizationFailed
 from ...abc import Fetch
 from ...wire import JsonObject, Undecodable, decode, is_array, is_object
-from .._jose import (
+from .._jwt import (
     ASYMMETRIC,
     InvalidToken,
     SignedJson,
@@ -188,7 +188,7 @@ def endpoint_of(metadata: JsonObject, name: str, trusted_hosts: Sequence[str]) -
 
 
 def host_chosen_by(issuer: str, url: str) -> Literal["user", "server"]:
-    """Return who has chosen the host of a URL in an issuer's metadata: the user, if it is the issuer's own host."""
+    """Return the side that chose the host of a URL in an issuer's metadata: the user, if it is the issuer's host."""
     return "user" if origin_of(url) == origin_of(issuer) else "server"
 
 

@@ -210,7 +210,7 @@ async def converse(target: Sequence[str] | str, revision: str) -> dict[str, str]
 
 
 async def outcome_of_cancelled(client: Client) -> str:
-    """Return the server's report on the recount that was cancelled last.
+    """Return the demo server's report on the recount that was cancelled last.
 
     Raises:
         RemoteProtocolError: the server reports that the recount ran to its end.

@@ -56,7 +56,7 @@ class Rows:
 
 @frozen
 class Column:
-    """One column of a table."""
+    """One column of a table of the demo's database."""
 
     name: str
     type: str

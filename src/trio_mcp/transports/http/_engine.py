@@ -484,7 +484,7 @@ def redirection(url: str, location: str) -> str:
 
 
 def checked_fields(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's header fields by lower-case name.
+    """Return the header fields that the application adds to each HTTP request, by lower-case name.
 
     Raises:
         ValueError: one is not a valid header field, or is set by the protocol.
@@ -599,7 +599,7 @@ class Refused:
 
 
 async def read_refusal(response: HttpResponse, url: str, limit: int, id: RequestId | None = None) -> Refused:
-    """Read the reason of a refusal. An error without an id belongs to the request that the body answers.
+    """Read the body of an HTTP response that refuses a request. An error without an id belongs to that request.
 
     Args:
         response: the refusal.

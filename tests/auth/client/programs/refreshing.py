@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import trio
 
 from trio_mcp.auth import FileTokenStorage, Grant, HttpCall, HttpReply
-from trio_mcp.auth.client._flow import Flow, post_form
+from trio_mcp.auth.client._steps import Flow, post_form
 from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 
 URL = "https://mcp.example.com/mcp"

@@ -19,8 +19,8 @@ import trio
 from tests.transports.http.socket_clients import get, read_all, read_until
 from trio_mcp._util import owned_nursery
 from trio_mcp.transports import Bound, HttpListening, bind_sockets, serve_workers, take_inheritance
-from trio_mcp.transports.http.hypercorn import _serve as _hypercorn_workers
-from trio_mcp.transports.http.hypercorn._serve import inheritance_variables
+from trio_mcp.transports.http.hypercorn import _workers as _hypercorn_workers
+from trio_mcp.transports.http.hypercorn._workers import inheritance_variables
 
 if sys.platform == "win32":
     pytest.skip("workers need POSIX", allow_module_level=True)
@@ -238,7 +238,7 @@ PARENT = """
 import sys
 import trio
 from trio_mcp.transports.http.hypercorn._sockets import HttpListening
-from trio_mcp.transports.http.hypercorn._serve import serve_workers
+from trio_mcp.transports.http.hypercorn._workers import serve_workers
 
 command = sys.argv[1:]
 trio.run(lambda: serve_workers(

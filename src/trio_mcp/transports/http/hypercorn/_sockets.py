@@ -37,7 +37,7 @@ def _port(_: object, attribute: Attribute[Any], value: int) -> None:
 
 @frozen(kw_only=True)
 class HttpListening:
-    """The address of an HTTP server, and the limits of a connection.
+    """The settings of an HTTP server's sockets: the address, TLS, and the limits of a connection.
 
     Sizes are bytes, times are seconds; `math.inf` disables a timeout. By default, only this machine is served.
 

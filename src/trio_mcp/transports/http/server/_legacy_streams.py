@@ -84,7 +84,7 @@ class OutletReader:
 
 @define(eq=False)
 class HttpOutlet:
-    """An outlet that holds its messages in memory.
+    """The outlet of one response stream of a legacy session, which holds its messages in memory.
 
     Args:
         limits: bounds its queue.

@@ -18,7 +18,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, cast, get_
 import attrs
 from cattrs import Converter
 
-from trio_mcp.types._model import UNSET, Bounds, Mismatch, Model, Profile, kind_of, listed, quoted, type_of
+from trio_mcp.types._faults import Mismatch, kind_of, listed, quoted, type_of
+from trio_mcp.types._model import UNSET, Bounds, Model, Profile
 from trio_mcp.types._tables import LENIENT, WIRE_NAMES
 
 __all__ = [

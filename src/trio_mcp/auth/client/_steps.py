@@ -79,7 +79,7 @@ class CallFailed(Exception):
 
 
 class Unreadable(CallFailed):
-    """A response can never be read: it is too large, or a redirect that is not followed."""
+    """The failure of a call whose response can never be read: it is too large, or a redirect that is not followed."""
 
 
 @frozen
@@ -107,7 +107,7 @@ class Load:
 
 @frozen
 class Swap:
-    """Replace a value of the storage, if it has not changed."""
+    """A step that replaces a value of the token storage, if it has not changed."""
 
     key: str
     old: str | None = field(repr=False)
