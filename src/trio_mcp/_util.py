@@ -99,7 +99,7 @@ async def run_all(
         async with owned_nursery() as nursery:
             for _ in range(running.workers):
                 nursery.start_soon(running.work)
-            await running.resolved.wait()  # not at the end of the nursery, which would wrap a KeyboardInterrupt
+            await running.done.wait()  # not at the end of the nursery, which would wrap a KeyboardInterrupt
     finally:
         for lost in running.failures[1:]:
             log.error("another job failed as well", exc_info=lost)
@@ -114,10 +114,10 @@ class _Jobs:
         self.waiting = iter(jobs)
         self.workers = workers
         self.failures: list[BaseException] = []
-        self.resolved = trio.Event()
+        self.done = trio.Event()
 
     async def work(self) -> None:
-        """Run one job after the other; set `resolved` when all have ended, or one has failed."""
+        """Run one job after the other; set `done` when all have ended, or one has failed."""
         try:
             for job in self.waiting:
                 await job()
@@ -125,9 +125,9 @@ class _Jobs:
             cancelled, failure = _split(exc)
             if failure is not None:
                 self.failures.append(failure)
-                self.resolved.set()
+                self.done.set()
             if cancelled is not None:
                 raise cancelled from None  # the scope it belongs to is outside
         self.workers -= 1
         if self.workers == 0:
-            self.resolved.set()
+            self.done.set()

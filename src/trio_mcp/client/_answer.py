@@ -458,7 +458,7 @@ class CustomMessages:
         is_open = method == "tools/call" or not is_specified(method)
         return self._resolvers.get(kind) if is_open and isinstance(kind, str) else None
 
-    async def resolved(self, resolve: ResultResolver, method: str, json: JsonObject) -> JsonObject:
+    async def complete_result(self, resolve: ResultResolver, method: str, json: JsonObject) -> JsonObject:
         """Return the complete result for *json*.
 
         Raises:

@@ -607,7 +607,7 @@ class OpenRequest:
             return outcome
         if self._completed is None:
             with self._exclusively():
-                self._completed = await custom.resolved(resolve, self.method, outcome)
+                self._completed = await custom.complete_result(resolve, self.method, outcome)
         return self._completed
 
     def is_interim(self, outcome: JsonObject) -> bool:

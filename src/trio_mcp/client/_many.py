@@ -398,10 +398,10 @@ class Clients(Mapping[str, Client]):
         """
         try:
             async with owned_nursery() as nursery:
-                resolved = [trio.Event() for _ in self.names]
-                for name, event in zip(self.names, resolved, strict=True):
+                attempted = [trio.Event() for _ in self.names]
+                for name, event in zip(self.names, attempted, strict=True):
                     nursery.start_soon(self._run_client, name, options[name], auths[name], event)
-                for event in resolved:
+                for event in attempted:
                     await event.wait()
                 task_status.started(self)
                 await self._closing.wait()
@@ -413,16 +413,16 @@ class Clients(Mapping[str, Client]):
             self._closed.set()
 
     async def _run_client(
-        self, name: str, options: ClientOptions, auth: ClientAuth | None, resolved: trio.Event
+        self, name: str, options: ClientOptions, auth: ClientAuth | None, attempted: trio.Event
     ) -> None:
         """Own one server's connection from beginning to end, and record its failure."""
         try:
-            connected = _Connected(self._clients, name, resolved)
+            connected = _Connected(self._clients, name, attempted)
             await run_client(self._table.opener(name, auth=auth), options, task_status=connected)
         except Exception as exc:  # noqa: BLE001 # reported
             self._note_outcome(name, exc)
         finally:
-            resolved.set()
+            attempted.set()
 
     def _note_outcome(self, name: str, failure: Exception | None) -> None:
         if failure is None:
@@ -446,11 +446,11 @@ class _Connected(trio.TaskStatus[Client]):
 
     _clients: dict[str, Client]
     _name: str
-    _resolved: trio.Event
+    _attempted: trio.Event
 
     def started(self, value: Client) -> None:
         self._clients[self._name] = value
-        self._resolved.set()
+        self._attempted.set()
 
 
 @asynccontextmanager

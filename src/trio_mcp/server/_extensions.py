@@ -28,7 +28,7 @@ from ._context import Context, run_of, serving_of
 from .features import NO_SCOPES, check_scopes
 from .signature import may_wait
 
-__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "refusal_of", "resolved"]
+__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "complete_result", "refusal_of"]
 
 
 @frozen
@@ -83,7 +83,7 @@ class ExtensionResult:
         return types.Result(result_type=self.result_type, meta=meta, extra=to_object(self.members))
 
 
-def resolved(outcome: Any, method: str, context: ExchangeContext, declared: Mapping[str, Any]) -> types.Result:
+def complete_result(outcome: Any, method: str, context: ExchangeContext, declared: Mapping[str, Any]) -> types.Result:
     """Return the result of a custom method, or of any handler that returned an `ExtensionResult`.
 
     Args:

@@ -60,7 +60,7 @@ from ..wire import (
 )
 from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
-from ._extensions import ExtensionResult, refusal_of, resolved
+from ._extensions import ExtensionResult, complete_result, refusal_of
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
@@ -577,7 +577,7 @@ class _PooledRequest:
                 progress.finish()
         server = serving.server
         if route is None or isinstance(outcome, ExtensionResult):
-            outcome = resolved(outcome, run.method, run.context, server.extensions)
+            outcome = complete_result(outcome, run.method, run.context, server.extensions)
         hint = server.cache.get(exchange.method, NOT_KEPT) if route is None or route.is_kept else None
         result = finish_result(outcome, exchange.context, server.info_json, hint)
         if serving.changes.unsaid:

@@ -75,7 +75,7 @@ _MAX_KEPT = 10_000
 class _PendingLookup:
     """A request to the authorization server that is in flight, and shared by all tasks that need its result."""
 
-    resolved: trio.Event = field(factory=trio.Event)
+    done: trio.Event = field(factory=trio.Event)
     failure: VerifierUnavailable | None = None
 
 
@@ -94,7 +94,7 @@ class VerdictCache:
         factory=dict[bytes, "tuple[float, VerifiedToken | None]"], init=False, repr=False
     )
     """The results with the time of their arrival, the oldest first."""
-    _asked: dict[bytes, _PendingLookup] = field(factory=dict[bytes, _PendingLookup], init=False, repr=False)
+    _pending: dict[bytes, _PendingLookup] = field(factory=dict[bytes, _PendingLookup], init=False, repr=False)
 
     async def find(self, token: str, ask: Callable[[], Awaitable[VerifiedToken | None]]) -> VerifiedToken | None:
         """Return the cached result for a token, or else the result of *ask*.
@@ -107,25 +107,25 @@ class VerdictCache:
         if not self._seconds:
             return await ask()
         digest = hashlib.sha256(token.encode()).digest()
-        while (question := self._asked.get(digest)) is not None:
-            await question.resolved.wait()
-            if question.failure is not None:
-                raise VerifierUnavailable(*question.failure.args)
+        while (lookup := self._pending.get(digest)) is not None:
+            await lookup.done.wait()
+            if lookup.failure is not None:
+                raise VerifierUnavailable(*lookup.failure.args)
         at, answer = self._kept.get(digest, (-math.inf, None))
         if 0 <= self._clock() - at < self._seconds:
             return answer
         return await self._ask(digest, ask)
 
     async def _ask(self, digest: bytes, ask: Callable[[], Awaitable[VerifiedToken | None]]) -> VerifiedToken | None:
-        question = self._asked[digest] = _PendingLookup()
+        lookup = self._pending[digest] = _PendingLookup()
         try:
             answer = await ask()
         except VerifierUnavailable as exc:
-            question.failure = exc
+            lookup.failure = exc
             raise
         finally:
-            del self._asked[digest]
-            question.resolved.set()
+            del self._pending[digest]
+            lookup.done.set()
         self._kept.pop(digest, None)
         self._kept[digest] = (self._clock(), answer)
         if len(self._kept) > _MAX_KEPT:

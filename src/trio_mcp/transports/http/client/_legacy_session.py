@@ -159,7 +159,7 @@ class SessionManager:
             session.standalone = StandaloneStream(self, session)
             self.transport.nursery.start_soon(session.standalone.run)
         with trio.move_on_after(_STANDALONE_SECONDS):
-            await session.standalone.resolved.wait()
+            await session.standalone.opened_or_refused.wait()
 
     # --- Messages in the session ---
 
@@ -191,7 +191,7 @@ class SessionManager:
                 raise refused.error
         raise ResponseLost(f"the server no longer knows the session, and did not accept {method!r}", sent=False)
 
-    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
+    async def post_best_effort(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
         """Post a response, or a notification that no caller waits for; a failure is only logged.
 
         Args:
@@ -201,7 +201,7 @@ class SessionManager:
         """
         if session.is_lost:
             return  # the new session does not know the request
-        with self.transport.timeouts.within(self.transport.limits.stall_seconds) as timeouts:
+        with self.transport.timeouts.within(self.transport.limits.stall_seconds) as scope:
             try:
                 refused = await self._post(session, line, is_last_word=is_last_word)
             except TrioMcpError as exc:
@@ -209,7 +209,7 @@ class SessionManager:
             else:
                 if refused is not None:
                     _log.warning("the server refused a response or a notification: %s", refused.error)
-        if timeouts.cancelled_caught:
+        if scope.cancelled_caught:
             _log.warning("the server has not confirmed a response or a notification in time")
 
     async def _post(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> Refused | None:
@@ -364,7 +364,7 @@ class LegacyRequestTask(HttpRequestTask):
                 if not self._has_ended:
                     assert self._session is not None
                     line = encode_notification("notifications/cancelled", {"requestId": self.request.id})
-                    await self._manager.notify_nowait(self._session, line, is_last_word=True)
+                    await self._manager.post_best_effort(self._session, line, is_last_word=True)
         finally:
             self._scope.cancel(reason="the caller has left")
 

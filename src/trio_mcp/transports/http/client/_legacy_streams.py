@@ -61,7 +61,7 @@ class SessionOwner(Protocol):
     current: LegacySession
     draining: set[ReplyOutlet]
 
-    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
+    async def post_best_effort(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
         """Post a response or a notification that no caller waits for; never raises."""
         ...
 
@@ -152,7 +152,7 @@ class ReplyOutlet(Outbox):
         try:
             while lines := self.take():
                 for line in lines:
-                    await self._manager.notify_nowait(self._session or self._manager.current, line)
+                    await self._manager.post_best_effort(self._session or self._manager.current, line)
                     self.sent(len(line))
         finally:
             self._is_draining = False
@@ -217,7 +217,7 @@ class StandaloneStream:
 
     _manager: SessionOwner
     _session: LegacySession
-    resolved: trio.Event = field(factory=trio.Event, init=False)
+    opened_or_refused: trio.Event = field(factory=trio.Event, init=False)
     """Set when the stream is open, or is known not to open."""
     _stream: ResumableStream = field(init=False)
     _outlet: ReplyOutlet = field(init=False)
@@ -231,9 +231,9 @@ class StandaloneStream:
         """Read the stream until the session ends, or the server refuses; never raises."""
         with self._session.streams():
             while await self._connect():
-                self.resolved.set()
+                self.opened_or_refused.set()
                 await self._stream.pause()
-        self.resolved.set()
+        self.opened_or_refused.set()
 
     async def _connect(self) -> bool:
         """Read the stream over one connection; return True to try another."""
@@ -247,7 +247,7 @@ class StandaloneStream:
                         manager.replace(session)
                     return self._has_started and response.status >= 500
                 self._has_started = session.has_streams = True
-                self.resolved.set()
+                self.opened_or_refused.set()
                 await self._stream.read(response)
         except EngineError as exc:
             _log.debug("the standalone stream broke off: %s", exc)
