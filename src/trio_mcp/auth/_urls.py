@@ -26,6 +26,7 @@ __all__ = [
     "checked_endpoint",
     "covers",
     "is_local_host",
+    "is_loopback",
     "origin_of",
     "read_url",
     "resource_of",
@@ -225,3 +226,9 @@ def _parts_of(url: str) -> Url:
     if parts is None:
         raise ValueError(f"{shown_url(url)!r} is not an http or https URL")
     return parts
+
+
+def is_loopback(redirect_uri: str) -> bool:
+    """Return True if a redirect URI is an http URL of this machine."""
+    url = read_url(redirect_uri)
+    return url is not None and url.scheme == "http" and is_local_host(url.host)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.auth.client.flow_script import REDIRECT_URI, SERVER, issuer_with
+from trio_mcp.auth._urls import is_loopback
 from trio_mcp.auth.client._registration import (
     ClientProfile,
     application_type_of,
     check_metadata_url,
     check_redirect_uri,
-    is_loopback,
 )
 
 PROFILE = ClientProfile(

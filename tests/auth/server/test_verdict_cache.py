@@ -169,4 +169,4 @@ async def test_no_token_is_kept() -> None:
 
     await answers.find("very secret", oracle.ask)
 
-    assert not any("very secret" in repr(getattr(answers, name)) for name in ("_kept", "_asked"))
+    assert not any("very secret" in repr(getattr(answers, name)) for name in ("_kept", "_pending"))

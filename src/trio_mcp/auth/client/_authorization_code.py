@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
-from .._urls import shown_text
+from .._urls import is_loopback, shown_text
 from ._browser import BrowserAgent, CustomBrowserAgent, open_browser, open_loopback_browser
 from ._discovery import ServerMetadata, TokenIssuer
 from ._grants import Grant
@@ -39,7 +39,6 @@ from ._registration import (
     ensure_registration,
     find_registration,
     forget_registration,
-    is_loopback,
 )
 from ._steps import BrowserStep, Flow
 from ._token_endpoint import Registration, TokenAsk, Tokens, refusal, request_tokens, scope_member

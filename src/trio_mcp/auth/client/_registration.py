@@ -39,7 +39,6 @@ __all__ = [
     "ensure_registration",
     "find_registration",
     "forget_registration",
-    "is_loopback",
     "method_named",
     "optional_string",
     "optional_time",
@@ -271,12 +270,6 @@ def application_type_of(redirect_uri: str) -> ApplicationType:
     """Return the type of the application behind a redirect URI."""
     url = read_url(redirect_uri)
     return "native" if url is not None and is_local_host(url.host) else "web"
-
-
-def is_loopback(redirect_uri: str) -> bool:
-    """Return True if a redirect URI is an http URL of this machine."""
-    url = read_url(redirect_uri)
-    return url is not None and url.scheme == "http" and is_local_host(url.host)
 
 
 def check_redirect_uri(uri: str) -> None:

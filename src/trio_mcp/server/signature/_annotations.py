@@ -30,28 +30,22 @@ from attrs import define, evolve, field
 
 from ...schema import TYPE_NAMES, LazyValidator
 from ._conversion import (
-    ANY_KINDS,
-    FORMATS,
     MISSING,
-    Inexpressible,
     Loader,
     Misfit,
     ObjectMember,
     ObjectSpec,
-    Shape,
     array_loader,
-    enum_shape,
     is_pydantic_model,
-    literal_shape,
     mapping_loader,
     object_loader,
     pydantic_loader,
     read_object,
-    scalar_shape,
     to_json,
     tuple_loader,
 )
 from ._inspect import parse_docstring
+from ._shapes import ANY_KINDS, FORMATS, Inexpressible, Shape, enum_shape, literal_shape, scalar_shape
 
 __all__ = ["AnnotationReader", "Definitions", "annotated_schema", "publish_member", "reference_to", "union_loader"]
 

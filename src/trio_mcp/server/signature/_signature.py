@@ -16,8 +16,9 @@ from attrs import field, frozen
 from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
 from ._annotations import AnnotationReader, publish_member
-from ._conversion import FORMATS, MISSING, PLAIN, Inexpressible, Loader, Misfit, Shape, to_json
+from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
 from ._inspect import Callee, inspect_callable, may_wait, mentions, parse_docstring
+from ._shapes import FORMATS, Inexpressible, Shape
 
 __all__ = [
     "ArgumentFaults",
