@@ -62,7 +62,7 @@ import trio
 from attrs import define, field
 
 from tests.interaction.wire_cutter import wire_cutter
-from tests.server.test_serve_http import connected, head_of, served
+from tests.server.raw_http_client import connected, head_of, served
 from tests.transports.http.asgi_caller import call
 from trio_mcp import (
     Client,

@@ -14,7 +14,7 @@ import pytest
 import trio
 from attrs import define, evolve, field
 
-from tests.server.test_serve_http import RawClient, body_of, connected, served
+from tests.server.raw_http_client import RawClient, body_of, connected, served
 from tests.transports.http.asgi_caller import Caller, call, request
 from trio_mcp import (
     Context,

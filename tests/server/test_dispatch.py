@@ -10,17 +10,12 @@ import pytest
 import trio
 import trio.testing
 
+from tests.server.helpers import text_of
 from trio_mcp import Context, ErrorResponse, Limits, McpError, Server, open_client, types
 from trio_mcp.server import AskingMode
 from trio_mcp.server._serving import ROUTES
 
 HANDLERS = "tools/call handler"
-
-
-def text_of(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
 
 
 def task_name() -> str:

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from attrs import evolve
 
+from tests.server.helpers import SharedServing, text_of
 from trio_mcp import (
     CallNext,
     Client,
@@ -28,7 +29,6 @@ from trio_mcp import (
     serve_stream,
     types,
 )
-from trio_mcp.lowlevel import ActiveServer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -60,12 +60,6 @@ def make_server(*middleware: Middleware, limits: Limits | None = None, page_size
 
     server.resource("file:///a")(lambda: "a")
     return server
-
-
-def text_of(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
 
 
 async def test_the_first_middleware_registered_is_the_outermost(opener: Open, revision: str) -> None:
@@ -627,22 +621,11 @@ async def test_a_client_that_disconnects_during_a_slow_initialize_does_not_affec
 
     async with make_server(slow).serving() as serving:
         with trio.move_on_after(1):
-            async with opener(Shared(serving), revision=LEGACY):
+            async with opener(SharedServing(serving), revision=LEGACY):
                 raise NotImplementedError
         await trio.sleep(20)
-        async with opener(Shared(serving), revision=LEGACY) as client:
+        async with opener(SharedServing(serving), revision=LEGACY) as client:
             assert text_of(await client.call_tool("echo", {"text": "hi"})) == "hi"
-
-
-class Shared:
-    """A serving that lasts longer than a connection."""
-
-    def __init__(self, serving: ActiveServer) -> None:
-        self._serving = serving
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncGenerator[ActiveServer]:
-        yield self._serving
 
 
 async def test_a_client_may_repeat_an_initialize_that_middleware_refused() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.server.helpers import SharedServing
 from trio_mcp import (
     CallNext,
     Context,
@@ -21,7 +22,6 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.lowlevel import ActiveServer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -148,7 +148,7 @@ async def test_notifications_of_one_connection_do_not_wait_for_those_of_another(
         done.set()
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_client(answerer) as first, open_client(answerer) as second:
             await first.notify("notifications/acme/note", {"note": "block"})
             await blocked.wait()
@@ -156,22 +156,6 @@ async def test_notifications_of_one_connection_do_not_wait_for_those_of_another(
             await second.notify("notifications/acme/note", {"note": "passes"})
             await done.wait()
             assert got == ["passes"]
-
-
-class Shared:
-    """A server whose connections share one serving."""
-
-    def __init__(self, serving: ActiveServer) -> None:
-        self._serving = serving
-
-    def serving(self) -> Any:
-        return self
-
-    async def __aenter__(self) -> ActiveServer:
-        return self._serving
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
 
 async def test_notifications_beyond_the_queue_limit_are_dropped_and_counted(
@@ -188,7 +172,7 @@ async def test_notifications_beyond_the_queue_limit_are_dropped_and_counted(
             done.set()
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_client(answerer) as client:
             for n in range(20):
                 await client.notify("notifications/acme/number", {"n": n})
@@ -330,7 +314,7 @@ async def test_notifications_of_a_closed_connection_are_dropped_after_the_drain_
             ended.append(trio.current_time())
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_client(answerer) as client:
             for n in range(100):
                 await client.notify("notifications/acme/slow", {"n": n})
@@ -356,7 +340,7 @@ async def test_a_notification_handler_that_sends_to_a_closed_connection_is_logge
         await ctx.notify("notifications/acme/late")
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_memory_client(answerer) as client:
             await client.notify("notifications/acme/reply")
             await begun.wait()

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import trio
 
-from tests.server.test_serve_http import connected, make_server
+from tests.server.raw_http_client import connected, make_server
 from tests.transports.http.asgi_caller import NEVER, request
 from trio_mcp import HttpBound, Limits, serve_http
 

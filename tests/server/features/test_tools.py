@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import pytest
 import trio
 
+from tests.server.helpers import text_of
 from trio_mcp import (
     Audio,
     Context,
@@ -23,12 +24,6 @@ from trio_mcp import (
 )
 
 LINK = types.ResourceLink(name="doc", uri="file:///doc", description="the manual")
-
-
-def text_of(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
 
 
 @pytest.mark.complaint(39)
