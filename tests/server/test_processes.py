@@ -470,14 +470,14 @@ async def test_busy_workers_are_killed_when_the_serving_ends(calls: Calls) -> No
             async with server.serving() as serving:
                 ours, theirs = trio.testing.memory_stream_pair()
                 nursery.start_soon(serve_stream, serving, theirs)
-                nursery.start_soon(_call_in_vain, ours, calls.path)
+                nursery.start_soon(_call_until_stopped, ours, calls.path)
                 line, pid = await calls.take()
             assert is_gone(int(pid))
             await hang_up(line)
             nursery.cancel_scope.cancel()
 
 
-async def _call_in_vain(stream: trio.abc.Stream, path: str) -> None:
+async def _call_until_stopped(stream: trio.abc.Stream, path: str) -> None:
     with suppress(ErrorResponse):  # the server stops
         async with open_client(stream) as client:
             await client.call_tool("spin", {"path": path})
