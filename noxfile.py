@@ -53,7 +53,7 @@ SILENT = (
     *("benchmarks", "fuzz", "model", "soak"),
     *("codegen", "schema", "types", "wire", "test_wire_validity.py"),
     *("server/asking/test_form_properties.py", "server/signature/test_signature_properties.py"),
-    "server/test_abandoned.py",
+    "server/test_expired_questions.py",
     *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
 )
 

@@ -43,12 +43,12 @@ class Module:
 
     @property
     def name(self) -> str:
-        """The path inside the package, as the messages of the tests show it."""
+        """The path inside the package, for messages of the tests."""
         return self.path.relative_to(PACKAGE).as_posix()
 
     @property
     def dotted(self) -> str:
-        """The name that imports the module."""
+        """The dotted name of the module."""
         parts = ["trio_mcp", *self.path.relative_to(PACKAGE).with_suffix("").parts]
         return ".".join(parts[:-1] if self.is_package else parts)
 

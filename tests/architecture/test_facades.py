@@ -40,7 +40,7 @@ PUBLIC = ["trio_mcp", "trio_mcp.lowlevel", "trio_mcp.abc", "trio_mcp.types", "tr
 
 
 @pytest.mark.parametrize("facade", PUBLIC)
-def test_every_exported_name_is_there_and_explains_itself(facade: str) -> None:
+def test_every_exported_name_exists_and_has_a_docstring(facade: str) -> None:
     module = importlib.import_module(facade)
     values = {name: getattr(module, name) for name in module.__all__}
     objects = {name: value for name, value in values.items() if inspect.isclass(value) or inspect.isroutine(value)}
@@ -69,7 +69,7 @@ LAZY = {
 
 
 @pytest.mark.parametrize("name", LAZY)
-def test_a_lazy_facade_shows_the_type_checkers_the_names_it_has(name: str) -> None:
+def test_a_lazy_facade_shows_its_names_to_type_checkers(name: str) -> None:
     module = importlib.import_module(name)
     (shown,) = (node for node in LAZY[name].tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     imported = [node for node in shown.body if isinstance(node, ast.ImportFrom) and node.module]
@@ -84,16 +84,16 @@ def test_a_name_that_a_lazy_facade_does_not_have_is_an_attribute_error(name: str
     module = importlib.import_module(name)
 
     with pytest.raises(AttributeError, match=f"module '{re.escape(name)}' has no attribute 'nothing'"):
-        getattr(module, "nothing")  # noqa: B009 # the name is not there
+        getattr(module, "nothing")  # noqa: B009 # the name does not exist
 
 
 @pytest.mark.parametrize("name", LAZY)
-def test_a_star_import_of_a_lazy_facade_brings_the_names_that_it_lists(name: str) -> None:
-    module, brought = importlib.import_module(name), dict[str, object]()
-    exec(f"from {name} import *", brought)  # there is no other way to say it in a function
+def test_a_star_import_of_a_lazy_facade_imports_the_listed_names(name: str) -> None:
+    module, imported_names = importlib.import_module(name), dict[str, object]()
+    exec(f"from {name} import *", imported_names)  # a function cannot contain a star import
 
     assert set(module.__all__) == set(dir(module))
-    assert brought.keys() - {"__builtins__"} == set(module.__all__)
+    assert imported_names.keys() - {"__builtins__"} == set(module.__all__)
 
 
 def test_the_interfaces_export_exactly_what_they_define() -> None:

@@ -1,4 +1,4 @@
-"""Tests of what an import loads, each in a fresh process."""
+"""Tests of the modules that an import loads, each in a new process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAVY = {"hypercorn", "httpx2", "h11", "cryptography", "joserfc", "jsonschema_rs
 
 
 def modules_after(program: str, *arguments: str) -> set[str]:
-    """The names in `sys.modules` of a fresh process that has run the program."""
+    """Run a program in a new process; return the names in its `sys.modules`."""
     report = "\nimport sys\nnames = sorted(sys.modules)\nimport json\nprint(json.dumps(names))\n"
     child = subprocess.run(
         [sys.executable, "-c", program + report, *arguments], check=True, capture_output=True, encoding="utf-8"
@@ -20,39 +20,39 @@ def modules_after(program: str, *arguments: str) -> set[str]:
     return set(json.loads(child.stdout))
 
 
-def loaded_after(program: str, *arguments: str) -> set[str]:
-    """The top-level packages among them."""
+def packages_after(program: str, *arguments: str) -> set[str]:
+    """Run a program in a new process; return the top-level packages that it has imported."""
     return {name.split(".")[0] for name in modules_after(program, *arguments)}
 
 
-def among(names: set[str], *wanted: str) -> list[str]:
-    """Those of the modules of this package that match one of the patterns."""
-    own = (name.removeprefix("trio_mcp.") for name in names if name.startswith("trio_mcp."))
-    return sorted(name for name in own if any(fnmatchcase(name, pattern) for pattern in wanted))
+def matching(names: set[str], *patterns: str) -> list[str]:
+    """Return the modules of this package, without its name, that match one of the patterns."""
+    modules = (name.removeprefix("trio_mcp.") for name in names if name.startswith("trio_mcp."))
+    return sorted(name for name in modules if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def test_importing_a_client_loads_no_way_to_travel_and_no_message() -> None:
+def test_importing_a_client_loads_no_transport_and_no_message_types() -> None:
     loaded = modules_after("from trio_mcp import open_client")
 
-    assert among(loaded, "transports._*", "types._generated*", "server*") == []
-    assert among(loaded, "auth*", "client._many*", "client._server_*", "wire._http_rules", "wire._sse") == []
+    assert matching(loaded, "transports.*", "types._generated*", "server*") == []
+    assert matching(loaded, "auth*", "client._many", "client._mcp_json", "wire._http_rules", "wire._sse") == []
     assert "cattrs" not in loaded
 
 
-def test_importing_a_server_loads_no_client_and_nothing_of_http() -> None:
+def test_importing_a_server_loads_no_client_and_no_http_modules() -> None:
     loaded = modules_after("from trio_mcp import Server, serve_stdio")
 
-    assert among(loaded, "client*", "auth._*", "transports._http*", "transports._hypercorn*", "wire._sse") == []
+    assert matching(loaded, "client*", "auth*", "transports.http*", "wire._sse") == []
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    loaded = loaded_after("import trio_mcp")
+def test_importing_the_package_loads_no_heavy_packages() -> None:
+    loaded = packages_after("import trio_mcp")
 
     assert loaded & HEAVY == set()
 
 
-def test_the_types_by_themselves_load_no_trio_and_nothing_heavy() -> None:
-    loaded = loaded_after(
+def test_using_only_the_types_loads_neither_trio_nor_heavy_packages() -> None:
+    loaded = packages_after(
         "from trio_mcp import types\ntypes.structure({'name': 'x', 'inputSchema': {'type': 'object'}}, types.Tool)"
     )
 
@@ -90,14 +90,16 @@ trio.run(main)
 """
 
 
-def test_the_grammar_by_itself_loads_no_trio() -> None:
-    assert "trio" not in loaded_after("import trio_mcp.wire")
+def test_importing_the_wire_folder_does_not_load_trio() -> None:
+    assert "trio" not in packages_after("import trio_mcp.wire")
 
 
-def test_opening_a_stdio_client_loads_nothing_heavy_and_nothing_of_http(tmp_path: Path) -> None:
+def test_opening_a_stdio_client_loads_no_heavy_packages_and_no_http_modules(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
 
     loaded = modules_after(CLIENT, str(tmp_path / "server.py"))
 
     assert {name.split(".")[0] for name in loaded} & HEAVY == set()
-    assert among(loaded, "transports._http*", "auth*", "wire._http_rules", "wire._sse", "types._generated.others") == []
+    assert (
+        matching(loaded, "transports.http*", "auth*", "wire._http_rules", "wire._sse", "types._generated.others") == []
+    )

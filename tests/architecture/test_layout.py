@@ -5,7 +5,7 @@
 2. A module is one idea: at most 500 lines of code, and at least 100 unless two other modules import it.
 3. One name has one meaning: no class name is defined twice.
 4. Code for the legacy revisions lives in files named for it, and the modern files that import these are listed.
-5. Tests import facades; the private modules that they import all the same are listed.
+5. Tests import facades; the private modules that they import nevertheless are listed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.architecture.sources import (
 
 # Each folder may import the folders named before it.
 LAYERS = ("schema", "types", "wire", "peer", "auth", "transports", "client", "server", "llm", "testing", "cli")
-# Importable by every layer; each may import the layers and the modules named here, and nothing else of the package.
+# Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
     "_facade": set[str](),
     "_errors": set[str](),
@@ -36,7 +36,7 @@ SHARED = {
     "_tracing": {"_errors"},
     "_user_types": {"_errors", "types", "wire"},
     "_extensions": {"_errors", "types", "wire"},
-    "abc": {"_errors", "_util", "types", "wire", "peer"},  # for annotations alone; see the test of that below
+    "abc": {"_errors", "_util", "types", "wire", "peer"},  # only for annotations, as a test below checks
 }
 FACADES = ("__init__", "lowlevel")
 
@@ -53,24 +53,24 @@ INSIDE = [module for module in MODULES if module.layer not in FACADES]
 
 
 def layers_imported(module: Module) -> set[str]:
-    """The folders and the modules beside them that this one imports, wherever in the file."""
+    """Return the layers that a module imports anywhere in its file."""
     return {(f"{each.source}.{each.name}").split(".")[1] for each in module.imports()}
 
 
 def allowed(layer: str) -> set[str]:
-    """The folders and shared modules that this one may import."""
+    """Return the layers and shared modules that a layer may import."""
     if layer in SHARED:
         return SHARED[layer]
     above = set(LAYERS[: LAYERS.index(layer) + 1]) | set(SHARED)
     return above - {"client"} if layer == "server" else above
 
 
-def test_every_folder_has_its_place_among_the_layers() -> None:
+def test_every_folder_is_a_known_layer() -> None:
     assert {module.layer for module in MODULES} <= {*LAYERS, *SHARED, *FACADES}
 
 
 @pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
-def test_a_module_imports_only_its_own_layer_and_those_above(module: Module) -> None:
+def test_a_module_imports_only_its_own_layer_and_layers_above(module: Module) -> None:
     assert layers_imported(module) - allowed(module.layer) == set()
 
 
@@ -80,14 +80,18 @@ def test_a_module_imports_other_folders_through_their_facades(module: Module) ->
         f"{each.source}.{each.name}"
         for each in module.imports()
         if any(part.startswith("_") for part in each.source.split(".")[1:])  # a private module
-        and not module.folder.startswith(each.source.rpartition(".")[0])  # of another folder than this and its parents
-        and not (module.is_package and each.source.startswith(f"{module.folder}."))  # a facade names what is below it
+        and not module.folder.startswith(
+            each.source.rpartition(".")[0]
+        )  # of a folder other than its own and its parents
+        and not (
+            module.is_package and each.source.startswith(f"{module.folder}.")
+        )  # a facade may import its sub-folders
     ]
 
     assert private == []
 
 
-def test_no_circle_of_imports_exists_at_run_time() -> None:
+def test_modules_do_not_import_one_another_in_a_circle_at_run_time() -> None:
     graph = {module.dotted: imports_of_package(module, at_run_time=True) for module in MODULES if not module.is_package}
 
     assert circles(graph) == []
@@ -102,7 +106,7 @@ def test_circles_of_imports_for_annotations_stay_inside_one_folder() -> None:
     assert [circle for circle in circles(graph) if len({folders[name] for name in circle}) > 1] == []
 
 
-def test_the_interfaces_import_the_package_for_annotations_alone() -> None:
+def test_the_interfaces_import_the_package_only_for_annotations() -> None:
     (interfaces,) = (module for module in MODULES if module.name == "abc.py")
 
     assert [each.name for each in interfaces.imports() if not each.is_for_types] == []
@@ -114,7 +118,7 @@ def test_only_transports_and_auth_import_an_http_library(module: Module) -> None
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
-def test_vocabulary_and_grammar_do_not_know_trio(module: Module) -> None:
+def test_schema_types_and_wire_do_not_import_trio(module: Module) -> None:
     assert module.layer not in TRIO_FREE_LAYERS or not module.libraries() & {"trio", "outcome", "sniffio"}
 
 
@@ -124,16 +128,16 @@ def test_only_the_command_line_prints_with_rich(module: Module) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
-def test_a_module_first_says_why_it_exists(module: Module) -> None:
+def test_every_module_has_a_docstring(module: Module) -> None:
     assert ast.get_docstring(module.tree)
 
 
 @pytest.mark.parametrize("module", WRITTEN, ids=lambda module: module.name)
-def test_a_module_is_short_enough_to_be_read(module: Module) -> None:
+def test_a_module_has_at_most_500_lines_of_code(module: Module) -> None:
     assert module.lines_of_code <= LONGEST_MODULE
 
 
-def test_a_module_of_less_than_100_lines_has_two_importers_at_least() -> None:
+def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for module in MODULES:
         if not module.is_package:
@@ -160,7 +164,7 @@ SMALL_WITH_A_REASON: dict[str, str] = {
 """Modules of less than 100 lines of code that fewer than two others import, each with the reason for its own file."""
 
 
-def test_the_package_consists_of_few_modules() -> None:
+def test_the_number_of_modules_is_limited() -> None:
     small = [module for module in WRITTEN if not module.is_package and module.lines_of_code < SMALL_MODULE]
 
     assert len(MODULES) <= MOST_MODULES
@@ -178,7 +182,7 @@ def test_no_class_name_is_defined_twice() -> None:
 
 
 def is_legacy(name: str) -> bool:
-    """Whether a module, by its dotted name, is named for the legacy revisions."""
+    """Return True if the dotted name of a module marks it as legacy code."""
     return "legacy" in name.rpartition(".")[2]
 
 
@@ -197,7 +201,7 @@ LEGACY_IMPORTERS = {
 """The modern modules that import legacy ones, each with those that it imports."""
 
 
-def test_few_modern_modules_import_legacy_ones() -> None:
+def test_only_the_listed_modern_modules_import_legacy_modules() -> None:
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for module in MODULES:
         if not is_legacy(module.dotted) and not module.is_package:
@@ -253,7 +257,7 @@ PRIVATE_MODULES_OF_TESTS = {
 """The private modules that tests import, by folder: they test behaviour that the public names cannot show."""
 
 
-def test_tests_import_facades_and_a_few_private_modules() -> None:
+def test_tests_import_facades_and_only_the_listed_private_modules() -> None:
     private: defaultdict[str, set[str]] = defaultdict(set)
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Runs `trio-mcp` as users do: with pipes, or on a terminal of its own."""
+"""Run `trio-mcp` as users do: with pipes, or on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attrs import define, field
 
 PROGRAMS = Path(__file__).with_name("programs")
 SAMPLE = ["--", sys.executable, str(PROGRAMS / "sample_server.py")]
-"""The end of a command line that means the sample server."""
+"""The end of a command line that names the sample server."""
 
 ON_TERMINAL = """
 import fcntl, os, sys, termios
@@ -31,18 +31,18 @@ SIZE = struct.pack("HHHH", 50, 100, 0, 0)  # rows, columns
 
 
 def raw(**config: Any) -> list[str]:
-    """Return the end of a command line that means a server by hand; see `raw_server.py`."""
+    """Return the end of a command line that starts a scripted server; see `raw_server.py`."""
     return ["--", sys.executable, str(PROGRAMS / "raw_server.py"), json.dumps(config)]
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which rich looks at the terminal and at nothing else."""
-    told = ("COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-    return {name: value for name, value in os.environ.items() if name not in told} | {"TERM": "xterm-256color"}
+    """Return an environment without the variables by which rich overrides the terminal."""
+    overriding = ("COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+    return {name: value for name, value in os.environ.items() if name not in overriding} | {"TERM": "xterm-256color"}
 
 
 def run(*arguments: str, cwd: Path | None = None, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run the command with pipes."""
+    """Run the command with pipes and return its output."""
     command = [sys.executable, "-m", "trio_mcp", *arguments]
     return subprocess.run(
         command, input=stdin, capture_output=True, cwd=cwd, env=environment(), timeout=60, check=False
@@ -51,21 +51,21 @@ def run(*arguments: str, cwd: Path | None = None, stdin: bytes = b"") -> subproc
 
 @define(eq=False)
 class Terminal:
-    """A terminal with the command in front."""
+    """A pseudo-terminal on which the command runs."""
 
     process: trio.Process
     _stream: trio.lowlevel.FdStream
     _unread: str = field(default="", init=False)
     shown: str = field(default="", init=False)
-    """Everything that was shown so far."""
+    """All output so far."""
 
-    async def until(self, words: str) -> str:
-        """Wait until the words are shown; return them and what came before, since the last such wait."""
-        while words not in self._unread:
+    async def until(self, expected: str) -> str:
+        """Wait until *expected* is shown; return all output since the last call, up to and including it."""
+        while expected not in self._unread:
             chunk = await self._receive()
             assert chunk, self.shown
-        before, _, self._unread = self._unread.partition(words)
-        return before + words
+        before, _, self._unread = self._unread.partition(expected)
+        return before + expected
 
     async def type(self, text: str) -> None:
         """Type on the keyboard."""
@@ -79,7 +79,7 @@ class Terminal:
 
     async def _receive(self) -> str:
         chunk = b""
-        with suppress(trio.BrokenResourceError):  # how the end of a terminal is told
+        with suppress(trio.BrokenResourceError):  # raised at the end of the terminal
             chunk = await self._stream.receive_some()
         text = bytes(chunk).decode("utf-8", "replace").replace("\r\n", "\n")
         self._unread += text
@@ -89,7 +89,7 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(*arguments: str, stdout: IO[bytes] | None = None) -> AsyncGenerator[Terminal]:
-    """Run the command on a terminal of 100 columns that it leads, perhaps with its output elsewhere."""
+    """Run the command on a terminal of 100 columns; *stdout* redirects its standard output."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, SIZE)
     process = await trio.lowlevel.open_process(

@@ -1,4 +1,4 @@
-"""The command in this process, for what needs no process of its own."""
+"""A fixture that runs the command in the process of the tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp.cli import main
 
 @frozen
 class Done:
-    """What a command left behind."""
+    """The exit status and the output of a command."""
 
     status: object
     out: str
@@ -25,13 +25,13 @@ Command: TypeAlias = Callable[..., Done]
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run `trio-mcp` with these arguments."""
+    """Return a function that runs `trio-mcp` with the given arguments."""
 
     def run(*arguments: str) -> Done:
         try:
             status: object = main(arguments)
-        except SystemExit as left:
-            status = left.code
+        except SystemExit as exited:
+            status = exited.code
         printed = capsys.readouterr()
         return Done(status, printed.out, printed.err)
 

@@ -9,7 +9,7 @@ import pytest
 from trio_mcp.cli._arguments import read_arguments
 
 
-def test_the_arguments_after_two_dashes_are_the_server() -> None:
+def test_the_arguments_after_two_dashes_are_the_command_of_the_server() -> None:
     options = read_arguments(["tools", "--json", "--", "uvx", "--quiet", "--", "server", "--json"])
 
     assert (options.command, options.json) == ("tools", True)
@@ -30,14 +30,14 @@ def test_repeated_arguments_may_stand_on_both_sides_of_an_option() -> None:
     assert read_arguments(["complete", "prompt:p", "code", "--", "s"]).value == ""
 
 
-def test_a_server_of_a_file_takes_the_place_of_a_command() -> None:
+def test_a_server_may_be_named_in_a_config_file() -> None:
     options = read_arguments(["info", "--config", "servers.json", "mine"])
 
     assert (options.config, options.target) == (["servers.json", "mine"], None)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["tools"], "no server"),
         (["tools", "--"], "no server"),
@@ -55,8 +55,8 @@ def test_a_server_of_a_file_takes_the_place_of_a_command() -> None:
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_line_is_named_in_one_line(
-    arguments: Sequence[str], words: str, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_command_line_is_reported_in_one_line(
+    arguments: Sequence[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         read_arguments(arguments)
@@ -64,7 +64,7 @@ def test_a_wrong_command_line_is_named_in_one_line(
     printed = capsys.readouterr().err
     assert caught.value.code == 2
     assert printed.startswith(f"trio-mcp {arguments[0]}: ")
-    assert words in printed
+    assert message in printed
     assert printed.count("\n") == 1
 
 
@@ -72,7 +72,7 @@ COMMANDS = ["call", "complete", "demo", "info", "prompt", "prompts", "read", "re
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_a_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_every_command_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         read_arguments([command, "--help"])
 

@@ -1,4 +1,4 @@
-"""Arguments of a call: converted by the schema, and every fault named before anything is sent."""
+"""Arguments of a call: they are converted by the schema, and all faults are reported before the call is sent."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_single_arguments_override_the_whole_object() -> None:
     assert whole == {"count": 1, "name": "x"}
 
 
-def test_an_unnamed_argument_follows_the_schema_for_such() -> None:
+def test_an_argument_without_a_property_follows_additional_properties() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
 
     assert arguments_for(schema, {"n": "4"}, {}) == {"n": 4}
 
 
-def test_the_schema_of_an_argument_may_be_in_other_places() -> None:
+def test_the_schema_of_an_argument_is_also_found_by_references_and_patterns() -> None:
     schema = {
         "type": "object",
         "allOf": [{"$ref": "#/$defs/Named"}],
@@ -80,7 +80,7 @@ def test_a_string_may_look_like_an_object_with_a_duplicate_member() -> None:
         (['place:={"x": 1, "x": 2}', "count=1"], ["$.place: member 'x' is given twice"]),
     ],
 )
-def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[str]) -> None:
+def test_every_fault_is_reported_once_with_its_path(texts: list[str], faults: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         arguments_for(SCHEMA, texts_of(texts), {})
 
@@ -90,7 +90,7 @@ def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[
 
 
 @pytest.mark.parametrize(
-    ("pairs", "words"),
+    ("pairs", "message"),
     [
         (["count"], "expected KEY=VALUE, got 'count'"),
         (["=3"], "expected KEY=VALUE, got '=3'"),
@@ -98,8 +98,8 @@ def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[
         (["a=1", "a:=2"], "'a' is given twice"),
     ],
 )
-def test_an_argument_that_is_not_a_pair_is_named(pairs: list[str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_an_argument_that_is_not_a_pair_is_refused(pairs: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         texts_of(pairs)
 
 
@@ -112,7 +112,7 @@ def test_a_whole_object_comes_from_the_line_or_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ("{a}", "--arguments: not JSON"),
         ("[1]", "expected a JSON object"),
@@ -120,6 +120,6 @@ def test_a_whole_object_comes_from_the_line_or_a_file(tmp_path: Path) -> None:
         ('{"a": {"b": 1, "b": 2}}', "--arguments: member 'b' is given twice"),
     ],
 )
-def test_an_invalid_whole_object_is_named(given: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_an_invalid_whole_object_is_refused(given: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         whole_object(given)

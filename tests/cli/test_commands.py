@@ -1,4 +1,4 @@
-"""The commands, each against a server in a process of its own, with pipes at both ends."""
+"""The commands against servers in child processes, with pipes at both ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_tools_are_plain_lines_without_a_terminal(command: Command) -> None:
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[:2] == [
         "add\ta=INTEGER b=INTEGER\tAdd two numbers.",
-        "crunch\tsteps=INTEGER\tWork for a while, telling how far it is.",
+        "crunch\tsteps=INTEGER\tWork for a while and report progress.",
     ]
     assert "fail\t[why=STRING]\tFail." in done.out
 
@@ -36,7 +36,7 @@ def test_resources_and_templates_are_one_list(command: Command) -> None:
     ]
 
 
-def test_prompts_say_which_arguments_may_be_left_out(command: Command) -> None:
+def test_optional_arguments_of_prompts_are_in_brackets(command: Command) -> None:
     assert command("prompts", *SAMPLE).out == "review\tcode=TEXT [tone=TEXT]\tAsk for a code review.\n"
 
 
@@ -50,7 +50,7 @@ def test_info_shows_name_and_version_of_the_server(revision: str, command: Comma
     assert lines[-2:] == ["instructions\tRead this first.", "instructions\tThen that."]
 
 
-def test_info_of_a_server_with_few_details(command: Command) -> None:
+def test_info_omits_details_that_the_server_does_not_send(command: Command) -> None:
     done = command("info", *raw(capabilities={"tools": {"listChanged": True}}, info={"title": "Raw"}))
 
     assert done.out.splitlines() == [
@@ -62,7 +62,7 @@ def test_info_of_a_server_with_few_details(command: Command) -> None:
     ]
 
 
-def test_info_of_a_server_without_name_and_version(command: Command) -> None:
+def test_info_omits_the_name_and_version_of_an_anonymous_server(command: Command) -> None:
     modern: Any = {"supportedVersions": [MODERN], "capabilities": {}, "ttlMs": 0, "cacheScope": "private"}
 
     done = command("info", *raw(answers={"server/discover": modern}))
@@ -83,7 +83,7 @@ def test_info_of_a_server_without_name_and_version(command: Command) -> None:
     ],
     ids=["tools", "resources", "prompts", "info", "call", "read", "prompt"],
 )
-def test_json_is_one_document_as_it_came_over_the_wire(
+def test_json_output_is_the_message_of_the_wire_as_one_document(
     arguments: list[str], members: set[str], command: Command
 ) -> None:
     done = command(*arguments, "--json", *SAMPLE)
@@ -94,19 +94,19 @@ def test_json_is_one_document_as_it_came_over_the_wire(
     assert done.out.count("\n") == 1
 
 
-def test_json_is_that_of_the_agreed_revision(command: Command) -> None:
+def test_json_output_has_the_form_of_the_agreed_revision(command: Command) -> None:
     done = command("call", "add", "a=1", "b=2", "--json", "--revision", "2024-11-05", *SAMPLE)
 
     assert json.loads(done.out) == {"content": [{"type": "text", "text": "3"}]}
 
 
-def test_an_empty_list_is_reported_and_not_a_failure(command: Command) -> None:
+def test_an_empty_list_is_reported_with_status_0(command: Command) -> None:
     done = command("prompts", *raw(answers={"prompts/list": {"prompts": []}}))
 
     assert (done.status, done.out, done.err) == (0, "", "the server has no prompts\n")
 
 
-def test_an_odd_schema_is_shown_as_far_as_it_goes(command: Command) -> None:
+def test_properties_without_a_simple_type_are_shown_as_values(command: Command) -> None:
     schemas: list[Any] = [{"type": "object", "properties": {"a": True, "b": {"type": ["string", "null"]}}}, {}]
     tools = [{"name": f"t{at}", "inputSchema": {"type": "object"} | schema} for at, schema in enumerate(schemas)]
 
@@ -119,7 +119,7 @@ def test_a_call_prints_only_the_text_if_structured_content_is_the_same(command: 
     assert command("call", "add", "a=1", "b=-3", *SAMPLE).out == "-2\n"
 
 
-def test_structured_content_is_printed_to_be_read(command: Command) -> None:
+def test_structured_content_is_printed_with_indentation(command: Command) -> None:
     done = command("call", "place", 'where:={"name": "x"}', 'tags=["y", "z"]', *SAMPLE)
 
     assert done.out == '{\n  "name": "x y+z",\n  "height": null\n}\n'
@@ -142,11 +142,11 @@ def test_several_blocks_and_structured_content_are_all_printed(command: Command)
 
 
 def test_an_image_is_described_and_saved_to_a_file(tmp_path: Path, command: Command) -> None:
-    told = command("call", "picture", *SAMPLE)
-    kept = command("call", "picture", "-o", str(tmp_path / "p.png"), *SAMPLE)
+    described = command("call", "picture", *SAMPLE)
+    saved = command("call", "picture", "-o", str(tmp_path / "p.png"), *SAMPLE)
 
-    assert told.out == "[image, image/png, 4 bytes]\n"
-    assert (kept.out, kept.err) == ("", f"written: {tmp_path}/p.png\n")
+    assert described.out == "[image, image/png, 4 bytes]\n"
+    assert (saved.out, saved.err) == ("", f"written: {tmp_path}/p.png\n")
     assert (tmp_path / "p.png").read_bytes() == b"\x89PNG"
 
 
@@ -154,14 +154,14 @@ def test_an_image_goes_to_standard_output_on_request() -> None:
     assert run("call", "picture", "-o", "-", *SAMPLE).stdout == b"\x89PNG"
 
 
-def test_a_failed_tool_is_one_line_and_status_1(command: Command) -> None:
+def test_a_failed_tool_is_reported_in_one_line_with_status_1(command: Command) -> None:
     done = command("call", "fail", "why=it\nbroke", *SAMPLE)
 
     assert (done.status, done.out) == (1, "")
     assert done.err.endswith("trio-mcp call: tool 'fail' failed: it\n    broke\n")
 
 
-def test_a_failed_tool_is_a_document_too(command: Command) -> None:
+def test_a_failed_tool_is_also_printed_as_json(command: Command) -> None:
     done = command("call", "fail", "--json", *SAMPLE)
 
     assert done.status == 1
@@ -179,7 +179,7 @@ def test_arguments_come_from_an_object_a_file_and_standard_input(
     assert command("call", "add", "--arguments", "-", *SAMPLE).out == "15\n"
 
 
-def test_wrong_arguments_are_named_before_anything_is_sent(tmp_path: Path, command: Command) -> None:
+def test_invalid_arguments_are_reported_before_the_call_is_sent(tmp_path: Path, command: Command) -> None:
     done = command("call", "add", "a=one", "c=3", "--trace", str(tmp_path / "wire"), *SAMPLE)
 
     assert (done.status, done.out) == (2, "")
@@ -192,7 +192,7 @@ def test_wrong_arguments_are_named_before_anything_is_sent(tmp_path: Path, comma
     assert "tools/call" not in wire
 
 
-def test_an_unknown_tool_is_a_usage_error_that_names_those_it_may_have_been(command: Command) -> None:
+def test_an_unknown_tool_is_a_usage_error_that_suggests_similar_names(command: Command) -> None:
     assert command("call", "ad", *SAMPLE).err == "trio-mcp call: the server has no tool 'ad'; did you mean add?\n"
     assert command("call", "xyz", *SAMPLE).err.startswith("trio-mcp call: the server has no tool 'xyz'; there are add,")
     none = command("call", "xyz", *raw(answers={"tools/list": {"tools": []}}))
@@ -200,7 +200,7 @@ def test_an_unknown_tool_is_a_usage_error_that_names_those_it_may_have_been(comm
 
 
 def test_a_schema_that_cannot_be_used_does_not_stop_a_call(command: Command) -> None:
-    tool = {"name": "book", "inputSchema": {"type": "object", "$schema": "https://example.org/own"}}
+    tool = {"name": "book", "inputSchema": {"type": "object", "$schema": "https://example.org/custom"}}
 
     done = command("call", "book", "n=1", *raw(answers={"tools/list": {"tools": [tool]}}))
 
@@ -212,18 +212,18 @@ def test_a_text_resource_is_printed_unchanged(command: Command) -> None:
     assert command("read", "greeting://Ada", *SAMPLE).out == "Hello, Ada!"
 
 
-def test_bytes_come_out_as_they_are(tmp_path: Path) -> None:
+def test_bytes_of_a_resource_are_printed_and_saved_unchanged(tmp_path: Path) -> None:
     done = run("read", "bytes://all", *SAMPLE)
-    kept = run("read", "bytes://all", "-o", "b.bin", *SAMPLE, cwd=tmp_path)
+    saved = run("read", "bytes://all", "-o", "b.bin", *SAMPLE, cwd=tmp_path)
     both = run("read", "greeting://Ada", "--json", "-o", "t.txt", *SAMPLE, cwd=tmp_path)
 
     assert done.stdout == (tmp_path / "b.bin").read_bytes() == bytes(range(256))
-    assert (kept.stdout, kept.stderr) == (b"", b"written: b.bin\n")
+    assert (saved.stdout, saved.stderr) == (b"", b"written: b.bin\n")
     assert (tmp_path / "t.txt").read_text() == "Hello, Ada!"
     assert json.loads(both.stdout)["contents"][0]["text"] == "Hello, Ada!"
 
 
-def test_several_parts_of_a_resource_are_on_lines_of_their_own(command: Command) -> None:
+def test_each_part_of_a_resource_is_on_its_own_line(command: Command) -> None:
     parts = [{"uri": "a://b", "text": "one"}, {"uri": "a://c", "text": "two"}]
 
     assert command("read", "a://b", *raw(answers={"resources/read": {"contents": parts}})).out == "one\ntwo\n"
@@ -233,10 +233,10 @@ def test_a_prompt_shows_the_role_of_each_message(command: Command) -> None:
     assert command("prompt", "review", "code=1+1", *SAMPLE).out == "user: Be kind.\nuser: 1+1\n"
 
 
-def test_suggestions_are_lines(command: Command, tmp_path: Path) -> None:
+def test_suggestions_are_printed_one_per_line(command: Command, tmp_path: Path) -> None:
     more = raw(answers={"completion/complete": {"completion": {"values": ["py", "perl"], "hasMore": True}}})
     total = raw(answers={"completion/complete": {"completion": {"values": ["py"], "hasMore": True, "total": 9}}})
-    all_of_them = raw(answers={"completion/complete": {"completion": {"values": ["py"]}}})
+    complete = raw(answers={"completion/complete": {"completion": {"values": ["py"]}}})
     trace = ["--trace", str(tmp_path / "wire")]
 
     done = command("complete", "prompt:review", "language", "p", "--context", "code=x", *trace, *more)
@@ -247,7 +247,7 @@ def test_suggestions_are_lines(command: Command, tmp_path: Path) -> None:
     sent = next(line for line in (tmp_path / "wire").read_text().splitlines() if "completion/complete" in line)
     assert json.loads(sent.split("--> ")[1])["params"] == params
     assert command("complete", "a://{b}", "b", *total).err == "there are 9 in all\n"
-    assert command("complete", "a://{b}", "b", *all_of_them).err == ""
+    assert command("complete", "a://{b}", "b", *complete).err == ""
     assert json.loads(command("complete", "a://{b}", "b", "--json", *total).out)["completion"]["values"] == ["py"]
 
 
@@ -259,23 +259,23 @@ def test_a_completion_needs_a_prompt_or_a_template(reference: str, command: Comm
     assert f"expected prompt:NAME or a URI template, got {reference!r}" in done.err
 
 
-def test_log_lines_come_when_they_are_asked_for(command: Command) -> None:
-    silent = command("call", "chatter", *SAMPLE)
-    told = command("call", "chatter", "--log-level", "info", *SAMPLE)
+def test_log_messages_are_printed_only_on_request(command: Command) -> None:
+    without = command("call", "chatter", *SAMPLE)
+    with_logs = command("call", "chatter", "--log-level", "info", *SAMPLE)
 
-    assert (silent.out, silent.err) == ("said\n", "")
-    assert told.out == "said\n"
-    assert told.err == '[info] all is well\n[warning] disk: {"disk":"full"}\n'
+    assert (without.out, without.err) == ("logged\n", "")
+    assert with_logs.out == "logged\n"
+    assert with_logs.err == '[info] all is well\n[warning] disk: {"disk":"full"}\n'
 
 
-def test_a_server_without_log_messages_is_used_all_the_same(command: Command) -> None:
+def test_a_server_without_log_messages_is_used_anyway(command: Command) -> None:
     done = command("call", "book", "--log-level", "info", *raw())
 
     assert (done.status, done.out) == (0, "done\n")
     assert done.err.startswith("the server sends no log messages: the server has not declared 'logging'")
 
 
-def test_roots_are_declared(tmp_path: Path, command: Command) -> None:
+def test_given_roots_are_declared_and_have_to_exist(tmp_path: Path, command: Command) -> None:
     done = command("tools", "--root", str(tmp_path), "--trace", str(tmp_path / "wire"), *raw())
 
     assert done.status == 0
@@ -283,7 +283,7 @@ def test_roots_are_declared(tmp_path: Path, command: Command) -> None:
     assert command("tools", "--root", "/no/such", *raw()).err == "trio-mcp tools: --root /no/such: no such folder\n"
 
 
-def test_without_a_terminal_questions_are_not_declared(tmp_path: Path, command: Command) -> None:
+def test_elicitation_is_not_declared_without_a_terminal(tmp_path: Path, command: Command) -> None:
     command("tools", "--trace", str(tmp_path / "wire"), *raw())
 
     assert '"capabilities":{}' in (tmp_path / "wire").read_text()
@@ -291,7 +291,7 @@ def test_without_a_terminal_questions_are_not_declared(tmp_path: Path, command: 
 
 def test_a_trace_shows_each_message_with_its_time_and_direction(tmp_path: Path, command: Command) -> None:
     command("tools", "--trace", str(tmp_path / "wire"), *raw(info={"title": "\x9b31m"}))
-    aloud = command("tools", "--trace", "-", *raw())
+    on_stderr = command("tools", "--trace", "-", *raw())
 
     lines = (tmp_path / "wire").read_text().splitlines()
     messages = [json.loads(line[15:]) for line in lines]
@@ -300,16 +300,16 @@ def test_a_trace_shows_each_message_with_its_time_and_direction(tmp_path: Path, 
     assert messages[0]["method"] == "server/discover"
     assert messages[3]["result"]["serverInfo"]["title"] == "\x9b31m"
     assert "\x9b" not in "".join(lines)
-    assert aloud.err.count("-->") == 4
+    assert on_stderr.err.count("-->") == 4
 
 
-def test_a_trace_that_cannot_be_written_is_named(command: Command) -> None:
+def test_a_trace_file_that_cannot_be_written_is_reported(command: Command) -> None:
     done = command("tools", "--trace", "/no/such/file", *raw())
 
     assert (done.status, done.err) == (2, "trio-mcp tools: cannot write /no/such/file: No such file or directory\n")
 
 
-def test_a_command_in_a_pipe_loads_nothing_that_only_a_terminal_needs() -> None:
+def test_a_command_in_a_pipe_does_not_import_rich_or_the_schema_validator() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "trio_mcp", "tools", *raw()]
 
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=True)

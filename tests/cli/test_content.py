@@ -1,4 +1,4 @@
-"""Content: told in words, kept as bytes."""
+"""Content blocks: their descriptions for the terminal, and files with their bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_each_kind_of_content_is_a_piece(block: types.ContentBlock, piece: Piece
     assert piece_of(block) == piece
 
 
-def test_broken_base64_is_the_servers_fault() -> None:
+def test_invalid_base64_is_a_protocol_error_of_the_server() -> None:
     with pytest.raises(RemoteProtocolError, match="is not base64"):
         piece_of(types.ImageContent(data="!", mime_type="image/png"))
 
@@ -45,6 +45,6 @@ def test_several_binary_pieces_are_numbered_files_and_text_is_omitted(tmp_path: 
     assert [Path(name).read_bytes() for name in names] == [b"one", b"two"]
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot write .*: Is a directory"):
         save([Piece("words")], str(tmp_path), Output())

@@ -1,4 +1,4 @@
-"""Fields of forms: how they are described, and what a typed line means."""
+"""Fields of forms: their descriptions, and the values of typed lines."""
 
 from __future__ import annotations
 
@@ -44,34 +44,34 @@ SEVERAL_TITLED: dict[str, Any] = {"type": "array", "items": {"anyOf": TITLED["on
         ({"type": "string", "enum": ["2", "1"]}, "2", "1"),
         (SEVERAL, "3, r, 3,", ["g", "r"]),
         (SEVERAL_TITLED, "Red", ["r"]),
-        # A schema nobody can check by is the server's own affair.
+        # A schema that cannot be used is not checked here; the server is at fault.
         ({"type": "string", "pattern": "("}, "x", "x"),
     ],
 )
-def test_a_line_means_a_value(schema: dict[str, Any], line: str, value: object) -> None:
+def test_a_typed_line_is_converted_to_a_value_of_the_field(schema: dict[str, Any], line: str, value: object) -> None:
     assert field(**schema).value_of(line) == value
 
 
 @pytest.mark.parametrize(
-    ("schema", "line", "words"),
+    ("schema", "line", "message"),
     [
         ({"type": "integer", "minimum": 1}, "0", "less than the minimum of 1"),
         ({"type": "integer"}, "1.5", "expected integer, got number"),
         ({"type": "integer"}, "one", "expected integer, got the string 'one'"),
         ({"type": "string", "maxLength": 2}, "abc", "longer than 2"),
-        ({"type": "string", "format": "email"}, "nobody", "is not a email"),
+        ({"type": "string", "format": "email"}, "no-at-sign", "is not a email"),
         ({"type": "boolean"}, "maybe", "expected yes or no"),
         (COLOURS, "3", "'3' is not one of the choices; type a number from 1 to 2"),
         (SEVERAL, "r, x", "'x' is not one of the choices"),
         (SEVERAL_TITLED, "1, 2", "more than 1 item"),
     ],
 )
-def test_a_line_that_does_not_fit_is_explained(schema: dict[str, Any], line: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_a_line_that_does_not_fit_is_refused_with_the_reason(schema: dict[str, Any], line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         field(**schema).value_of(line)
 
 
-def test_an_empty_line_is_the_default_or_nothing_or_asked_for_again() -> None:
+def test_an_empty_line_is_the_default_or_no_value_or_refused() -> None:
     assert field(required=True, type="integer", default=3).value_of("") == 3
     assert field(type="integer").value_of(" ") is LEFT_OUT
     assert field(required=True, **SEVERAL).value_of("") == []
@@ -84,7 +84,7 @@ def test_an_invalid_default_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("described", "words"),
+    ("described", "description"),
     [
         (field(required=True, type="integer", minimum=1, maximum=9), "it [integer, at least 1, at most 9, required]"),
         (field(type="string", title="Name", description="of whom", maxLength=3),
@@ -94,12 +94,12 @@ def test_an_invalid_default_is_ignored() -> None:
         (field(**SEVERAL_TITLED), f"it [{ONE}, optional]\n  1) Red\n  2) Blue"),
     ],
 )  # fmt: skip
-def test_a_description_names_every_condition_of_the_field(described: Field, words: str) -> None:
-    assert described.description() == words
+def test_a_description_names_every_condition_of_the_field(described: Field, description: str) -> None:
+    assert described.description() == description
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(True, "yes"), (False, "no"), (1, "1"), (1.5, "1.5"), ("x", "x"), (["a", "b"], "a, b")]
+    ("value", "shown"), [(True, "yes"), (False, "no"), (1, "1"), (1.5, "1.5"), ("x", "x"), (["a", "b"], "a, b")]
 )
-def test_a_proposed_value_is_shown_as_it_would_be_typed(value: Any, words: str) -> None:
-    assert field(type="string").shown(value) == words
+def test_a_default_is_shown_as_the_user_would_type_it(value: Any, shown: str) -> None:
+    assert field(type="string").shown(value) == shown

@@ -1,4 +1,4 @@
-"""Signals end the innermost block first, and each further one the next."""
+"""Signals: each one cancels the innermost block that is still running."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import trio.testing
 from trio_mcp.cli._connect import Interrupts
 from trio_mcp.cli._errors import Interrupted
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="raises signals as POSIX has them")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="raises POSIX signals")
 
 
-async def test_each_signal_ends_one_more_block() -> None:
+async def test_each_signal_cancels_the_next_outer_block() -> None:
     interrupts, ended = Interrupts(), list[str]()
 
     async with trio.open_nursery() as nursery:
@@ -29,7 +29,7 @@ async def test_each_signal_ends_one_more_block() -> None:
             await trio.sleep_forever()
         ended.append("outer")
         signal.raise_signal(signal.SIGINT)
-        await trio.testing.wait_all_tasks_blocked()  # nothing is left that it could end
+        await trio.testing.wait_all_tasks_blocked()  # no block is left to cancel
         nursery.cancel_scope.cancel()
 
     assert ended == ["inner", "outer"]
@@ -37,7 +37,7 @@ async def test_each_signal_ends_one_more_block() -> None:
         interrupts.check()
 
 
-async def test_without_a_signal_nothing_is_ended() -> None:
+async def test_a_block_without_a_signal_is_not_cancelled() -> None:
     interrupts = Interrupts()
 
     with interrupts.ending():

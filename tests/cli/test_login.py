@@ -1,4 +1,4 @@
-"""`--login`: a person signs in with a browser, once for all commands."""
+"""`--login`: the user signs in with a browser, once for all commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cli.conftest import Command
 from trio_mcp.testing import open_authorization_server
 
 FAR = "http://127.0.0.1:1/mcp"
-"""Where nobody listens."""
+"""A URL whose port is closed."""
 BROWSER = """\
 #!{python}
 import sys, urllib.request
@@ -31,26 +31,26 @@ CALL = ("call", "whoami")
 
 @frozen
 class Home:
-    """Somebody's files, and their browser: one that visits what it is given, and follows where it is led."""
+    """The files of a user and a browser program, which opens the given URL and follows redirects."""
 
     folder: Path
 
     @classmethod
-    def made(cls, folder: Path) -> Home:
+    def create(cls, folder: Path) -> Home:
         (folder / "browser").write_text(BROWSER.format(python=sys.executable))
         (folder / "browser").chmod(0o755)
         return cls(folder)
 
     async def run(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """Run the command."""
-        own = {"BROWSER": str(self.folder / "browser"), "XDG_DATA_HOME": str(self.folder)}
+        variables = {"BROWSER": str(self.folder / "browser"), "XDG_DATA_HOME": str(self.folder)}
         line = [sys.executable, "-m", "trio_mcp", *arguments]
         return await trio.run_process(
-            line, capture_stdout=True, capture_stderr=True, check=False, env={**environment(), **own}
+            line, capture_stdout=True, capture_stderr=True, check=False, env={**environment(), **variables}
         )
 
     def servers(self, entry: object) -> Sequence[str]:
-        """Write a file of servers; return the end of a command line that means its only one."""
+        """Write a config file with one server; return the end of a command line that names it."""
         path = self.folder / "servers.json"
         path.write_text(json.dumps({"mcpServers": {"far": entry}}))
         return ["--config", str(path), "far"]
@@ -58,10 +58,10 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home.made(tmp_path)
+    return Home.create(tmp_path)
 
 
-async def test_one_sign_in_serves_all_later_commands(home: Home) -> None:
+async def test_one_sign_in_is_sufficient_for_all_later_commands(home: Home) -> None:
     async with (
         open_authorization_server(auto_consent=True, users={"ada": "x"}) as authorization,
         serving_protected(authorization.issuer) as url,
@@ -71,10 +71,10 @@ async def test_one_sign_in_serves_all_later_commands(home: Home) -> None:
         third = await home.run(*CALL, "--login", *home.servers({"url": url}))
 
     assert (first.returncode, first.stdout) == (0, b"ada\n"), first.stderr
-    said = first.stderr.decode().splitlines()
-    assert said[0] == "To sign in at 127.0.0.1, use the page that your browser opens, or visit:"
-    assert said[1].startswith(f"    {authorization.issuer}/authorize?")
-    assert len(said) == 2
+    printed = first.stderr.decode().splitlines()
+    assert printed[0] == "To sign in at 127.0.0.1, use the page that your browser opens, or visit:"
+    assert printed[1].startswith(f"    {authorization.issuer}/authorize?")
+    assert len(printed) == 2
     for later in (second, third):
         assert (later.returncode, later.stdout, later.stderr) == (0, b"ada\n", b"")
     assert len(authorization.asked("authorize")) == 1
@@ -82,7 +82,7 @@ async def test_one_sign_in_serves_all_later_commands(home: Home) -> None:
     assert registered.parameters["client_name"] == "trio-mcp"
 
 
-async def test_a_denied_user_is_told_of_the_option(home: Home) -> None:
+async def test_the_error_after_a_denial_suggests_the_login_option(home: Home) -> None:
     async with (
         open_authorization_server(auto_consent=True) as authorization,
         serving_protected(authorization.issuer) as url,
@@ -96,7 +96,7 @@ async def test_a_denied_user_is_told_of_the_option(home: Home) -> None:
     assert authorization.requests == []
 
 
-async def test_a_sign_in_that_fails_is_one_line_and_a_status(home: Home) -> None:
+async def test_a_failed_sign_in_is_reported_in_one_line_with_status_3(home: Home) -> None:
     async with (
         open_authorization_server(auto_consent=True, policy=lambda ask: None) as authorization,
         serving_protected(authorization.issuer) as url,
@@ -117,18 +117,18 @@ async def test_a_cancelled_sign_in_ends_the_command(home: Home) -> None:
         trio.open_nursery() as nursery,
     ):
         line = [sys.executable, "-m", "trio_mcp", *CALL, "--login", "--", url]
-        own = {"BROWSER": "true", "XDG_DATA_HOME": str(home.folder)}
+        variables = {"BROWSER": "true", "XDG_DATA_HOME": str(home.folder)}
         process = await nursery.start(
-            partial(trio.run_process, line, stderr=subprocess.PIPE, check=False, env={**environment(), **own})
+            partial(trio.run_process, line, stderr=subprocess.PIPE, check=False, env={**environment(), **variables})
         )
-        said = b""
+        printed = b""
         async for chunk in process.stderr:
-            if b"&state=" not in said and b"&state=" in said + chunk:
+            if b"&state=" not in printed and b"&state=" in printed + chunk:
                 process.send_signal(signal.SIGINT)
-            said += chunk
+            printed += chunk
 
     assert process.returncode == 130
-    assert said.endswith(b"\ntrio-mcp call: interrupted\n")
+    assert printed.endswith(b"\ntrio-mcp call: interrupted\n")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,9 @@ async def test_a_cancelled_sign_in_ends_the_command(home: Home) -> None:
         (["--header", "authorization: Bearer secret", "--", FAR], "--login and --header Authorization exclude"),
     ],
 )
-def test_a_useless_sign_in_is_reported_in_one_line(arguments: Sequence[str], line: str, command: Command) -> None:
+def test_a_login_option_without_effect_is_refused_in_one_line(
+    arguments: Sequence[str], line: str, command: Command
+) -> None:
     done = command(*CALL, "--login", *arguments)
 
     assert (done.status, done.out) == (2, "")
@@ -148,7 +150,7 @@ def test_a_useless_sign_in_is_reported_in_one_line(arguments: Sequence[str], lin
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         (
             {"command": "run"},
@@ -160,12 +162,12 @@ def test_a_useless_sign_in_is_reported_in_one_line(arguments: Sequence[str], lin
         ),
     ],
 )
-def test_an_entry_without_authentication_needs_no_sign_in(
-    entry: object, words: str, home: Home, command: Command
+def test_the_login_option_is_refused_for_a_config_entry_that_excludes_it(
+    entry: object, message: str, home: Home, command: Command
 ) -> None:
     done = command(*CALL, "--login", *home.servers(entry))
 
     assert (done.status, done.out) == (2, "")
-    assert words in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
     assert "secret" not in done.err

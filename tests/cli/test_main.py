@@ -1,4 +1,4 @@
-"""The frame of the command: statuses, help, and what it does not load."""
+"""The entry point of the command: statuses, help, and the modules that it does not import."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_help_names_the_commands_and_the_exit_statuses(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--fast"]], ids=["none", "unknown", "unknown option"])
-def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_command_line_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
 
@@ -55,7 +55,7 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], capsys: pyt
         (ErrorResponse(-32601, "no such method"), 1, "no such method (-32601)"),
         (ServerExited(7), 3, "the server process exited with status 7"),
         (RemoteProtocolError("the list has no end"), 3, "the list has no end"),
-        (RequestTimedOut("nothing was heard"), 3, "nothing was heard"),
+        (RequestTimedOut("the server did not respond"), 3, "the server did not respond"),
         (UnsupportedRevision("2026-07-28", ["1999-01-01"]), 3, "no common protocol revision"),
         (ConnectionClosed("closed"), 3, "closed"),
         (FileNotFoundError("no such program"), 3, "no such program"),
@@ -63,7 +63,7 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], capsys: pyt
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_a_failure_is_one_clear_line_and_a_status(
+def test_a_failure_is_reported_in_one_line_with_its_status(
     failure: BaseException,
     status: int,
     line: str,
@@ -93,14 +93,14 @@ def test_a_bug_is_raised_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_any_text_stream_may_replace_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
 
     assert main(["tools", "--", "ftp://example.org/mcp"]) == 2
-    assert said.getvalue().startswith("trio-mcp tools: 'ftp://example.org/mcp' is not the address")
+    assert stream.getvalue().startswith("trio-mcp tools: 'ftp://example.org/mcp' is not the address")
 
 
-def test_the_frame_by_itself_loads_neither_trio_nor_rich() -> None:
+def test_the_entry_point_imports_neither_trio_nor_rich() -> None:
     program = "import sys, trio_mcp.cli; print(sorted({'trio', 'rich', 'attrs'} & set(sys.modules)))"
 
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Standard error of a command: the bar, what is said above it, and what is said without one."""
+"""Notes on standard error: the progress bar, messages above it, and messages without a bar."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
     return notes
 
 
-def test_the_bar_is_there_from_the_first_update_on(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_is_drawn_from_the_first_update_on(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     with notes.bar("dig") as show:
         assert capsys.readouterr().err == ""
         show(update(1, message="deep"))
@@ -36,7 +36,7 @@ def test_the_bar_is_there_from_the_first_update_on(notes: Notes, capsys: pytest.
     assert "3/3" in again
 
 
-def test_steps_too_fast_to_see_are_not_drawn(
+def test_updates_in_quick_succession_are_not_drawn(
     notes: Notes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = iter([0.0, 0.0, 0.04, 0.06, 0.06, 0.07])
@@ -53,22 +53,22 @@ def test_steps_too_fast_to_see_are_not_drawn(
     assert "3/9" in drawn
 
 
-def test_remarks_stand_above_the_bar(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_printed_above_the_bar(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     with notes.bar("dig") as show:
         notes.say("before")
         assert capsys.readouterr().err == "before\n"
         show(update(1, 3))
         capsys.readouterr()
         notes.say("a [bold] word\x1b[2J")
-        said = capsys.readouterr().err
+        printed = capsys.readouterr().err
     notes.say("after")
 
-    assert "a [bold] word\\x1b[2J\n" in said
-    assert "1/3" in said[said.index("word") :]
+    assert "a [bold] word\\x1b[2J\n" in printed
+    assert "1/3" in printed[printed.index("word") :]
     assert capsys.readouterr().err.endswith("after\n")
 
 
-def test_a_hidden_bar_is_not_drawn_until_it_may_be_seen_again(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hidden_bar_is_not_drawn_until_it_is_shown_again(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     with notes.bar("dig") as show:
         show(update(1, 3))
         with notes.bar_hidden():
@@ -77,12 +77,12 @@ def test_a_hidden_bar_is_not_drawn_until_it_may_be_seen_again(notes: Notes, caps
             assert capsys.readouterr().err == ""
         show(update(3, 3))
         assert "3/3" in capsys.readouterr().err
-    with notes.bar_hidden():  # there is none
+    with notes.bar_hidden():  # without a bar
         notes.prompt("name\x1b> ")
     assert capsys.readouterr().err.endswith("name\\x1b> ")
 
 
-def test_without_a_terminal_there_is_no_bar(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_is_drawn_without_a_terminal(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     notes.is_terminal = False
 
     with notes.bar("dig") as show:
@@ -105,7 +105,7 @@ def test_log_messages_of_the_package_are_shown_while_a_command_runs(
     assert logging.getLogger("trio_mcp").handlers == []
 
 
-def test_a_terminal_that_cannot_draw_gets_no_bar(
+def test_no_bar_is_drawn_on_a_dumb_terminal(
     notes: Notes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")

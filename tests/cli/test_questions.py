@@ -1,4 +1,4 @@
-"""Questions of the server, answered on a terminal."""
+"""Questions of the server, which the user answers on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.command import PROGRAMS, Terminal, raw, terminal
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="questions are asked on POSIX terminals")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="questions are shown on POSIX terminals")
 
 FORM: dict[str, Any] = {
     "message": "How many seats?\nFor \x1b[31mHamlet",
@@ -25,10 +25,10 @@ FORM: dict[str, Any] = {
         "required": ["count"],
     },
 }
-SURE: dict[str, Any] = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+CONFIRM: dict[str, Any] = {"message": "Confirm?", "requestedSchema": {"type": "object", "properties": {}}}
 
 
-def asked(form: dict[str, Any], **config: Any) -> list[str]:
+def call_that_asks(form: dict[str, Any], **config: Any) -> list[str]:
     return ["call", "book", *raw(ask=form, **config)]
 
 
@@ -38,16 +38,16 @@ async def answer(screen: Terminal, prompt: str, line: str) -> str:
     return before
 
 
-def told(screen: Terminal) -> Any:
-    """What the server got, and has told us as the result."""
+def received(screen: Terminal) -> Any:
+    """Return the answer that the server received; its result contains it."""
     return json.loads(screen.shown.splitlines()[-1])
 
 
-async def test_a_form_is_asked_field_by_field_until_the_answers_fit() -> None:
-    async with terminal(*asked(FORM)) as screen:
-        said = await answer(screen, "\ncount> ", "twelve\n")
-        assert "The server asks: How many seats?\n    For \\x1b[31mHamlet\n" in said
-        assert "count: how many [integer, at least 1, at most 9, required]" in said
+async def test_a_form_is_shown_field_by_field_until_the_answers_fit() -> None:
+    async with terminal(*call_that_asks(FORM)) as screen:
+        shown = await answer(screen, "\ncount> ", "twelve\n")
+        assert "The server asks: How many seats?\n    For \\x1b[31mHamlet\n" in shown
+        assert "count: how many [integer, at least 1, at most 9, required]" in shown
         assert "expected integer, got the string 'twelve'" in await answer(screen, "\ncount> ", "\n")
         assert "a value is required" in await answer(screen, "\ncount> ", "2\n")
         assert "1) stalls\n  2) circle" in await answer(screen, "where [circle]> ", "1\n")
@@ -56,52 +56,52 @@ async def test_a_form_is_asked_field_by_field_until_the_answers_fit() -> None:
         assert "type one of the letters" in await answer(screen, "[c]ancel> ", "y\n")
         assert await screen.end() == 0
 
-    assert told(screen) == {"action": "accept", "content": {"count": 2, "where": "stalls"}}
+    assert received(screen) == {"action": "accept", "content": {"count": 2, "where": "stalls"}}
 
 
-async def test_answers_can_be_edited_before_they_leave() -> None:
-    async with terminal(*asked(FORM)) as screen:
+async def test_answers_can_be_edited_before_they_are_sent() -> None:
+    async with terminal(*call_that_asks(FORM)) as screen:
         await answer(screen, "\ncount> ", "2\n")
         await answer(screen, "where [circle]> ", "\n")
         await answer(screen, "\nnotes> ", "by the aisle\n")
         await answer(screen, "[c]ancel> ", "edit\n")
-        await answer(screen, "count [2]> ", "/skip\n")  # it is required
+        await answer(screen, "count [2]> ", "/skip\n")  # refused: the field is required
         await answer(screen, "count [2]> ", "\n")
         await answer(screen, "where [circle]> ", "/skip\n")
         await answer(screen, "notes [by the aisle]> ", "\n")
         await answer(screen, "[c]ancel> ", "yes\n")
         assert await screen.end() == 0
 
-    assert told(screen) == {"action": "accept", "content": {"count": 2, "notes": "by the aisle"}}
+    assert received(screen) == {"action": "accept", "content": {"count": 2, "notes": "by the aisle"}}
 
 
 @pytest.mark.parametrize(
     ("typed", "action"),
     [("/decline\n", "decline"), ("/cancel\n", "cancel"), ("\x04", "cancel"), ("1\x04\x04", "cancel")],
 )
-async def test_a_question_can_be_left_at_any_field(typed: str, action: str) -> None:
-    async with terminal(*asked(FORM)) as screen:
+async def test_a_question_can_be_declined_or_cancelled_at_any_field(typed: str, action: str) -> None:
+    async with terminal(*call_that_asks(FORM)) as screen:
         await answer(screen, "\ncount> ", typed)
         assert await screen.end() == 0
 
-    assert told(screen) == {"action": action}
+    assert received(screen) == {"action": action}
 
 
 @pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("d\n", "decline"), ("c\n", "cancel")])
-async def test_a_question_without_fields_wants_a_clear_word(typed: str, action: str) -> None:
-    async with terminal(*asked(SURE)) as screen:
+async def test_a_question_without_fields_needs_an_explicit_answer(typed: str, action: str) -> None:
+    async with terminal(*call_that_asks(CONFIRM)) as screen:
         await answer(screen, "Agree? [y]es, [d]ecline, [c]ancel> ", "\n")
         assert "type one of the letters" in await answer(screen, "[c]ancel> ", "e\n")
         await answer(screen, "[c]ancel> ", typed)
         assert await screen.end() == 0
 
-    assert told(screen)["action"] == action
+    assert received(screen)["action"] == action
 
 
 async def test_control_c_at_a_question_cancels_the_call(tmp_path: Path) -> None:
     cancelled = tmp_path / "cancelled"
 
-    async with terminal(*asked(FORM, cancelled=str(cancelled))) as screen:
+    async with terminal(*call_that_asks(FORM, cancelled=str(cancelled))) as screen:
         await answer(screen, "\ncount> ", "\x03")
         await screen.until("trio-mcp call: interrupted\n")
         assert await screen.end() == 130
@@ -110,23 +110,23 @@ async def test_control_c_at_a_question_cancels_the_call(tmp_path: Path) -> None:
     assert "Traceback" not in screen.shown
 
 
-async def test_a_question_that_the_server_takes_back_goes_away() -> None:
-    async with terminal(*asked(FORM, withdraw=True)) as screen:
+async def test_a_question_that_the_server_cancels_is_removed() -> None:
+    async with terminal(*call_that_asks(FORM, withdraw=True)) as screen:
         await screen.until("never mind\n")
         assert await screen.end() == 0
 
 
-async def test_the_bar_goes_away_while_a_person_types() -> None:
+async def test_the_progress_bar_is_hidden_while_the_user_types() -> None:
     progress = {"method": "notifications/progress", "params": {"progressToken": "PROGRESS", "progress": 1, "total": 2}}
 
-    async with terminal(*asked(SURE, notes=[progress])) as screen:
+    async with terminal(*call_that_asks(CONFIRM, notes=[progress])) as screen:
         await answer(screen, "[c]ancel> ", "y\n")
         assert await screen.end() == 0
 
-    assert told(screen)["action"] == "accept"
+    assert received(screen)["action"] == "accept"
 
 
-# Pages to visit.
+# --- Questions with a URL ---
 
 
 def page(url: str) -> dict[str, Any]:
@@ -134,17 +134,17 @@ def page(url: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("d\n", "decline"), ("c\n", "cancel")])
-async def test_a_page_is_shown_with_its_site_and_only_the_user_visits_it(typed: str, action: str) -> None:
+async def test_a_url_is_shown_with_its_site_and_is_not_opened(typed: str, action: str) -> None:
     url = "https://example.com/login?" + "a" * 300
-    async with terminal(*asked(page(url))) as screen:
-        said = await answer(screen, "I will visit it? [y]es, [d]ecline, [c]ancel> ", typed)
+    async with terminal(*call_that_asks(page(url))) as screen:
+        shown = await answer(screen, "I will visit it? [y]es, [d]ecline, [c]ancel> ", typed)
         assert await screen.end() == 0
 
-    assert "The server asks: Log in first.\\x1b[31m\n" in said
-    assert f"    {url}\n" in said
-    assert "which belongs to: example.com\n" in said
-    assert "Warning" not in said
-    assert told(screen) == {"action": action}
+    assert "The server asks: Log in first.\\x1b[31m\n" in shown
+    assert f"    {url}\n" in shown
+    assert "which belongs to: example.com\n" in shown
+    assert "Warning" not in shown
+    assert received(screen) == {"action": action}
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ async def test_a_page_is_shown_with_its_site_and_only_the_user_visits_it(typed: 
         ("https://[::1", "no site", ["does not begin with https"]),
     ],
 )
-async def test_a_suspicious_address_gets_a_warning(url: str, site: str, warnings: list[str]) -> None:
-    async with terminal(*asked(page(url))) as screen:
-        said = await answer(screen, "[c]ancel> ", "d\n")
+async def test_a_suspicious_url_is_shown_with_a_warning(url: str, site: str, warnings: list[str]) -> None:
+    async with terminal(*call_that_asks(page(url))) as screen:
+        shown = await answer(screen, "[c]ancel> ", "d\n")
         assert await screen.end() == 0
 
-    assert f"which belongs to: {site}\n" in said
-    assert said.count("Warning: ") == len(warnings)
-    assert all(each in said for each in warnings)
+    assert f"which belongs to: {site}\n" in shown
+    assert shown.count("Warning: ") == len(warnings)
+    assert all(each in shown for each in warnings)
 
 
-# Servers of every revision.
+# --- Revisions ---
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
@@ -191,7 +191,7 @@ async def test_every_command_shows_questions_on_the_terminal(command: list[str],
     assert screen.shown.splitlines()[-1].endswith(answered)
 
 
-async def test_a_question_of_a_modern_server_is_declined_on_the_terminal_too() -> None:
+async def test_a_question_of_a_modern_server_can_be_declined() -> None:
     async with terminal("call", "book", "--", sys.executable, str(PROGRAMS / "asking_server.py")) as screen:
         await answer(screen, "\ncount> ", "/decline\n")
         assert await screen.end() == 0

@@ -1,4 +1,4 @@
-"""`trio-mcp serve`: whose server it is, and what is wrong where there is none."""
+"""`trio-mcp serve`: how the server is found, and the errors if it is not."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ print("imported")
 async def hello() -> str:
     return "hello"
 """
-BEFORE = [sys.executable, "-m", "trio_mcp", "serve"]
+SERVE = [sys.executable, "-m", "trio_mcp", "serve"]
 
 
 def served(where: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    return run("call", "hello", "--", *BEFORE, where, cwd=cwd)
+    return run("call", "hello", "--", *SERVE, where, cwd=cwd)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_server_is_found_by_module_or_file(name: str, where: str, tmp_path: Pa
     done = served(where, tmp_path)
 
     assert (done.returncode, done.stdout) == (0, b"hello\n")
-    assert done.stderr == b"imported\n"  # what the program prints is no message
+    assert done.stderr == b"imported\n"  # output of the program is not taken for a message
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [str(PROGRAMS / "sample_server.py"), "program", "program:other"])
-def test_an_ended_input_ends_the_serving_with_status_0(where: str, tmp_path: Path) -> None:
+def test_the_end_of_standard_input_ends_the_command_with_status_0(where: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(SERVER.format(name="other"))
 
     done = run("serve", where, cwd=tmp_path)
@@ -71,7 +71,7 @@ def test_an_ended_input_ends_the_serving_with_status_0(where: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("content", "where", "words"),
+    ("content", "where", "message"),
     [
         ("", "program", "program: name the server, as in program:NAME; it has no Server"),
         ("server = 3", "program:server", "program: 'server' is a int, not a Server; it has no Server"),
@@ -84,20 +84,22 @@ def test_an_ended_input_ends_the_serving_with_status_0(where: str, tmp_path: Pat
         ("", "..program", "expected MODULE[:NAME] or FILE.py[:NAME]"),
     ],
 )  # fmt: skip
-def test_a_missing_or_wrong_server_is_named(content: str, where: str, words: str, tmp_path: Path) -> None:
+def test_a_missing_or_wrong_server_is_reported_in_one_line(
+    content: str, where: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "program.py").write_text(content)
 
     done = run("serve", where, cwd=tmp_path)
 
-    said = done.stderr.decode().removeprefix("imported\n").removeprefix("imported\n")
+    printed = done.stderr.decode().removeprefix("imported\n").removeprefix("imported\n")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert said.startswith("trio-mcp serve: ")
-    assert said.endswith(f"{words}\n")
-    assert said.count("\n") == 1
+    assert printed.startswith("trio-mcp serve: ")
+    assert printed.endswith(f"{message}\n")
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         ("def f():\n    raise KeyError('inner')\nf()\n", "KeyError: 'inner'"),
         ("import nowhere_to_be_found\n", "No module named 'nowhere_to_be_found'"),
@@ -106,14 +108,14 @@ def test_a_missing_or_wrong_server_is_named(content: str, where: str, words: str
     ],
 )
 @pytest.mark.parametrize("where", ["program", "program.py"])
-def test_a_program_that_fails_shows_its_own_traceback(content: str, words: str, where: str, tmp_path: Path) -> None:
+def test_a_program_that_fails_shows_its_own_traceback(content: str, message: str, where: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(content)
 
     done = run("serve", where, cwd=tmp_path)
 
-    said = done.stderr.decode()
+    printed = done.stderr.decode()
     assert (done.returncode, done.stdout) == (2, b"")
-    assert words in said
-    assert said.endswith(f"trio-mcp serve: {where} could not be imported; the traceback is above\n")
-    assert "_serve.py" not in said
-    assert "importlib" not in said
+    assert message in printed
+    assert printed.endswith(f"trio-mcp serve: {where} could not be imported; the traceback is above\n")
+    assert "_serve.py" not in printed
+    assert "importlib" not in printed

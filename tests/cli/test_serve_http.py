@@ -1,4 +1,4 @@
-"""`trio-mcp serve --http`: where it says it is, how a signal ends it, several processes, and wrong command lines."""
+"""`trio-mcp serve --http`: the printed URL, signals, worker processes and invalid command lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from tests.cli.command import environment
-from tests.server.test_serve_http import head_of
+from tests.server.raw_http_client import head_of
 from tests.transports.http.asgi_caller import call
 from trio_mcp import ErrorResponse, UnsupportedRevision, open_http_client
 from trio_mcp.cli import main
@@ -52,7 +52,7 @@ Served = Callable[..., int]
 
 @pytest.fixture
 def served(program: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
-    """Run the command in this process; it returns the exit status."""
+    """Return a function that runs the command in this process and returns its exit status."""
     monkeypatch.chdir(program.parent)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, program.stem, ModuleType(program.stem))
@@ -65,19 +65,19 @@ def served(program: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
 
 @asynccontextmanager
 async def serving(program: Path, *options: str, ends: signal.Signals = signal.SIGTERM) -> AsyncGenerator[str]:
-    """Run the command; the block gets the URL that it says. At the end of the block it gets a signal, and exits 0."""
+    """Run the command and yield its printed URL; then send the signal and expect exit status 0."""
     command = [sys.executable, "-m", "trio_mcp", "serve", str(program), "--http", "0", *options]
     with trio.fail_after(60):
         process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=environment())
         assert process.stderr is not None
-        said = b""
+        printed = b""
         try:
-            while not said.endswith(b"\n"):
+            while not printed.endswith(b"\n"):
                 chunk = await process.stderr.receive_some()
-                assert chunk, said
-                said += chunk
-            found = re.fullmatch(r"serving served at (http://127\.0\.0\.1:\d+/\w+)\n", said.decode())
-            assert found, said
+                assert chunk, printed
+                printed += chunk
+            found = re.fullmatch(r"serving served at (http://127\.0\.0\.1:\d+/\w+)\n", printed.decode())
+            assert found, printed
             yield found[1]
             process.send_signal(ends)
             assert await process.wait() == 0
@@ -91,35 +91,35 @@ async def serving(program: Path, *options: str, ends: signal.Signals = signal.SI
 
 
 @pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
-async def test_it_says_where_it_is_and_ends_at_a_signal_with_status_0(program: Path, ends: signal.Signals) -> None:
+async def test_serve_prints_its_url_and_ends_at_a_signal_with_status_0(program: Path, ends: signal.Signals) -> None:
     async with serving(program, "--path", "/here", ends=ends) as url, open_http_client(url) as client:
         assert url.endswith("/here")
         assert client.server_info is not None
         assert client.server_info.name == "served"
 
 
-async def test_several_processes_answer_as_one(program: Path) -> None:
+async def test_worker_processes_continue_the_requests_of_one_another(program: Path) -> None:
     async with serving(program, "--workers", "2") as url:
-        asked = await posted(url, call("root", **ROOTS))
-        assert asked["resultType"] == "input_required"
-        (key,) = asked["inputRequests"]
+        interim = await posted(url, call("root", **ROOTS))
+        assert interim["resultType"] == "input_required"
+        (key,) = interim["inputRequests"]
         retry = call("root", **ROOTS)
         answer = {"roots": [{"uri": "file:///here"}]}
-        retry["params"] |= {"requestState": asked["requestState"], "inputResponses": {key: answer}}
-        for _ in range(500):  # whoever is quicker gets a connection
+        retry["params"] |= {"requestState": interim["requestState"], "inputResponses": {key: answer}}
+        for _ in range(500):  # the fastest worker accepts the connection
             before, after, uri = (await posted(url, retry))["structuredContent"]["result"]
             assert uri == "file:///here"
             if before != after:
                 break
         else:
-            pytest.fail("one process has answered everything")
+            pytest.fail("one process has answered all requests")
         with pytest.raises((UnsupportedRevision, ErrorResponse), match="2025-11-25"):
             async with open_http_client(url, revision="2025-11-25"):
                 pytest.fail("a session was begun in one of them")
 
 
 async def posted(url: str, message: JsonObject) -> JsonObject:
-    """Make a POST on a connection of its own; return the result in the answer."""
+    """Send a POST on a new connection; return the result in the response."""
     port = urlsplit(url).port
     async with await trio.open_tcp_stream("127.0.0.1", port or 0) as stream:
         await stream.send_all(head_of(message, connection="close") + encode(message))
@@ -129,7 +129,7 @@ async def posted(url: str, message: JsonObject) -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--http", "65536"], "expected a number from 0 to 65535, got '65536'"),
         (["--http", "-1"], "expected a number from 0 to 65535"),
@@ -140,16 +140,18 @@ async def posted(url: str, message: JsonObject) -> JsonObject:
         (["--allow-host", "x"], "--allow-host can only be used with --http PORT"),
     ],
 )
-def test_a_wrong_command_line_is_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_command_line_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         read_arguments(["serve", "program.py", *arguments])
 
     assert caught.value.code == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "words"),
+    ("options", "status", "message"),
     [
         (["--host", "0.0.0.0"], 2, "--allow-host NAME"),
         (["--allow-origin", "example.com"], 2, "'example.com'"),
@@ -161,16 +163,16 @@ def test_a_wrong_command_line_is_refused(arguments: list[str], words: str, capsy
     ],
 )
 def test_a_server_that_cannot_be_served_is_reported_in_one_line(
-    options: list[str], status: int, words: str, program: Path, served: Served, capsys: pytest.CaptureFixture[str]
+    options: list[str], status: int, message: str, program: Path, served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert served("--http", "0", *options) == status
 
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("trio-mcp serve: ")
-    assert words in line
+    assert message in line
 
 
-def test_a_taken_port_is_said_in_one_line(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported_in_one_line(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

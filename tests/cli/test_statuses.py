@@ -1,4 +1,4 @@
-"""How commands end: which status, and which one line."""
+"""The ends of commands: exit statuses, messages and signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.cli.command import PROGRAMS, SAMPLE, environment, raw, run
 from tests.cli.conftest import Command
 
-SILENT = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
+SILENT_SERVER = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
 
 
 @pytest.mark.parametrize(
@@ -33,16 +33,20 @@ SILENT = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
         (["call", "book", *raw(exit=7)], 3, "trio-mcp call: the server process exited with status 7"),
         (["tools", "--revision", "2024-11-05", *raw()], 3, "trio-mcp tools: no common protocol revision"),
         (["tools", *raw(answers={"tools/list": {"tools": 1}})], 3, "trio-mcp tools: the result of 'tools/list'"),
-        (["tools", "--timeout", "0.2", *SILENT], 3, "trio-mcp tools: the server has not agreed to a revision within"),
+        (
+            ["tools", "--timeout", "0.2", *SILENT_SERVER],
+            3,
+            "trio-mcp tools: the server has not agreed to a revision within",
+        ),
     ],
     ids=lambda value: str(value) if isinstance(value, int) else "",
 )
-def test_each_end_has_its_status_and_its_line(arguments: list[str], status: int, line: str) -> None:
+def test_a_command_ends_with_a_status_and_one_line(arguments: list[str], status: int, line: str) -> None:
     done = run(*arguments)
 
-    said = done.stderr.decode()
-    assert done.returncode == status, said
-    assert said.splitlines()[-1:] == [] if line == "" else said.splitlines()[-1].startswith(line)
+    printed = done.stderr.decode()
+    assert done.returncode == status, printed
+    assert printed.splitlines()[-1:] == [] if line == "" else printed.splitlines()[-1].startswith(line)
     assert (done.stdout == b"") == (status != 0)
 
 
@@ -64,16 +68,16 @@ def test_a_signal_stops_the_handler_of_a_call(number: int, tmp_path: Path) -> No
         while b"notifications/progress" not in process.stderr.readline():
             pass
         process.send_signal(number)
-        said = process.stderr.read().decode()
+        printed = process.stderr.read().decode()
 
     assert process.returncode == 128 + number
-    assert "notifications/cancelled" in said
-    assert said.splitlines()[-1] in {"trio-mcp call: interrupted", "trio-mcp call: ended by SIGTERM"}
+    assert "notifications/cancelled" in printed
+    assert printed.splitlines()[-1] in {"trio-mcp call: interrupted", "trio-mcp call: ended by SIGTERM"}
     assert (tmp_path / "cancelled").read_text() == "stopped"
 
 
 def test_a_signal_while_connecting_ends_the_command_at_once() -> None:
-    command = [sys.executable, "-m", "trio_mcp", "tools", "--trace", "-", *SILENT]
+    command = [sys.executable, "-m", "trio_mcp", "tools", "--trace", "-", *SILENT_SERVER]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stderr is not None
         assert b"server/discover" in process.stderr.readline()
@@ -83,7 +87,7 @@ def test_a_signal_while_connecting_ends_the_command_at_once() -> None:
     assert process.returncode == 130
 
 
-DEAF = """
+IGNORING_SERVER = """
 import json, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin:
@@ -97,8 +101,8 @@ time.sleep(60)
 """
 
 
-def test_a_second_and_a_third_signal_do_not_leave_a_deaf_server_behind() -> None:
-    command = [sys.executable, "-m", "trio_mcp", "tools", "--trace", "-", "--", sys.executable, "-c", DEAF]
+def test_a_second_and_a_third_signal_kill_a_server_that_ignores_its_end_of_input() -> None:
+    command = [sys.executable, "-m", "trio_mcp", "tools", "--trace", "-", "--", sys.executable, "-c", IGNORING_SERVER]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stderr is not None
         while b"tools/list" not in process.stderr.readline():
@@ -116,22 +120,22 @@ def test_a_second_and_a_third_signal_do_not_leave_a_deaf_server_behind() -> None
 def test_a_closed_pipe_ends_the_command_silently() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    with open(writer, "wb") as gone:  # noqa: PTH123  # it is a descriptor
+    with open(writer, "wb") as closed:  # noqa: PTH123  # a descriptor
         done = subprocess.run(
             [sys.executable, "-m", "trio_mcp", "tools", *SAMPLE],
-            stdout=gone, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
+            stdout=closed, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
         )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_error_messages_of_a_server_are_not_obeyed(command: Command) -> None:
+def test_terminal_commands_in_error_messages_of_a_server_are_escaped(command: Command) -> None:
     done = command("read", "a://b", *raw(errors={"resources/read": "\x1b[31mno\ntrio-mcp read: all is well"}))
 
     assert done.err == "trio-mcp read: \\x1b[31mno\n    trio-mcp read: all is well (-32000)\n"
 
 
-def test_log_messages_about_a_server_are_not_obeyed(command: Command) -> None:
+def test_terminal_commands_in_log_messages_about_a_server_are_escaped(command: Command) -> None:
     update = {"method": "notifications/progress", "params": {"progressToken": "PROGRESS", "progress": "\x1b[31m"}}
     log: Any = {"method": "notifications/message", "params": {"level": "\x1b[31m", "data": 1}}
 
@@ -153,7 +157,7 @@ SERVERS: Any = {
 }
 
 
-def test_a_server_of_a_file_is_found_by_its_name(tmp_path: Path, command: Command) -> None:
+def test_a_server_in_a_config_file_is_found_by_its_name(tmp_path: Path, command: Command) -> None:
     (tmp_path / "servers.json").write_text(json.dumps(SERVERS))
     (tmp_path / "code.json").write_text(json.dumps({"servers": SERVERS["mcpServers"]}))
 
@@ -162,7 +166,7 @@ def test_a_server_of_a_file_is_found_by_its_name(tmp_path: Path, command: Comman
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "words"),
+    ("content", "name", "message"),
     [
         (json.dumps(SERVERS), "mind", "no server 'mind'; did you mean mine?"),
         (json.dumps(SERVERS), "odd", "server 'odd': expected an object"),
@@ -172,19 +176,19 @@ def test_a_server_of_a_file_is_found_by_its_name(tmp_path: Path, command: Comman
         ("{", "mine", "not JSON"),
     ],
 )
-def test_a_fault_in_a_config_file_is_named(
-    content: str, name: str, words: str, tmp_path: Path, command: Command
+def test_a_fault_in_a_config_file_is_reported_in_one_line(
+    content: str, name: str, message: str, tmp_path: Path, command: Command
 ) -> None:
     (tmp_path / "servers.json").write_text(content)
 
     done = command("tools", "--config", str(tmp_path / "servers.json"), name)
 
     assert done.status == 2
-    assert words in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 
-def test_a_missing_config_file_is_named(command: Command) -> None:
+def test_a_missing_config_file_is_reported(command: Command) -> None:
     done = command("tools", "--config", "/no/such/file", "mine")
 
     assert (done.status, done.err) == (2, "trio-mcp tools: cannot read /no/such/file: No such file or directory\n")

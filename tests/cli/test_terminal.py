@@ -1,4 +1,4 @@
-"""The command on a terminal of its own: tables, the bar, questions and Ctrl+C."""
+"""The command on a terminal: tables, the progress bar, questions and Ctrl+C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 
 from tests.cli.command import SAMPLE, raw, terminal
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="terminals are POSIX's")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX terminals")
 
 EVIL = "\x1b]0;owned\x07[bold]x[/bold]\x9b31m"
 SHOWN = "\\x1b]0;owned\\x07[bold]x[/bold]\\x9b31m"
@@ -23,7 +23,7 @@ def without_colours(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
-async def test_tools_are_a_table() -> None:
+async def test_tools_are_shown_as_a_table() -> None:
     async with terminal("tools", *SAMPLE) as screen:
         assert await screen.end() == 0
 
@@ -42,7 +42,7 @@ async def test_a_call_shows_a_bar_while_it_reports_progress_and_then_its_result(
         assert await screen.end() == 0
 
 
-async def test_progress_of_any_size_and_text_is_drawn(tmp_path: Path) -> None:
+async def test_progress_with_huge_numbers_and_unsafe_messages_is_drawn(tmp_path: Path) -> None:
     progress = {"progressToken": "PROGRESS", "progress": 10**400, "message": f"{EVIL}\n"}
     huge = {"method": "notifications/progress", "params": progress}
 
@@ -51,7 +51,7 @@ async def test_progress_of_any_size_and_text_is_drawn(tmp_path: Path) -> None:
         assert await screen.end() == 0
 
 
-async def test_log_lines_do_not_get_in_the_way_of_a_question() -> None:
+async def test_log_messages_do_not_disturb_a_question() -> None:
     log = {"method": "notifications/message", "params": {"level": "info", "data": f"log {EVIL}"}}
     form: Any = {"message": "go on", "requestedSchema": {"type": "object", "properties": {}}}
 
@@ -77,10 +77,10 @@ async def test_control_c_in_the_middle_of_a_call_stops_the_handler(tmp_path: Pat
 
     assert stopped.read_text() == "stopped"
     assert "Traceback" not in screen.shown
-    assert screen.shown.rindex("\x1b[?25h") > screen.shown.rindex("\x1b[?25l")  # the cursor is there again
+    assert screen.shown.rindex("\x1b[?25h") > screen.shown.rindex("\x1b[?25l")  # the cursor is visible again
 
 
-async def test_json_piped_to_a_parser_is_nothing_but_json(tmp_path: Path) -> None:
+async def test_json_in_a_pipe_is_free_of_other_output(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as out:
         async with terminal("call", "crunch", "steps=2", "--json", *SAMPLE, stdout=out) as screen:
             await screen.until("2/2")  # the bar is on standard error
@@ -91,7 +91,7 @@ async def test_json_piped_to_a_parser_is_nothing_but_json(tmp_path: Path) -> Non
     assert json.loads(parsed.stdout)["structuredContent"] == {"result": "crunched"}
 
 
-async def test_json_on_a_terminal_is_laid_out() -> None:
+async def test_json_on_a_terminal_is_indented() -> None:
     async with terminal("call", "add", "a=1", "b=2", "--json", *SAMPLE) as screen:
         assert await screen.end() == 0
 
@@ -114,7 +114,7 @@ async def test_structured_content_is_coloured_and_a_blob_is_described() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["tools"], ["call", "book"], ["call", EVIL], ["info"], ["prompts"]])
-async def test_strings_of_a_server_are_neither_obeyed_nor_taken_for_markup(arguments: list[str]) -> None:
+async def test_terminal_commands_and_markup_in_strings_of_a_server_have_no_effect(arguments: list[str]) -> None:
     tools: Any = [{"name": "book", "description": EVIL, "inputSchema": {"type": "object", "properties": {EVIL: {}}}}]
     answers: Any = {
         "tools/list": {"tools": tools},
@@ -131,7 +131,7 @@ async def test_strings_of_a_server_are_neither_obeyed_nor_taken_for_markup(argum
     assert "bold]x[/bold]" in re.sub(r"\s", "", without_colours(screen.shown))
 
 
-async def test_a_narrow_table_cuts_no_name_off() -> None:
+async def test_a_narrow_table_does_not_truncate_names() -> None:
     tool: Any = {"name": "x" * 120, "inputSchema": {"type": "object", "properties": {"y" * 120: {}}}}
 
     async with terminal("tools", *raw(answers={"tools/list": {"tools": [tool]}})) as screen:

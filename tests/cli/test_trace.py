@@ -1,4 +1,4 @@
-"""The trace of a command: what it costs where it cannot be written."""
+"""The trace of a command that cannot be written: messages and statuses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 def test_an_incomplete_trace_is_reported_after_the_result(command: Command) -> None:
     done = command("call", "add", "a=1", "b=2", "--trace", "/dev/full", *SAMPLE)
 
-    words = "the trace is incomplete: cannot write /dev/full: No space left on device"
-    assert (done.status, done.out, done.err) == (2, "3\n", f"trio-mcp call: {words}\n")
+    message = "the trace is incomplete: cannot write /dev/full: No space left on device"
+    assert (done.status, done.out, done.err) == (2, "3\n", f"trio-mcp call: {message}\n")
 
 
 @needs_full_disk

@@ -14,7 +14,7 @@ from tests.cli.conftest import Command
 from tests.client.http_origin import Answer, Got, HttpOrigin, modern, served
 
 FAR = "http://127.0.0.1:1/mcp"
-"""Where nobody listens."""
+"""A URL whose port is closed."""
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_an_invalid_url_or_header_is_reported_in_one_line(
     assert "secret" not in done.err
 
 
-def saying_who(got: Got) -> Answer:
-    return modern(content=[{"type": "text", "text": got.headers.get("x-who", "nobody")}])
+def header_reply(got: Got) -> Answer:
+    return modern(content=[{"type": "text", "text": got.headers.get("x-who", "missing")}])
 
 
 async def run(*arguments: str) -> str:
@@ -52,9 +52,9 @@ async def run(*arguments: str) -> str:
     return done.stdout.decode()
 
 
-async def test_a_url_works_wherever_a_command_does(tmp_path: Path) -> None:
+async def test_a_server_may_be_given_by_its_url_or_in_a_config_file(tmp_path: Path) -> None:
     tool = {"name": "who", "inputSchema": {"type": "object"}}
-    origin = HttpOrigin(replies={"tools/call": saying_who, "tools/list": lambda _: modern(tools=[tool])})
+    origin = HttpOrigin(replies={"tools/call": header_reply, "tools/list": lambda _: modern(tools=[tool])})
 
     async with served(origin) as url:
         entry = {"url": url, "headers": {"X-Who": "a file"}}

@@ -1,4 +1,4 @@
-"""What a server says is shown, and never obeyed by the terminal."""
+"""Strings of a server on a terminal: control characters are escaped."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_terminal_commands_become_visible(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-def test_a_line_stays_one() -> None:
+def test_a_line_is_never_broken() -> None:
     assert visible_line("a\r\nb\tc") == "a\\nb\\tc"
 
 
 @given(st.text())
-def test_json_made_visible_means_the_same(text: str) -> None:
+def test_json_made_visible_has_the_same_value(text: str) -> None:
     shown = visible_json(json.dumps(text, ensure_ascii=False))
 
     assert json.loads(shown) == text

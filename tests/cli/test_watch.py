@@ -1,4 +1,4 @@
-"""`trio-mcp watch`: what a server tells of its own accord."""
+"""`trio-mcp watch`: changes and log messages of a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.cli.command import environment, raw, run
 
 URI = "file:///config.json"
-TELLS: Any = {
+CAPABILITIES: Any = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
@@ -26,11 +26,11 @@ TOOLS: Any = {"method": "notifications/tools/list_changed"}
 UPDATED: Any = {"method": "notifications/resources/updated", "params": {"uri": URI}}
 LOG: Any = {"method": "notifications/message", "params": {"level": "notice", "data": "\x1b[31mhot"}}
 HANDSHAKE = raw(
-    capabilities=TELLS | {"logging": {}},
+    capabilities=CAPABILITIES | {"logging": {}},
     answers={"resources/subscribe": {}},
     after={"resources/subscribe": [LOG, TOOLS, UPDATED]},
 )
-MODERN: Any = {"supportedVersions": ["2026-07-28"], "capabilities": TELLS, "ttlMs": 0, "cacheScope": "private"}
+MODERN: Any = {"supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES, "ttlMs": 0, "cacheScope": "private"}
 ENVELOPED = raw(
     answers={"server/discover": MODERN},
     after={
@@ -65,7 +65,7 @@ def lines(process: subprocess.Popen[str], count: int) -> set[str]:
     return {process.stdout.readline().removesuffix("\n") for _ in range(count)}
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def note(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     return process.stderr.readline().removesuffix("\n")
 
@@ -76,9 +76,9 @@ def end(process: subprocess.Popen[str]) -> None:
     assert (process.returncode, rest) == (130, "trio-mcp watch: interrupted\n")
 
 
-def test_changes_and_log_messages_are_lines_that_come_at_once() -> None:
+def test_changes_and_log_messages_are_printed_immediately() -> None:
     with watch(URI, *HANDSHAKE) as process:
-        assert said(process) == f"watching log messages, tools, prompts, resources, {URI}; press Ctrl+C to stop"
+        assert note(process) == f"watching log messages, tools, prompts, resources, {URI}; press Ctrl+C to stop"
         assert lines(process, 3) == {
             "[notice] \\x1b[31mhot",
             "the list of tools has changed",
@@ -87,24 +87,24 @@ def test_changes_and_log_messages_are_lines_that_come_at_once() -> None:
         end(process)
 
 
-def test_in_json_each_line_is_a_notification() -> None:
+def test_each_line_of_json_output_is_a_notification() -> None:
     with watch(URI, "--json", *HANDSHAKE) as process:
-        told = [json.loads(line) for line in lines(process, 3)]
-        said(process)
+        messages = [json.loads(line) for line in lines(process, 3)]
+        note(process)
         end(process)
 
-    assert sorted(told, key=lambda message: str(message["method"])) == [LOG, UPDATED, TOOLS | {"params": {}}]
+    assert sorted(messages, key=lambda message: str(message["method"])) == [LOG, UPDATED, TOOLS | {"params": {}}]
 
 
-def test_a_refused_subscription_is_named() -> None:
+def test_a_refused_subscription_is_reported() -> None:
     with watch(URI, *ENVELOPED) as process:
-        assert said(process) == "watching tools; press Ctrl+C to stop"
-        assert said(process) == f"the server does not report changes of {URI}"
+        assert note(process) == "watching tools; press Ctrl+C to stop"
+        assert note(process) == f"the server does not report changes of {URI}"
         assert lines(process, 1) == {"the list of tools has changed"}
         end(process)
 
 
-def test_a_server_that_ends_it_ends_the_command() -> None:
+def test_a_server_that_ends_the_subscription_ends_the_command() -> None:
     ack = {"method": "notifications/subscriptions/acknowledged", "params": {"notifications": {}, **META}}
     result = {"id": "ID", "result": {"resultType": "complete", **META}}
     done = run("watch", *raw(answers={"server/discover": MODERN}, after={"subscriptions/listen": [ack, result]}))
@@ -113,9 +113,9 @@ def test_a_server_that_ends_it_ends_the_command() -> None:
     assert done.stderr == b"watching nothing; press Ctrl+C to stop\nthe server has ended the subscription\n"
 
 
-def test_a_server_that_goes_away_is_status_3() -> None:
+def test_a_server_that_exits_ends_the_command_with_status_3() -> None:
     server = raw(
-        capabilities=TELLS, answers={"resources/subscribe": {}}, after={"resources/subscribe": [TOOLS]}, exit=7
+        capabilities=CAPABILITIES, answers={"resources/subscribe": {}}, after={"resources/subscribe": [TOOLS]}, exit=7
     )
 
     done = run("watch", URI, *server)
@@ -128,7 +128,7 @@ def test_a_server_that_only_logs_can_be_watched() -> None:
     server = raw(capabilities={"logging": {}}, answers={"logging/setLevel": {}, "ping": {}}, after={"ping": [LOG]})
 
     with watch(*server) as process:
-        assert said(process) == "watching log messages; press Ctrl+C to stop"
+        assert note(process) == "watching log messages; press Ctrl+C to stop"
         assert lines(process, 1) == {"[notice] \\x1b[31mhot"}
         end(process)
 
@@ -140,9 +140,13 @@ def test_a_server_that_only_logs_can_be_watched() -> None:
         [URI, *raw(capabilities={"logging": {}})],
         raw(answers={"server/discover": MODERN | {"capabilities": {"logging": {}}}}),
     ],
-    ids=["nothing", "only log messages, but a resource was asked for", "only log messages, which nobody could carry"],
+    ids=[
+        "nothing",
+        "only log messages, but a resource was asked for",
+        "only log messages, which the modern revision does not carry here",
+    ],
 )
-def test_a_server_that_tells_of_nothing_cannot_be_watched(arguments: list[str]) -> None:
+def test_a_server_without_change_notifications_cannot_be_watched(arguments: list[str]) -> None:
     done = run("watch", *arguments)
 
     assert done.returncode == 1
@@ -153,10 +157,10 @@ def test_a_closed_pipe_of_log_messages_ends_the_command() -> None:
     server = raw(capabilities={"logging": {}}, answers={"ping": {}}, after={"ping": [LOG]})
     reader, writer = os.pipe()
     os.close(reader)
-    with open(writer, "wb") as gone:  # noqa: PTH123  # it is a descriptor
+    with open(writer, "wb") as closed:  # noqa: PTH123  # a descriptor
         done = subprocess.run(
             [sys.executable, "-m", "trio_mcp", "watch", *server],
-            stdout=gone, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
+            stdout=closed, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
         )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (141, b"watching log messages; press Ctrl+C to stop\n")

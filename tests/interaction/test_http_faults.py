@@ -4,7 +4,7 @@ Hypercorn, which serves HTTP here, has thirteen known traps. The tests listed be
 it; they are in the folders that mirror the sources:
 
  1. one request for a WebSocket ends the whole server
-    server/test_serve_http.py::test_a_websocket_is_refused_and_costs_its_own_connection_alone
+    server/test_serve_http.py::test_a_websocket_is_refused_without_effect_on_other_connections
     transports/http/server/test_app.py::test_nothing_is_sent_to_a_websocket
     transports/http/hypercorn/test_http1.py::test_a_websocket_client_that_sends_too_early_costs_its_own_connection
  2. a client that stops reading makes the server unstoppable
@@ -13,22 +13,22 @@ it; they are in the folders that mirror the sources:
     interaction/test_http_faults.py::test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdown
  3. data sent to a client that has disconnected is lost without an error
     transports/http/server/test_response.py::test_a_client_that_leaves_cancels_the_block
-    server/test_serve_http.py::test_a_client_that_goes_away_cancels_its_handler
+    server/test_serve_http.py::test_a_handler_is_cancelled_when_its_client_disconnects
  4. a cancelled scope cannot find out whether a client has disconnected
     transports/http/hypercorn/test_tasks.py::test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one
  5. a stop waits for open streams and does not notify them
-    server/test_serve_http_many.py::test_all_of_them_are_told_the_end_at_once
+    server/test_serve_http_many.py::test_all_1000_subscriptions_end_at_once_when_the_server_stops
     transports/http/hypercorn/test_serve.py::test_a_stop_drains_the_application_then_ends_the_lifespan
  6. cancellation does not stop the server, and there are no signal handlers
     transports/http/hypercorn/test_serve.py::test_cancellation_ends_everything_at_once_and_leaves_no_socket
-    server/test_serve_http.py::test_a_signal_ends_it
+    server/test_serve_http.py::test_a_signal_stops_the_server
  7. errors of the lifespan are swallowed
-    server/test_serve_http.py::test_a_lifespan_that_fails_fails_the_start_as_it_is
+    server/test_serve_http.py::test_an_exception_of_the_lifespan_is_raised_unchanged
     transports/http/server/test_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
  8. a read timeout ends streams; without one, bodies have no limit of time or size
     transports/http/hypercorn/test_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
     interaction/test_http_faults.py::test_the_server_gives_up_clients_that_trickle_and_others_are_not_delayed
-    server/test_serve_http.py::test_a_body_over_the_limit_is_refused_before_it_is_sent
+    server/test_serve_http.py::test_a_body_above_the_limit_is_refused_before_it_is_sent
  9. SystemExit in an application ends the server
     interaction/test_http_faults.py::test_a_tool_that_exits_ends_only_its_own_call
     transports/http/hypercorn/test_tasks.py::test_what_an_application_raises_is_logged_and_ends_its_request_alone
@@ -62,7 +62,7 @@ import trio
 from attrs import define, field
 
 from tests.interaction.wire_cutter import wire_cutter
-from tests.server.test_serve_http import connected, head_of, served
+from tests.server.raw_http_client import connected, head_of, served
 from tests.transports.http.asgi_caller import call
 from trio_mcp import (
     Client,

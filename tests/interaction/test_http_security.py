@@ -14,7 +14,7 @@ import pytest
 import trio
 from attrs import define, evolve, field
 
-from tests.server.test_serve_http import Socket, body_of, connected, served
+from tests.server.raw_http_client import RawClient, body_of, connected, served
 from tests.transports.http.asgi_caller import Caller, call, request
 from trio_mcp import (
     Context,
@@ -98,7 +98,7 @@ async def begin(bound: HttpBound, **fields: str) -> str:
 
 
 @asynccontextmanager
-async def sse_stream(bound: HttpBound, **fields: str) -> AsyncGenerator[tuple[Socket, str]]:
+async def sse_stream(bound: HttpBound, **fields: str) -> AsyncGenerator[tuple[RawClient, str]]:
     """Open a stream of HTTP+SSE; yield it and the endpoint URL that it names."""
     lines = [f"GET {SSE} HTTP/1.1", "host: localhost", "accept: text/event-stream", "", ""]
     lines[1:1] = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]

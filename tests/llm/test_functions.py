@@ -17,7 +17,7 @@ def digest(tool: str, attempt: int = 0) -> str:
     return hashlib.sha256(f"{attempt}\0{tool}".encode()).hexdigest()[:8]
 
 
-def test_a_tool_is_a_function_whose_schema_is_passed_on_as_it_is() -> None:
+def test_a_tool_becomes_a_function_with_an_unchanged_schema() -> None:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -33,7 +33,7 @@ def test_a_tool_is_a_function_whose_schema_is_passed_on_as_it_is() -> None:
     }
 
 
-def test_a_title_stands_in_for_a_description() -> None:
+def test_a_title_replaces_a_missing_description() -> None:
     schema = {"type": "object"}
 
     titled = definition("x", types.Tool(name="x", title="What", input_schema=schema))["function"]
@@ -43,7 +43,7 @@ def test_a_title_stands_in_for_a_description() -> None:
     assert bare == {"name": "x", "parameters": schema}
 
 
-def test_a_name_that_fits_stays_and_another_is_made_to_fit() -> None:
+def test_valid_names_are_kept_and_invalid_ones_are_sanitized() -> None:
     names = ["add_1-x", "a" * 64, "files/read.all", "ü", ""]
 
     assert function_names(names) == {
@@ -77,7 +77,7 @@ def test_a_digest_that_is_already_a_name_is_replaced() -> None:
 
 
 @given(st.sets(st.text("ab._é", max_size=70), max_size=12), st.randoms(use_true_random=False))
-def test_names_fit_are_unique_and_do_not_depend_on_any_order(tools: set[str], chance: random.Random) -> None:
+def test_names_are_valid_and_unique_and_do_not_depend_on_the_order(tools: set[str], chance: random.Random) -> None:
     names = function_names(tools)
     shuffled = sorted(tools)
     chance.shuffle(shuffled)

@@ -1,4 +1,4 @@
-"""What a language model is told about a tool's result."""
+"""Results of tools as strings for a language model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from trio_mcp.llm import result_text
 TEXT = types.TextContent(text="one\ntwo")
 
 
-def blob(**more: Any) -> types.EmbeddedResource:
-    return types.EmbeddedResource(resource=types.BlobResourceContents(uri="file:///b", blob="AAAA", **more))
+def blob(**members: Any) -> types.EmbeddedResource:
+    return types.EmbeddedResource(resource=types.BlobResourceContents(uri="file:///b", blob="AAAA", **members))
 
 
 @pytest.mark.parametrize(
-    ("block", "told"),
+    ("block", "text"),
     [
         (TEXT, "one\ntwo"),
         (
@@ -41,8 +41,8 @@ def blob(**more: Any) -> types.EmbeddedResource:
         (blob(mime_type="a/b"), "[resource <file:///b> of type a/b, 3 bytes, which cannot be shown here]"),
     ],
 )
-def test_every_kind_of_content_becomes_text(block: types.ContentBlock, told: str) -> None:
-    assert result_text(types.CallToolResult(content=[block, TEXT])) == f"{told}\none\ntwo"
+def test_every_kind_of_content_becomes_text(block: types.ContentBlock, text: str) -> None:
+    assert result_text(types.CallToolResult(content=[block, TEXT])) == f"{text}\none\ntwo"
 
 
 def test_structured_content_is_included_if_there_is_no_text() -> None:

@@ -1,4 +1,4 @@
-"""Calls that a language model makes: answered in order, one failing at a time, and only with consent."""
+"""Calls of a language model: the order of answers, errors and the consent of the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp import Context, Server, ToolError, open_client, open_clients, type
 from trio_mcp.llm import ToolCall, Toolkit, load_toolkit
 
 PROGRAM = str(Path(__file__).parents[1] / "client" / "programs" / "tool_server.py")
-PATIENCE = 60  # seconds for a whole conversation
+TIMEOUT_SECONDS = 60  # for a whole conversation
 
 
 def make_server() -> Server:
@@ -40,7 +40,7 @@ def make_server() -> Server:
 
 
 def call(name: str, arguments: object = None, id: object = "1") -> dict[str, Any]:
-    """A call as a model writes it; arguments that are no text are put into one."""
+    """Return a call in the form of a model; arguments other than strings are encoded as JSON."""
     written = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": written}}
 
@@ -69,7 +69,7 @@ async def test_the_functions_of_a_client_are_its_tools(autojump_clock: trio.test
     assert [each["function"]["name"] for each in functions] == ["add_numbers", "refuse", "long"]
 
 
-async def test_each_call_gets_its_answer_in_the_calls_order(autojump_clock: trio.testing.MockClock) -> None:
+async def test_answers_have_the_order_of_the_calls(autojump_clock: trio.testing.MockClock) -> None:
     server = Server("slow")
     running: list[str] = []
 
@@ -82,9 +82,9 @@ async def test_each_call_gets_its_answer_in_the_calls_order(autojump_clock: trio
 
     async with open_client(server) as client:
         toolkit = await load_toolkit(client)
-        told = await toolkit.answer(message(call("wait", {"seconds": 3}, "b"), call("wait", {"seconds": 1}, "a")))
+        messages = await toolkit.answer(message(call("wait", {"seconds": 3}, "b"), call("wait", {"seconds": 1}, "a")))
 
-    assert told == [
+    assert messages == [
         {"role": "tool", "tool_call_id": "b", "content": "waited 3"},
         {"role": "tool", "tool_call_id": "a", "content": "waited 1"},
     ]
@@ -92,7 +92,7 @@ async def test_each_call_gets_its_answer_in_the_calls_order(autojump_clock: trio
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "answer"),
     [
         (call("refuse"), "Error: not today"),
         (call("add_numbers", '{"a": 1'), "Error: the arguments are not JSON: "),
@@ -110,7 +110,7 @@ async def test_each_call_gets_its_answer_in_the_calls_order(autojump_clock: trio
     ],
 )
 async def test_an_invalid_call_is_answered_with_an_error_and_does_not_affect_others(
-    wrong: dict[str, Any], told: str, autojump_clock: trio.testing.MockClock
+    wrong: dict[str, Any], answer: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     right = call("add_numbers", {"a": 1})
 
@@ -118,10 +118,10 @@ async def test_an_invalid_call_is_answered_with_an_error_and_does_not_affect_oth
         first, middle, last = await answers(await load_toolkit(client), right, wrong, right)
 
     assert (first, last) == ("2", "2")
-    assert middle.startswith(told)
+    assert middle.startswith(answer)
 
 
-async def test_arguments_may_be_left_out_or_come_as_an_object(autojump_clock: trio.testing.MockClock) -> None:
+async def test_arguments_may_be_omitted_or_be_an_object(autojump_clock: trio.testing.MockClock) -> None:
     server = Server("greeter")
 
     @server.tool
@@ -130,7 +130,7 @@ async def test_arguments_may_be_left_out_or_come_as_an_object(autojump_clock: tr
 
     function: dict[str, Any] = {"name": "greet"}
     async with open_client(server) as client:
-        told = await answers(
+        contents = await answers(
             await load_toolkit(client),
             {"id": "1", "function": function},
             {"id": "2", "function": function | {"arguments": ""}},
@@ -138,7 +138,7 @@ async def test_arguments_may_be_left_out_or_come_as_an_object(autojump_clock: tr
             {"id": "4", "function": function | {"arguments": {"name": "Ada"}}},
         )
 
-    assert told == ["hello you", "hello you", "hello you", "hello Ada"]
+    assert contents == ["hello you", "hello you", "hello you", "hello Ada"]
 
 
 async def test_a_message_without_calls_needs_no_answer(autojump_clock: trio.testing.MockClock) -> None:
@@ -149,7 +149,7 @@ async def test_a_message_without_calls_needs_no_answer(autojump_clock: trio.test
 
 
 @pytest.mark.parametrize("calls", [{"id": "1"}, ["add"], [call("add"), None]])
-async def test_calls_that_are_no_list_of_objects_are_refused(
+async def test_tool_calls_that_are_not_a_list_of_objects_are_refused(
     calls: object, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with open_client(make_server()) as client:
@@ -161,43 +161,43 @@ async def test_a_long_message_is_truncated_with_a_note(autojump_clock: trio.test
     calls = [call("long", {"length": 10}), call("long", {"length": 13})]
 
     async with open_client(make_server()) as client:
-        told = await answers(await load_toolkit(client), *calls, max_characters=10)
+        contents = await answers(await load_toolkit(client), *calls, max_characters=10)
 
-    assert told == ["x" * 10, "x" * 10 + "\n[3 more characters are left out here]"]
+    assert contents == ["x" * 10, "x" * 10 + "\n[3 more characters are left out here]"]
 
 
-async def test_nothing_runs_without_consent_and_a_refusal_is_told_with_its_reason(
+async def test_calls_run_only_with_consent_and_a_refusal_is_answered_with_its_reason(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    asked: list[ToolCall] = []
+    approvals: list[ToolCall] = []
     verdicts: list[Any] = [True, False, "ask me tomorrow", "", None, 1]
 
     async def approve(call: ToolCall) -> bool | str:
-        asked.append(call)
+        approvals.append(call)
         await trio.sleep(1)
-        verdict: bool | str = verdicts[len(asked) - 1]
+        verdict: bool | str = verdicts[len(approvals) - 1]
         return verdict
 
     calls = [call("add_numbers", {"a": number}, f"{number}") for number in range(6)]
     async with open_client(make_server()) as client:
-        told = await answers(await load_toolkit(client), *calls, approve=approve)
+        contents = await answers(await load_toolkit(client), *calls, approve=approve)
 
     refused = "Error: the user has refused this call"
-    assert told == ["1", refused, f"{refused}: ask me tomorrow", refused, refused, refused]
-    assert [each.id for each in asked] == ["0", "1", "2", "3", "4", "5"]
-    first = asked[0]
+    assert contents == ["1", refused, f"{refused}: ask me tomorrow", refused, refused, refused]
+    assert [each.id for each in approvals] == ["0", "1", "2", "3", "4", "5"]
+    first = approvals[0]
     assert (first.function, first.server, first.tool.name) == ("add_numbers", None, "add.numbers")
     assert first.arguments == {"a": 0}
 
 
-async def test_consent_is_not_asked_for_an_invalid_call(autojump_clock: trio.testing.MockClock) -> None:
+async def test_consent_is_not_requested_for_an_invalid_call(autojump_clock: trio.testing.MockClock) -> None:
     async def approve(call: ToolCall) -> bool:
-        pytest.fail(f"asked about {call}")
+        pytest.fail(f"consent was requested for {call}")
 
     async with open_client(make_server()) as client:
-        told = await answers(await load_toolkit(client), call("sub"), call("refuse", "{"), approve=approve)
+        contents = await answers(await load_toolkit(client), call("sub"), call("refuse", "{"), approve=approve)
 
-    assert len(told) == 2
+    assert len(contents) == 2
 
 
 async def test_an_exception_of_approve_is_raised_and_no_call_is_made(autojump_clock: trio.testing.MockClock) -> None:
@@ -220,7 +220,7 @@ async def test_an_exception_of_approve_is_raised_and_no_call_is_made(autojump_cl
     assert calls == []
 
 
-async def test_cancelling_cancels_the_calls(autojump_clock: trio.testing.MockClock) -> None:
+async def test_cancelling_the_answer_cancels_the_calls(autojump_clock: trio.testing.MockClock) -> None:
     server, cancelled = Server("hanging"), trio.Event()
 
     @server.tool
@@ -238,7 +238,7 @@ async def test_cancelling_cancels_the_calls(autojump_clock: trio.testing.MockClo
         await cancelled.wait()
 
 
-async def test_an_exit_in_a_callback_comes_out_as_it_is(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_exit_in_a_callback_is_raised_unchanged(autojump_clock: trio.testing.MockClock) -> None:
     server = Server("asking")
 
     @server.tool
@@ -258,14 +258,14 @@ async def test_a_closed_connection_is_reported_to_the_model(autojump_clock: trio
     async with open_client(make_server()) as client:
         toolkit = await load_toolkit(client)
         await client.aclose()
-        (told,) = await answers(toolkit, call("refuse"))
+        (content,) = await answers(toolkit, call("refuse"))
 
-    assert told.startswith("Error: ")
-    assert "closed" in told
+    assert content.startswith("Error: ")
+    assert "closed" in content
 
 
-class Odd:
-    """Something with a tool that fails in a way nobody has foreseen."""
+class BrokenSource:
+    """A source of tools whose calls raise an unexpected exception."""
 
     async def tools(self) -> AsyncIterator[types.Tool]:
         for description in ("the first", "the second"):
@@ -278,7 +278,7 @@ class Odd:
 async def test_an_unexpected_failure_is_logged_and_reported_without_its_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    toolkit = await load_toolkit(Odd())
+    toolkit = await load_toolkit(BrokenSource())
 
     assert await answers(toolkit, call("odd")) == ["Error: the call failed (ZeroDivisionError)"]
     (record,) = caplog.records
@@ -290,44 +290,44 @@ async def test_an_unexpected_failure_is_logged_and_reported_without_its_message(
     assert record.exc_info is not None
 
 
-@pytest.mark.parametrize(("error", "told"), [(KeyError(), "there is no such tool"), (KeyError("gone", 1), "gone 1")])
-async def test_a_source_without_the_tool_any_more_reports_it(error: KeyError, told: str) -> None:
-    class Forgetful(Odd):
+@pytest.mark.parametrize(("error", "answer"), [(KeyError(), "there is no such tool"), (KeyError("gone", 1), "gone 1")])
+async def test_a_tool_that_its_source_no_longer_has_is_reported_to_the_model(error: KeyError, answer: str) -> None:
+    class SourceWithoutTool(BrokenSource):
         async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
             raise error
 
-    assert await answers(await load_toolkit(Forgetful()), call("odd")) == [f"Error: {told}"]
+    assert await answers(await load_toolkit(SourceWithoutTool()), call("odd")) == [f"Error: {answer}"]
 
 
-async def test_a_name_that_is_listed_twice_means_the_first() -> None:
-    (function,) = (await load_toolkit(Odd())).functions
+async def test_the_first_of_two_tools_with_the_same_name_is_used() -> None:
+    (function,) = (await load_toolkit(BrokenSource())).functions
 
     assert function["function"]["description"] == "the first"
 
 
-async def test_the_tools_of_many_servers_are_called_on_their_own() -> None:
-    asked: list[tuple[str | None, str]] = []
+async def test_each_tool_of_many_servers_is_called_at_its_server() -> None:
+    approvals: list[tuple[str | None, str]] = []
 
     async def approve(call: ToolCall) -> bool:
-        asked.append((call.server, call.tool.name))
+        approvals.append((call.server, call.tool.name))
         return True
 
     def entry(*arguments: str) -> dict[str, Any]:
         return {"command": sys.executable, "args": [PROGRAM, *arguments]}
 
     servers = {"a": entry("A", "add", "crash"), "b b": entry("B", "add", "mul.all", "pid")}
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_clients({"mcpServers": servers}) as clients:
             toolkit = await load_toolkit(clients)
             names = [each["function"]["name"] for each in toolkit.functions]
-            told = await answers(toolkit, call("a__add"), call("b_b__add"), call("mul_all"), approve=approve)
+            contents = await answers(toolkit, call("a__add"), call("b_b__add"), call("mul_all"), approve=approve)
             crashed, fine = await answers(toolkit, call("crash"), call("mul_all"))
             [_ async for _ in clients.tools()]
             (vanished,) = await answers(toolkit, call("crash"))
 
     assert names == ["a__add", "crash", "b_b__add", "mul_all", "pid"]
-    assert told == ["A add", "B add", "B mul.all"]
-    assert asked == [("a", "add"), ("b b", "add"), ("b b", "mul.all")]
+    assert contents == ["A add", "B add", "B mul.all"]
+    assert approvals == [("a", "add"), ("b b", "add"), ("b b", "mul.all")]
     assert crashed == "Error: the server process exited with status 3"
     assert fine == "B mul.all"
     assert vanished == "Error: no server has a tool 'crash'"

@@ -1,4 +1,4 @@
-"""The README and the pages of `docs` do what they say: every program and every command in them is run.
+"""The README and the pages of `docs`: every program and every command in them is run.
 
 A block headed ```` ```python title="NAME" ```` (or ``json``) is a whole file of that name; a ``text`` block right after
 it is its output. The files of all pages are in one folder, as they would be for a reader. The programs run there with
@@ -24,12 +24,12 @@ README = ROOT / "README.md"
 INDEX = ROOT / "docs" / "index.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 LINKING = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
-LEFT_BEHIND = shutil.ignore_patterns(".git", ".nox", ".venv", "dist", "build", "node_modules", "*_cache", "*.pyc")
+NOT_COPIED = shutil.ignore_patterns(".git", ".nox", ".venv", "dist", "build", "node_modules", "*_cache", "*.pyc")
 
 
 @attrs.frozen
 class Block:
-    """A fenced block of a page: the heading of its fence, its content, and the output that the page promises for it."""
+    """A fenced block of a page: the heading of its fence, its content, and its documented output."""
 
     page: str
     language: str
@@ -42,7 +42,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The fenced blocks of a page, in order."""
+    """Yield the fenced blocks of a page, in order."""
     fence = re.compile(
         r'^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$'
         r"(?:\n\n```text\n(?P<output>.*?)^```$)?",
@@ -60,7 +60,7 @@ PROGRAMS = [block for block in BLOCKS if block.language == "python"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every program of the pages, and every other file in them, under its name."""
+    """Return a folder with all programs and other files of the pages, under their names."""
     place = tmp_path_factory.mktemp("pages")
     for file in FILES:
         (place / str(file.title)).write_text(file.text, encoding="utf-8")
@@ -84,7 +84,7 @@ def run(*command: str, cwd: Path) -> str:
     return done.stdout
 
 
-def test_every_python_block_is_a_file_of_its_own() -> None:
+def test_every_python_block_has_its_own_file_name() -> None:
     titles = [file.title for file in FILES]
 
     assert None not in [program.title for program in PROGRAMS]
@@ -101,8 +101,8 @@ def test_a_program_runs_as_written(program: Block, folder: Path) -> None:
     assert program.output is None or printed == program.output
 
 
-def test_the_first_command_sets_up_and_runs_the_main_job(tmp_path: Path) -> None:
-    fresh = Path(shutil.copytree(ROOT, tmp_path / "fresh", ignore=LEFT_BEHIND))
+def test_the_first_command_sets_up_a_checkout_and_runs_the_main_program(tmp_path: Path) -> None:
+    fresh = Path(shutil.copytree(ROOT, tmp_path / "fresh", ignore=NOT_COPIED))
 
     printed = run("bash", "-euo", "pipefail", "-c", COMMANDS[0].text, cwd=fresh)
 
@@ -110,7 +110,7 @@ def test_the_first_command_sets_up_and_runs_the_main_job(tmp_path: Path) -> None
     assert "trio-mcp" in printed
 
 
-def test_the_second_command_is_the_one_that_runs_the_tests() -> None:
+def test_the_second_command_runs_the_tests() -> None:
     assert COMMANDS[1].page == README.name
     assert COMMANDS[1].text.rstrip().endswith(f".venv{os.sep}bin{os.sep}nox")
 
@@ -122,25 +122,25 @@ def test_commands_run_as_written(commands: Block, folder: Path) -> None:
     assert commands.output is None or printed == commands.output
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_has_at_most_300_lines() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 300
 
 
 def links(page: Path) -> list[str]:
-    """The targets of the links of a page that lead to files of this project, or to headings of the page itself."""
+    """Return the targets of the links of a page to files of this project and to its own headings."""
     found = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
     return [target for target in found if "://" not in target]
 
 
 def headings(page: Path) -> set[str]:
-    """The fragments by which links can lead to the headings of a page."""
+    """Return the link fragments of the headings of a page."""
     without_blocks = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", without_blocks, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_an_existing_target(page: Path) -> None:
     for link in links(page):
         path, _, fragment = link.partition("#")
         target = (page.parent / path).resolve() if path else page

@@ -33,7 +33,7 @@ async def write(file: trio.Path, line: str) -> None:
 
 @server.tool
 async def begin(ctx: Context, then_wait: bool) -> None:
-    """Start some work; wait for the end of the world if that is wanted."""
+    """Start a background task; if `then_wait` is true, run until the call is cancelled."""
     server.background.start_soon(work, ctx.state)
     await ctx.report_progress(1)
     if then_wait:
@@ -46,7 +46,7 @@ async def work(file: trio.Path) -> None:
 
 
 @server.tool
-async def let_go() -> None:
+async def finish_work() -> None:
     go.set()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from tests.server.isolated_tools import call_up, say, spin, wait
+from tests.server.isolated_tools import connect, say, spin, wait
 from trio_mcp import Context, Limits, Server, serve_stdio, serve_stream
 
 server = Server("isolated", limits=Limits(drain_seconds=0.2))
@@ -23,19 +23,19 @@ server.tool(isolate="process")(wait)
 
 
 @dataclass
-class Told:
-    text: str
+class Message:
+    content: str
 
 
 @server.tool(isolate="process")
-def answer(told: Told) -> Told:
-    return Told(f"{told.text}, {__name__}")
+def answer(message: Message) -> Message:
+    return Message(f"{message.content}, {__name__}")
 
 
 @server.tool
 def poll(path: str) -> None:
-    """Be busy in a thread, and check regularly for a cancellation."""
-    with call_up(path):
+    """Run in a thread and check for cancellation until it comes."""
+    with connect(path):
         while True:
             trio.from_thread.check_cancelled()
 

@@ -31,7 +31,7 @@ class Point:
     y: int = 0
 
 
-def call_up(path: str) -> socket.socket:
+def connect(path: str) -> socket.socket:
     """Send the id of this process to the test, which listens at *path*. The connection closes when the process ends."""
     line = socket.socket(socket.AF_UNIX)
     line.connect(path)
@@ -48,21 +48,21 @@ def mirrored(point: Point, by: int = 1, /, *, shift: int = 0) -> Point:
 
 
 def spin(path: str) -> None:
-    line = call_up(path)
+    line = connect(path)
     while line.fileno():
         pass
 
 
-def spin_with_company(path: str) -> None:
+def spin_with_a_child(path: str) -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", CALLER, path]):
         spin(path)
 
 
 def wait(path: str) -> None:
-    call_up(path).recv(1)
+    connect(path).recv(1)
 
 
-def quit_leaving_a_child(path: str) -> None:
+def exit_leaving_a_child(path: str) -> None:
     """Exit while a child outside of the process group keeps all descriptors open."""
     reading, writing = os.pipe()
     if os.fork():
@@ -74,7 +74,7 @@ def quit_leaving_a_child(path: str) -> None:
     os._exit(0)
 
 
-def leave_word(path: str) -> None:
+def write_at_exit(path: str) -> None:
     atexit.register(Path(path).write_text, "left", "utf-8")
 
 
@@ -85,7 +85,7 @@ def end(how: str) -> None:
 
 
 def say(text: str) -> None:
-    print(text, end="")  # noqa: T201 # that is the point
+    print(text, end="")  # noqa: T201 # the tool prints on purpose
     os.write(1, text.encode())
     assert sys.stdin.read() == ""
 
@@ -104,12 +104,12 @@ class TakesTwo(Exception):
         super().__init__(f"{one} and {two}")
 
 
-class Unspeakable(Exception):
+class WithoutString(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
-class LoadsAsNothing(Exception):
+class PickledAsString(Exception):
     def __reduce__(self) -> Any:
         return str, ("something else",)
 
@@ -127,12 +127,12 @@ def fail(how: str) -> NoReturn:
         case "with a secret":
             error = ValueError("cannot be pickled itself")
             error.add_note("a note")
-            error.held = lambda: None  # type: ignore[attr-defined] # that is the trouble
+            error.callback = lambda: None  # type: ignore[attr-defined] # a value that cannot be pickled
             raise error
         case "silently":
-            raise Unspeakable(lambda: "neither said nor pickled")
+            raise WithoutString(lambda: "neither a string nor picklable")
         case "oddly":
-            raise LoadsAsNothing("an odd one")
+            raise PickledAsString("an odd one")
         case "by leaving":
             sys.exit(4)
         case _:
@@ -145,10 +145,10 @@ def give_function() -> Any:
 
 class Trap:
     def __reduce__(self) -> Any:
-        return spring, (os.getpid(),)
+        return load_trap, (os.getpid(),)
 
 
-def spring(maker: int) -> None:
+def load_trap(maker: int) -> None:
     """Fail in any process but the one that pickled it."""
     if os.getpid() != maker:
         raise ValueError("it was a trap")
@@ -159,7 +159,7 @@ def give_trap() -> Any:
 
 
 def impostor() -> None:
-    """A function that is registered before a decorator replaces its name."""
+    """A function that is registered before a decorator replaces it under its name."""
 
 
 impostor.__name__ = impostor.__qualname__ = "pid"

@@ -1,4 +1,4 @@
-"""Work that outlives the call that starts it: who owns it, what its failures cost, and how it ends."""
+"""Background tasks: their start, their owner, their failures and their end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = str(Path(__file__).with_name("background_program.py"))
 
 @asynccontextmanager
 async def served(server: Server) -> AsyncGenerator[tuple[ActiveServer, Client]]:
-    """A serving to look into, and a client over bytes."""
+    """Open a serving that the test can inspect, and a client over byte streams."""
     async with server.serving() as serving, trio.open_nursery() as nursery:
         ours, theirs = trio.testing.memory_stream_pair()
         nursery.start_soon(serve_stream, serving, theirs)
@@ -31,8 +31,10 @@ async def served(server: Server) -> AsyncGenerator[tuple[ActiveServer, Client]]:
             yield serving, client
 
 
-def starting(async_fn: Callable[..., Any], *args: Any, limits: Limits | None = None, **options: Any) -> Server:
-    """A server with a tool `begin` that starts a background task."""
+def server_that_starts(
+    async_fn: Callable[..., Any], *args: Any, limits: Limits | None = None, **options: Any
+) -> Server:
+    """Return a server with a tool `begin` that starts *async_fn* as a background task."""
     server = Server("background", limits=limits)
 
     @server.tool
@@ -42,8 +44,8 @@ def starting(async_fn: Callable[..., Any], *args: Any, limits: Limits | None = N
     return server
 
 
-async def fail(how: BaseException) -> NoReturn:
-    raise how
+async def fail(error: BaseException) -> NoReturn:
+    raise error
 
 
 def record(into: list[str], what: str) -> Callable[[], Any]:
@@ -54,17 +56,17 @@ def record(into: list[str], what: str) -> Callable[[], Any]:
     return work
 
 
-# It outlives the call.
+# --- Tasks outlive their call ---
 
 
-async def test_a_task_goes_on_when_its_call_is_answered() -> None:
+async def test_a_background_task_continues_after_its_call_was_answered() -> None:
     go, done = trio.Event(), trio.Event()
 
     async def work() -> None:
         await go.wait()
         done.set()
 
-    async with served(starting(work)) as (serving, client):
+    async with served(server_that_starts(work)) as (serving, client):
         await client.call_tool("begin", raise_on_error=True)
         assert (serving.statistics().running, serving.statistics().background) == (0, 1)
         go.set()
@@ -73,7 +75,7 @@ async def test_a_task_goes_on_when_its_call_is_answered() -> None:
         assert serving.statistics().background == 0
 
 
-async def test_a_task_goes_on_when_its_call_is_cancelled_and_when_its_connection_is_lost(
+async def test_a_background_task_continues_after_its_call_was_cancelled_or_its_connection_lost(
     autojump_clock: MockClock,
 ) -> None:
     server, go, done = Server("s"), trio.Event(), list[str]()
@@ -107,7 +109,7 @@ async def test_a_task_goes_on_when_its_call_is_cancelled_and_when_its_connection
     assert sorted(done) == ["cancelled", "lost"]
 
 
-async def test_what_a_task_reports_after_the_call_is_dropped() -> None:
+async def test_progress_and_logs_that_a_task_sends_after_its_call_are_dropped() -> None:
     server, go, reported = Server("s"), trio.Event(), trio.Event()
 
     async def work(ctx: Context) -> None:
@@ -129,28 +131,28 @@ async def test_what_a_task_reports_after_the_call_is_dropped() -> None:
 
 
 async def test_a_task_has_the_context_variables_of_its_caller() -> None:
-    whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+    owner: ContextVar[str] = ContextVar("owner", default="none")
     server, seen = Server("s"), list[str]()
 
     async def work() -> None:
-        seen.append(whose.get())
+        seen.append(owner.get())
 
     @server.tool
     async def begin() -> None:
-        whose.set("the handler's")
+        owner.set("the handler")
         server.background.start_soon(work)
 
     async with open_client(server) as client:
         await client.call_tool("begin", raise_on_error=True)
         await wait_all_tasks_blocked()
 
-    assert seen == ["the handler's"]
+    assert seen == ["the handler"]
 
 
-# Whose it is.
+# --- Tasks belong to a serving ---
 
 
-async def test_a_lifespan_may_start_tasks_and_wait_for_them_already() -> None:
+async def test_a_lifespan_may_start_tasks_and_wait_for_them() -> None:
     order: list[str] = []
 
     @asynccontextmanager
@@ -173,10 +175,10 @@ async def test_a_lifespan_may_start_tasks_and_wait_for_them_already() -> None:
         assert serving.state == "state"
         assert serving.statistics().background == 1
 
-    assert order == ["task", "lifespan"]  # what the lifespan yields is there until the last task has ended
+    assert order == ["task", "lifespan"]  # the lifespan ends after the last task
 
 
-async def test_a_lifespan_that_fails_takes_its_tasks_along() -> None:
+async def test_a_lifespan_that_fails_cancels_its_tasks() -> None:
     cancelled: list[bool] = []
 
     async def work() -> None:
@@ -203,7 +205,7 @@ async def test_a_lifespan_that_fails_takes_its_tasks_along() -> None:
 
 
 async def test_each_serving_has_its_own_tasks() -> None:
-    server = starting(trio.sleep_forever, limits=Limits(drain_seconds=0.01))
+    server = server_that_starts(trio.sleep_forever, limits=Limits(drain_seconds=0.01))
 
     async with served(server) as (one, first), served(server) as (two, second):
         await first.call_tool("begin", raise_on_error=True)
@@ -213,14 +215,14 @@ async def test_each_serving_has_its_own_tasks() -> None:
         assert (one.statistics().background, two.statistics().background) == (1, 2)
 
 
-async def test_a_server_that_is_called_by_another_one_has_the_background_of_each_in_reach() -> None:
+async def test_a_handler_that_another_server_calls_can_use_the_background_of_both_servers() -> None:
     soon, clients = Limits(drain_seconds=0.01), list[Client]()
     front, back = Server("front", limits=soon), Server("back", limits=soon)
 
     @back.tool
     async def begin() -> int:
         back.background.start_soon(trio.sleep_forever)
-        front.background.start_soon(trio.sleep_forever)  # called for a handler of that one: it means its serving
+        front.background.start_soon(trio.sleep_forever)  # a handler of `front` is the caller, so this is its serving
         return 1
 
     @front.tool
@@ -253,7 +255,7 @@ async def test_a_task_may_start_another() -> None:
     assert done == ["second"]
 
 
-async def test_a_plain_handler_starts_tasks_through_trio_and_is_told_so_otherwise() -> None:
+async def test_a_plain_handler_starts_tasks_through_trio_and_its_error_says_how() -> None:
     server, done = Server("s"), list[str]()
 
     @server.tool
@@ -272,7 +274,7 @@ async def test_a_plain_handler_starts_tasks_through_trio_and_is_told_so_otherwis
     assert "trio.from_thread.run_sync(server.background.start_soon, async_fn)" in wrong.text
 
 
-async def test_outside_of_a_serving_there_is_no_background() -> None:
+async def test_background_tasks_are_refused_outside_of_a_serving() -> None:
     server = Server("lonely")
 
     with pytest.raises(RuntimeError, match="server 'lonely': background tasks belong to a serving"):
@@ -284,7 +286,7 @@ async def test_outside_of_a_serving_there_is_no_background() -> None:
         serving.background.start_soon(trio.sleep_forever)
 
 
-def test_another_trio_run_has_no_background_of_this_one() -> None:
+def test_background_tasks_are_refused_in_another_trio_run() -> None:
     servings: list[ActiveServer] = []
 
     async def first() -> None:
@@ -299,8 +301,8 @@ def test_another_trio_run_has_no_background_of_this_one() -> None:
         trio.run(second)
 
 
-@pytest.mark.parametrize("given", ["a coroutine", "nothing"])
-async def test_what_is_no_function_is_refused_at_once(given: str) -> None:
+@pytest.mark.parametrize("given", ["a coroutine", "None"])
+async def test_a_background_task_that_is_not_a_function_is_refused_at_once(given: str) -> None:
     coroutine = record([], "never")()
     wrong: Any = coroutine if given == "a coroutine" else None
 
@@ -312,8 +314,8 @@ async def test_what_is_no_function_is_refused_at_once(given: str) -> None:
     assert ("pass the function and its arguments" in str(caught.value)) == (given == "a coroutine")
 
 
-async def test_one_task_too_many_is_refused() -> None:
-    async with served(starting(trio.sleep_forever, limits=Limits(max_background=2, drain_seconds=0.01))) as (
+async def test_a_background_task_beyond_the_limit_is_refused() -> None:
+    async with served(server_that_starts(trio.sleep_forever, limits=Limits(max_background=2, drain_seconds=0.01))) as (
         serving,
         client,
     ):
@@ -327,30 +329,30 @@ async def test_one_task_too_many_is_refused() -> None:
     assert refused.text == "2 background tasks are running already (Limits.max_background)"
 
 
-# What its failures cost.
+# --- Failures ---
 
 
-class Alone(Exception):
-    """Says what it is."""
+class WorkError(Exception):
+    """The error that background tasks of these tests raise."""
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("error", "logged"),
     [
-        (Alone("it failed"), "the background task fail failed"),
-        (ExceptionGroup("two", [Alone("one"), Alone("two")]), "the background task fail failed"),
+        (WorkError("it failed"), "the background task fail failed"),
+        (ExceptionGroup("two", [WorkError("one"), WorkError("two")]), "the background task fail failed"),
         (SystemExit(3), "the background task fail tried to exit the process: sys.exit(3)"),
         (
-            BaseExceptionGroup("two", [SystemExit(3), Alone("one")]),
+            BaseExceptionGroup("two", [SystemExit(3), WorkError("one")]),
             "a task of the background task fail tried to exit the process",
         ),
     ],
     ids=["an exception", "a group", "an exit", "an exit in a group"],
 )
-async def test_a_task_that_fails_is_logged_and_disturbs_nobody(
-    how: BaseException, told: str, caplog: pytest.LogCaptureFixture
+async def test_a_task_that_fails_is_logged_and_affects_no_other_task(
+    error: BaseException, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(starting(fail, how)) as (serving, client):
+    async with served(server_that_starts(fail, error)) as (serving, client):
         go = trio.Event()
         serving.background.start_soon(go.wait)
         await client.call_tool("begin", raise_on_error=True)
@@ -360,11 +362,11 @@ async def test_a_task_that_fails_is_logged_and_disturbs_nobody(
         go.set()
 
     assert [(record.name, record.levelno, record.getMessage()) for record in caplog.records] == [
-        ("trio_mcp.server", logging.ERROR, told)
+        ("trio_mcp.server", logging.ERROR, logged)
     ]
 
 
-async def test_what_is_no_failure_of_a_task_is_not_kept_back() -> None:
+async def test_a_keyboard_interrupt_in_a_task_ends_the_serving() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         async with Server("s").serving() as serving:
             serving.background.start_soon(fail, BaseExceptionGroup("stop", [KeyboardInterrupt()]))
@@ -373,17 +375,17 @@ async def test_what_is_no_failure_of_a_task_is_not_kept_back() -> None:
     assert caught.group_contains(KeyboardInterrupt)
 
 
-async def test_a_function_that_is_not_async_is_a_failure_of_its_task(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_function_that_is_not_async_is_logged_as_a_failed_task(caplog: pytest.LogCaptureFixture) -> None:
     wrong: Any = len
 
     async with Server("s").serving() as serving:
-        serving.background.start_soon(wrong, "text", name="counting")
+        serving.background.start_soon(wrong, "string", name="counting")
 
     assert "the background task counting failed" in caplog.text
     assert "TypeError" in caplog.text
 
 
-async def test_a_task_is_restarted_after_pauses_that_grow(
+async def test_a_restarted_task_waits_longer_after_each_failure(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def longest(_: float, most: float) -> float:
@@ -397,13 +399,13 @@ async def test_a_task_is_restarted_after_pauses_that_grow(
         if len(begun) == 9:
             await trio.sleep(100)
         if len(begun) < 11:
-            raise Alone("again")
+            raise WorkError("again")
 
     start = trio.current_time()
     async with Server("s").serving() as serving:
         serving.background.start_soon(work, restart=True, name="stubborn")
         await trio.sleep(1000)
-        assert serving.statistics().background == 0  # it has returned
+        assert serving.statistics().background == 0  # the task has returned
 
     pauses = [later - earlier for earlier, later in zip([start, *begun], begun, strict=False)]
     assert pauses == pytest.approx([0, 1, 2, 4, 8, 16, 32, 60, 60, 101, 2])
@@ -415,21 +417,21 @@ async def test_tasks_that_fail_together_do_not_restart_together(autojump_clock: 
 
     async def work() -> None:
         begun.append(trio.current_time())
-        raise Alone("all of us")
+        raise WorkError("all of them")
 
     async with Server("s").serving() as serving:
         for _ in range(10):
             serving.background.start_soon(work, restart=True)
         await trio.sleep(1.001)
 
-    assert len(set(begun)) >= 11  # the first ten at once, the others each in its time
+    assert len(set(begun)) >= 11  # the first ten at once, each restart at its own time
     assert all(0.5 <= at - begun[0] <= 1.001 for at in begun[10:])
 
 
-# How it ends.
+# --- The end of tasks ---
 
 
-async def test_tasks_may_come_to_their_end_when_the_serving_stops(autojump_clock: MockClock) -> None:
+async def test_tasks_have_the_drain_time_to_finish_when_the_serving_stops(autojump_clock: MockClock) -> None:
     done: list[str] = []
 
     async def work(seconds: float) -> None:
@@ -449,7 +451,7 @@ async def test_tasks_may_come_to_their_end_when_the_serving_stops(autojump_clock
     assert trio.current_time() - start == pytest.approx(3)
 
 
-async def test_a_restarted_task_is_cancelled_when_those_that_are_waited_for_have_ended(
+async def test_a_restarted_task_is_cancelled_when_the_other_tasks_have_ended(
     autojump_clock: MockClock,
 ) -> None:
     order: list[str] = []
@@ -495,7 +497,7 @@ async def test_a_clean_up_that_fails_is_logged_and_the_next_task_still_cleans_up
             try:
                 await trio.sleep_forever()
             finally:
-                raise Alone("the clean-up failed")
+                raise WorkError("the clean-up failed")
 
     async def tidy() -> None:
         try:
@@ -531,11 +533,11 @@ async def test_a_shielded_clean_up_keeps_the_lifespan_waiting_for_a_bounded_time
     async with Server("s", lifespan=lifespan, limits=Limits(drain_seconds=1)).serving() as serving:
         serving.background.start_soon(stubborn)
 
-    assert [who for who, _ in order] == ["lifespan", "task"]
+    assert [name for name, _ in order] == ["lifespan", "task"]
     assert [at for _, at in order] == pytest.approx([11, 31])
 
 
-# In a real process.
+# --- In a child process ---
 
 
 @asynccontextmanager
@@ -551,23 +553,23 @@ async def running(client: Client) -> int:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a server on standard input needs POSIX")
-async def test_over_standard_input_work_outlives_answered_and_cancelled_calls(tmp_path: Path) -> None:
+async def test_a_stdio_server_continues_the_tasks_of_answered_and_cancelled_calls(tmp_path: Path) -> None:
     async with program(tmp_path / "file") as client:
         await client.call_tool("begin", {"then_wait": False}, raise_on_error=True)
         async with client.open_call("begin", {"then_wait": True}) as call:
             await anext(call.updates)
         assert await running(client) == 2
-        await client.call_tool("let_go")
+        await client.call_tool("finish_work")
         while await running(client):
             await trio.lowlevel.checkpoint()
 
     assert (tmp_path / "file").read_text().splitlines() == ["work done", "work done", "lifespan left"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-async def test_over_standard_input_work_may_come_to_its_end_after_the_connection(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="a server on standard input needs POSIX")
+async def test_a_stdio_server_finishes_its_tasks_after_the_connection_has_ended(tmp_path: Path) -> None:
     async with program(tmp_path / "file") as client:
         await client.call_tool("begin", {"then_wait": False}, raise_on_error=True)
-        await client.call_tool("let_go")
+        await client.call_tool("finish_work")
 
     assert (tmp_path / "file").read_text().splitlines() == ["work done", "lifespan left"]

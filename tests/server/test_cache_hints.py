@@ -1,4 +1,4 @@
-"""For how long results may be kept, as a server's author says it: by method, for one resource, for one read."""
+"""Cache hints of a server: for methods, for a resource, and for a single read."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ async def hints(client: ScriptedPeer, method: str, **params: Any) -> tuple[Any, 
 
 
 @pytest.mark.requirement("B.17-S1a", "B.17-S1b")
-async def test_nothing_may_be_kept_unless_the_author_says_so() -> None:
+async def test_results_must_not_be_cached_without_a_hint() -> None:
     async with open_scripted_client(make_server()) as client:
         assert [await hints(client, method) for method in PARAMS] == [(0, "private")] * 6
 
 
 @pytest.mark.requirement("B.17-S1a", "B.17-S1b")
 @pytest.mark.parametrize("method", PARAMS)
-async def test_the_author_says_so_by_method(method: str) -> None:
+async def test_a_hint_for_a_method_applies_to_its_results_only(method: str) -> None:
     server = make_server(cache={method: CacheHint(ttl=60, scope="public")})
     async with open_scripted_client(server) as client:
         for each in PARAMS:
@@ -62,7 +62,7 @@ async def test_the_author_says_so_by_method(method: str) -> None:
 
 @pytest.mark.requirement("B.17-S2")
 @pytest.mark.parametrize("method", [method for method in PARAMS if method.endswith("/list")])
-async def test_all_pages_of_a_list_say_the_same(method: str) -> None:
+async def test_all_pages_of_a_list_carry_the_same_hint(method: str) -> None:
     server = make_server(page_size=1, cache={method: CacheHint(ttl=5, scope="public")})
     pages, cursor = list[Json](), dict[str, str]()
     async with open_scripted_client(server) as client:
@@ -73,7 +73,7 @@ async def test_all_pages_of_a_list_say_the_same(method: str) -> None:
     assert {(page["ttlMs"], page["cacheScope"]) for page in pages} == {(5000, "public")}
 
 
-async def test_one_resource_goes_before_the_method_and_one_read_before_both() -> None:
+async def test_the_hint_of_a_resource_overrides_the_method_and_the_hint_of_a_read_overrides_both() -> None:
     public, minute = CacheHint(ttl=1, scope="public"), CacheHint(ttl=60)
     server = Server("s", cache={"resources/read": public})
     read: Callable[..., types.ReadResourceResult] = types.ReadResourceResult
@@ -100,17 +100,17 @@ async def test_one_resource_goes_before_the_method_and_one_read_before_both() ->
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS[:-1])
-async def test_older_revisions_are_told_nothing_of_it(revision: str) -> None:
+async def test_legacy_revisions_get_no_hints(revision: str) -> None:
     every: Any = dict.fromkeys(PARAMS, CacheHint(ttl=60, scope="public"))
     server = make_server(cache=every)
-    server.resource("a:own", name="own", cache=CacheHint(ttl=60))(lambda: "")
+    server.resource("a:cached", name="cached", cache=CacheHint(ttl=60))(lambda: "")
     async with open_scripted_client(server, revision) as client:
         for method in [method for method in PARAMS if method != "server/discover"]:
             assert await hints(client, method) == (None, None)
-        assert await hints(client, "resources/read", uri="a:own") == (None, None)
+        assert await hints(client, "resources/read", uri="a:cached") == (None, None)
 
 
-async def test_results_of_other_requests_say_nothing() -> None:
+async def test_results_of_other_requests_carry_no_hint() -> None:
     every: Any = dict.fromkeys(PARAMS, CacheHint(ttl=60, scope="public"))
     async with open_scripted_client(make_server(cache=every)) as client:
         result = (await client.request("tools/call", {"name": "t0"}))["result"]
@@ -127,7 +127,7 @@ async def test_results_of_other_requests_say_nothing() -> None:
     ],
     ids=["typed", "json"],
 )
-def test_a_result_that_asks_for_input_may_never_be_kept(interim: Any) -> None:
+def test_an_interim_result_that_asks_for_input_carries_no_hint(interim: Any) -> None:
     result = finish_result(interim, CONTEXT, {"name": "s"}, CacheHint(ttl=60, scope="public"))
     assert result == {
         "resultType": "input_required",
@@ -145,19 +145,19 @@ def test_seconds_are_sent_as_whole_milliseconds(ttl: float, ttl_ms: int) -> None
 
 
 @pytest.mark.parametrize("ttl", [-1, -0.0001, math.inf, math.nan, 1e300, 10**400, True, "60", None])
-def test_a_time_that_is_none_is_refused(ttl: Any) -> None:
+def test_an_invalid_ttl_is_refused(ttl: Any) -> None:
     with pytest.raises(ValueError, match=r"CacheHint\(ttl=.*\): must be a number of seconds, 0 or more"):
         CacheHint(ttl=ttl)
 
 
 @pytest.mark.parametrize("scope", ["shared", "", None, "Public"])
-def test_a_scope_that_is_none_is_refused(scope: Any) -> None:
+def test_an_unknown_cache_scope_is_refused(scope: Any) -> None:
     with pytest.raises(ValueError, match=rf"CacheHint\(scope={scope!r}\): must be 'private' or 'public'"):
         CacheHint(scope=scope)
 
 
 @pytest.mark.parametrize(
-    ("cache", "error", "text"),
+    ("cache", "error", "message"),
     [
         (
             {"tools/call": CacheHint()},
@@ -169,12 +169,12 @@ def test_a_scope_that_is_none_is_refused(scope: Any) -> None:
         (CacheHint(), TypeError, "cache=.*: must be a mapping of methods, such as"),
     ],
 )
-def test_hints_that_no_client_would_see_are_refused(cache: Any, error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
+def test_hints_for_results_that_cannot_be_cached_are_refused(cache: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         Server("s", cache=cache)
 
 
-def test_a_hint_of_a_resource_is_one() -> None:
+def test_a_resource_hint_of_the_wrong_type_is_refused() -> None:
     server, wrong = Server("s"), 60
     not_a_hint: Any = wrong
     with pytest.raises(TypeError, match="of_x: cache=60: must be a CacheHint"):
@@ -185,25 +185,25 @@ def test_a_hint_of_a_resource_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "text"),
+    ("members", "message"),
     [
         ({"ttl_ms": 1.5}, "ttl_ms=1.5: must be an int of at least 0"),
         ({"ttl_ms": True}, "ttl_ms=True: must be"),
         ({"cache_scope": "shared"}, "cache_scope='shared': use 'private' or 'public'"),
     ],
 )
-async def test_a_read_that_says_something_else_fails_where_it_says_it(
-    members: Any, text: str, caplog: pytest.LogCaptureFixture
+async def test_a_read_with_an_invalid_hint_fails_and_the_log_names_the_hint(
+    members: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
     server.resource("a:b", name="a")(lambda: types.ReadResourceResult(contents=[], **members))
     async with open_client(server) as client:
         with pytest.raises(Exception, match="the server's log says why"):
             await client.read_resource("a:b")
-    assert text in caplog.text
+    assert message in caplog.text
 
 
-async def test_a_client_is_told() -> None:
+async def test_a_client_receives_the_hints_of_lists_and_of_discovery() -> None:
     server = make_server(cache={"tools/list": CacheHint(ttl=1.5, scope="public"), "server/discover": CacheHint(ttl=2)})
     async with open_client(server) as client:
         page, discovered = await Client.list_tools(client), await client.discover()
@@ -213,7 +213,7 @@ async def test_a_client_is_told() -> None:
 
 @pytest.mark.requirement("B.17-C2")
 @pytest.mark.parametrize("mode", ["parked", "replayed"])
-async def test_what_came_of_answers_is_nobody_else_s_whatever_the_author_says(mode: Any) -> None:
+async def test_a_result_that_depends_on_the_users_answers_is_private_despite_a_public_hint(mode: Any) -> None:
     server = Server("asking", asking=mode)
 
     @server.resource("free://", cache=CacheHint(ttl=60, scope="public"))

@@ -1,4 +1,4 @@
-"""What a handler is given."""
+"""The context of a handler: its attributes, progress, logs and streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INFO = types.Implementation(name="tester", version="7")
 
 
 @pytest.mark.requirement("A.7-P1")
-async def test_a_handler_learns_who_asks_and_on_which_terms() -> None:
+async def test_the_context_shows_the_client_and_the_terms_of_the_request() -> None:
     server, seen = Server("s"), dict[str, Any]()
 
     @server.tool
@@ -43,7 +43,7 @@ async def test_a_handler_learns_who_asks_and_on_which_terms() -> None:
 
 
 @pytest.mark.requirement("G.3")
-async def test_a_client_that_does_not_say_who_it_is_is_nobody() -> None:
+async def test_the_client_info_is_none_if_the_client_sent_none() -> None:
     server, seen = Server("s"), list[object]()
 
     @server.tool
@@ -61,7 +61,7 @@ async def test_a_client_that_does_not_say_who_it_is_is_nobody() -> None:
     assert seen == [None]
 
 
-async def test_state_is_what_the_lifespan_yielded_and_the_lifespan_is_entered_once_per_serving() -> None:
+async def test_the_state_is_the_value_of_the_lifespan_which_is_entered_once_per_serving() -> None:
     events: list[str] = []
 
     @asynccontextmanager
@@ -82,7 +82,7 @@ async def test_state_is_what_the_lifespan_yielded_and_the_lifespan_is_entered_on
     assert events == ["enter s", "leave"]
 
 
-async def test_the_deadline_is_the_one_the_handler_is_under(autojump_clock: object) -> None:
+async def test_the_deadline_is_that_of_the_tool_timeout(autojump_clock: object) -> None:
     server, seen = Server("s"), list[float]()
 
     @server.tool(timeout=7)
@@ -101,7 +101,7 @@ async def test_the_deadline_is_the_one_the_handler_is_under(autojump_clock: obje
 
 
 @pytest.mark.requirement("B.14-P3a")
-async def test_progress_that_does_not_grow_is_not_sent() -> None:
+async def test_progress_that_does_not_increase_is_not_sent() -> None:
     server = Server("s")
 
     @server.tool
@@ -116,7 +116,7 @@ async def test_progress_that_does_not_grow_is_not_sent() -> None:
 
 
 @pytest.mark.requirement("A.6-P1")
-async def test_the_oldest_revision_carries_no_message_with_progress() -> None:
+async def test_progress_has_no_message_in_the_oldest_revision() -> None:
     server = Server("s")
 
     @server.tool
@@ -130,7 +130,7 @@ async def test_the_oldest_revision_carries_no_message_with_progress() -> None:
 
 
 @pytest.mark.parametrize("values", [(math.nan, None), (1, math.inf)])
-async def test_progress_that_is_no_number_is_the_handlers_mistake(values: tuple[float, float | None]) -> None:
+async def test_progress_that_is_not_finite_raises_in_the_handler(values: tuple[float, float | None]) -> None:
     server = Server("s")
 
     @server.tool
@@ -142,7 +142,7 @@ async def test_progress_that_is_no_number_is_the_handlers_mistake(values: tuple[
         assert not (await client.call_tool("work")).is_error
 
 
-async def test_progress_is_a_cancel_point_also_where_nobody_asked_for_it() -> None:
+async def test_progress_and_logs_are_checkpoints_even_if_the_client_requested_neither() -> None:
     server, ended = Server("s"), trio.Event()
 
     @server.tool
@@ -165,7 +165,7 @@ async def test_progress_is_a_cancel_point_also_where_nobody_asked_for_it() -> No
 
 
 @pytest.mark.requirement("B.18-S2", "B.18-S4b")
-async def test_log_messages_below_the_wanted_level_stay_here() -> None:
+async def test_log_messages_below_the_level_of_the_client_are_not_sent() -> None:
     server, got = Server("s"), list[tuple[str, Any, str | None]]()
     arrived = trio.Event()
 
@@ -191,7 +191,7 @@ async def test_log_messages_below_the_wanted_level_stay_here() -> None:
 
 
 @pytest.mark.requirement("B.18-S4a")
-async def test_a_modern_request_that_names_no_level_gets_no_log() -> None:
+async def test_a_modern_request_without_a_log_level_gets_no_log_messages() -> None:
     server, got = Server("s"), list[object]()
 
     async def on_log(message: types.LoggingMessageNotificationParams) -> None:
@@ -208,19 +208,19 @@ async def test_a_modern_request_that_names_no_level_gets_no_log() -> None:
     assert not got
 
 
-async def test_an_unknown_level_is_the_handlers_mistake() -> None:
+async def test_an_unknown_log_level_raises_in_the_handler() -> None:
     server = Server("s")
 
     @server.tool
     async def work(ctx: Context) -> None:
-        await ctx.log("loud", "x")  # type: ignore[arg-type]  # the mistake is the case
+        await ctx.log("loud", "x")  # type: ignore[arg-type]  # an unknown level on purpose
 
     async with open_client(server) as client:
         assert (await client.call_tool("work")).is_error
 
 
 @pytest.mark.requirement("B.5-S3c", "B.14-P4")
-async def test_what_is_reported_after_the_call_was_cancelled_goes_nowhere() -> None:
+async def test_progress_and_logs_of_a_cancelled_call_are_dropped() -> None:
     server, done = Server("s"), trio.Event()
 
     @server.tool
@@ -240,7 +240,7 @@ async def test_what_is_reported_after_the_call_was_cancelled_goes_nowhere() -> N
         assert client.statistics().unmatched_responses == 0
 
 
-async def test_a_client_that_describes_itself_badly_is_shown_as_far_as_possible() -> None:
+async def test_invalid_members_of_the_client_info_are_left_out() -> None:
     server, seen = Server("s"), list[object]()
 
     @server.tool
@@ -254,7 +254,7 @@ async def test_a_client_that_describes_itself_badly_is_shown_as_far_as_possible(
     assert seen == [types.Implementation(name="odd", version="1")]
 
 
-async def test_a_log_message_waits_its_turn_behind_progress_that_nobody_reads() -> None:
+async def test_a_log_message_arrives_after_progress_that_the_client_does_not_read() -> None:
     server, logged = Server("s", limits=Limits(max_progress_per_second=math.inf)), list[Any]()
 
     @server.tool
@@ -275,14 +275,14 @@ async def test_a_log_message_waits_its_turn_behind_progress_that_nobody_reads() 
 
 
 @pytest.mark.parametrize("asking", ["never", "", None])
-def test_a_way_to_wait_for_answers_that_there_is_not_is_refused(asking: Any) -> None:
+def test_an_unknown_asking_mode_is_refused(asking: Any) -> None:
     with pytest.raises(ValueError, match="parked, replayed"):
         Server("s", asking=asking)
 
 
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.parametrize("opener", [open_client, open_memory_client])
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_a_stream_that_carries_everything_is_not_closed(door: Any, revision: str) -> None:
+async def test_closing_the_stream_has_no_effect_on_a_shared_link(opener: Any, revision: str) -> None:
     server = Server("s")
 
     @server.tool
@@ -292,19 +292,19 @@ async def test_a_stream_that_carries_everything_is_not_closed(door: Any, revisio
         await ctx.report_progress(2)
         return "done"
 
-    heard: list[float] = []
+    received: list[float] = []
 
-    async def hear(update: types.ProgressNotificationParams) -> None:
-        heard.append(update.progress)
+    async def record(update: types.ProgressNotificationParams) -> None:
+        received.append(update.progress)
 
-    async with door(server, revision=revision) as client:
-        result = await client.call_tool("long", on_progress=hear)
+    async with opener(server, revision=revision) as client:
+        result = await client.call_tool("long", on_progress=record)
 
-    assert heard == [1, 2]
+    assert received == [1, 2]
     assert result.structured_content == {"result": "done"}
 
 
-async def test_after_its_request_a_handler_has_no_stream_to_close() -> None:
+async def test_closing_the_stream_after_the_call_was_cancelled_has_no_effect() -> None:
     server, left = Server("s"), trio.Event()
 
     @server.tool
@@ -323,7 +323,7 @@ async def test_after_its_request_a_handler_has_no_stream_to_close() -> None:
 
 
 @pytest.mark.parametrize("retry", [-1.0, math.inf, math.nan])
-async def test_a_pause_that_is_none_is_refused_by_name(retry: float) -> None:
+async def test_an_invalid_retry_pause_raises_in_the_handler(retry: float) -> None:
     server = Server("s")
 
     @server.tool
@@ -336,7 +336,7 @@ async def test_a_pause_that_is_none_is_refused_by_name(retry: float) -> None:
     assert result.is_error
 
 
-async def test_a_handler_that_cannot_wait_is_under_no_deadline() -> None:
+async def test_a_handler_that_cannot_wait_has_no_deadline() -> None:
     server = Server("s")
 
     @server.tool

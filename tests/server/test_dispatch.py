@@ -1,4 +1,4 @@
-"""Where a request is answered: on the spot where nothing can wait, in a task of its own otherwise."""
+"""Dispatch of requests: handlers that cannot wait run inline, all others in their own task."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.server.helpers import text_of
 from trio_mcp import Context, ErrorResponse, Limits, McpError, Server, open_client, types
 from trio_mcp.server import AskingMode
 from trio_mcp.server._serving import ROUTES
@@ -17,41 +18,35 @@ from trio_mcp.server._serving import ROUTES
 HANDLERS = "tools/call handler"
 
 
-def text(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
-
-
-def named_here() -> str:
+def task_name() -> str:
     return trio.lowlevel.current_task().name
 
 
-async def where() -> str:
-    return named_here()
+async def current_task() -> str:
+    return task_name()
 
 
-async def where_with_context(context: Context) -> str:
-    return named_here()
+async def current_task_with_context(context: Context) -> str:
+    return task_name()
 
 
-async def where_after_waiting() -> str:
+async def current_task_after_waiting() -> str:
     await trio.lowlevel.checkpoint()
-    return named_here()
+    return task_name()
 
 
 @pytest.mark.parametrize(
     ("function", "options", "alone"),
     [
-        (where, {}, False),
-        (where_with_context, {}, False),
-        (where_after_waiting, {}, True),
-        (where, {"timeout": 5}, True),
-        (where, {"max_concurrency": 2}, True),
+        (current_task, {}, False),
+        (current_task_with_context, {}, False),
+        (current_task_after_waiting, {}, True),
+        (current_task, {"timeout": 5}, True),
+        (current_task, {"max_concurrency": 2}, True),
     ],
 )
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_a_tool_that_cannot_wait_for_anything_takes_no_task_of_its_own(
+async def test_a_tool_that_cannot_wait_runs_without_its_own_task(
     function: Callable[..., Any], options: dict[str, Any], alone: bool, revision: str
 ) -> None:
     server = Server("s", revisions=[revision])
@@ -60,23 +55,23 @@ async def test_a_tool_that_cannot_wait_for_anything_takes_no_task_of_its_own(
     async with open_client(server) as client:
         answer = await client.call_tool("f")
 
-    assert (text(answer) == HANDLERS) is alone
+    assert (text_of(answer) == HANDLERS) is alone
 
 
-async def test_a_tool_that_cannot_wait_takes_a_task_where_middleware_may() -> None:
+async def test_a_tool_that_cannot_wait_runs_in_a_task_if_there_is_middleware() -> None:
     async def pass_on(request: Any, call_next: Any) -> Any:
         return await call_next(request)
 
     server = Server("s", middleware=[pass_on])
-    server.tool(where)
+    server.tool(current_task)
 
     async with open_client(server) as client:
-        assert text(await client.call_tool("where")) == HANDLERS
+        assert text_of(await client.call_tool("current_task")) == HANDLERS
 
 
 async def test_a_tool_that_is_removed_while_a_call_waits_for_its_slot_is_not_called() -> None:
     server, begun, go_on = Server("s", limits=Limits(max_in_flight=1)), trio.Event(), trio.Event()
-    server.tool(where)
+    server.tool(current_task)
 
     @server.tool
     async def block() -> None:
@@ -84,36 +79,36 @@ async def test_a_tool_that_is_removed_while_a_call_waits_for_its_slot_is_not_cal
         await go_on.wait()
 
     async def refused() -> None:
-        with pytest.raises(ErrorResponse, match="no tool 'where'"):
-            await client.call_tool("where")
+        with pytest.raises(ErrorResponse, match="no tool 'current_task'"):
+            await client.call_tool("current_task")
 
     async with open_client(server) as client, trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "block")
         await begun.wait()
         nursery.start_soon(refused)
         await trio.testing.wait_all_tasks_blocked()
-        server.tools.remove("where")
+        server.tools.remove("current_task")
         go_on.set()
 
 
 @pytest.mark.parametrize("waits", [False, True])
-async def test_whatever_else_cannot_wait_takes_no_task_either(waits: bool) -> None:
-    server, where_it_is = Server("s"), where_after_waiting if waits else where
-    server.prompt(name="p")(where_it_is)
-    server.resource("x://y")(where_it_is)
+async def test_prompts_resources_and_custom_methods_that_cannot_wait_run_without_a_task(waits: bool) -> None:
+    server, handler = Server("s"), current_task_after_waiting if waits else current_task
+    server.prompt(name="p")(handler)
+    server.resource("x://y")(handler)
 
-    @server.method("com.example/where")
-    async def own() -> dict[str, str]:
-        return {"task": named_here()}
+    @server.method("com.example/current_task")
+    async def custom() -> dict[str, str]:
+        return {"task": task_name()}
 
     @server.method("com.example/there")
     async def other() -> dict[str, str]:
-        return {"task": await where_after_waiting()}
+        return {"task": await current_task_after_waiting()}
 
     async with open_client(server) as client:
         (message,) = (await client.get_prompt("p")).messages
         (contents,) = (await client.read_resource("x://y")).contents
-        method = "com.example/there" if waits else "com.example/where"
+        method = "com.example/there" if waits else "com.example/current_task"
         answer = await client.request(method, {}, dict[str, Any])
 
     assert isinstance(message.content, types.TextContent)
@@ -122,12 +117,12 @@ async def test_whatever_else_cannot_wait_takes_no_task_either(waits: bool) -> No
     assert [task.endswith(" handler") for task in tasks] == [waits] * 3
 
 
-async def test_what_follows_a_template_is_read_in_a_task() -> None:
+async def test_a_resource_of_a_template_is_read_in_a_task() -> None:
     server = Server("s")
 
     @server.resource("x://{name}")
     async def named(name: str) -> str:
-        return named_here()
+        return task_name()
 
     async with open_client(server) as client:
         (contents,) = (await client.read_resource("x://y")).contents
@@ -136,7 +131,7 @@ async def test_what_follows_a_template_is_read_in_a_task() -> None:
     assert contents.text == "resources/read handler"
 
 
-async def test_an_error_that_a_template_chooses_reaches_the_client_as_it_is() -> None:
+async def test_an_mcp_error_of_a_template_reaches_the_client_unchanged() -> None:
     server = Server("s")
 
     @server.resource("x://{name}")
@@ -150,13 +145,13 @@ async def test_an_error_that_a_template_chooses_reaches_the_client_as_it_is() ->
     assert refused.value.code == 7
 
 
-def test_methods_that_nobody_answers_have_no_route_and_none_is_kept_for_them() -> None:
+def test_unknown_methods_have_no_route_and_are_not_stored() -> None:
     modern = ROUTES["2026-07-28"]
     before = len(modern)
 
     assert [modern[f"com.example/{number}"] for number in range(10)] == [None] * 10
     assert len(modern) == before
-    assert modern["initialize"] is None  # there is such a method, and not in this revision
+    assert modern["initialize"] is None  # a method of other revisions only
 
 
 class _Method:
@@ -164,9 +159,9 @@ class _Method:
         return params
 
 
-async def test_a_method_of_ones_own_that_runs_in_a_thread_takes_a_task_whatever_its_code_says() -> None:
+async def test_a_custom_method_that_runs_in_a_thread_runs_in_a_task() -> None:
     server = Server("s")
-    server.method("com.example/method")(MethodType(_Method(), {}))  # nothing says that it is asynchronous
+    server.method("com.example/method")(MethodType(_Method(), {}))  # not recognized as asynchronous
 
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse):
@@ -175,7 +170,7 @@ async def test_a_method_of_ones_own_that_runs_in_a_thread_takes_a_task_whatever_
 
 
 @pytest.mark.parametrize("mode", ["parked", "replayed"])
-async def test_a_handler_that_has_asked_goes_on_behind_middleware_as_well(mode: AskingMode) -> None:
+async def test_a_handler_that_asked_the_client_continues_behind_middleware(mode: AskingMode) -> None:
     passed: list[str] = []
 
     async def pass_on(request: Any, call_next: Any) -> Any:
@@ -193,6 +188,6 @@ async def test_a_handler_that_has_asked_goes_on_behind_middleware_as_well(mode: 
         return types.ElicitResult(action="accept", content={})
 
     async with open_client(server, on_elicit=accept) as client:
-        assert text(await client.call_tool("go_on")) == "Accepted"
+        assert text_of(await client.call_tool("go_on")) == "Accepted"
 
     assert passed.count("tools/call") == {"parked": 1, "replayed": 2}[mode]

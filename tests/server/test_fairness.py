@@ -1,4 +1,4 @@
-"""One connection's flood does not starve another: what connections share, they take in turn."""
+"""Fairness between the connections of a serving: the flood of one connection does not starve the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOOD = 200
 
 @asynccontextmanager
 async def shared(server: Server, clients: int) -> AsyncGenerator[tuple[list[Client], Callable[[], Any]]]:
-    """Serve *server* once, over as many connections as that; the function returns its statistics."""
+    """Serve *server* once over *clients* connections; the function that it yields returns the statistics."""
     closing = trio.Event()
     async with server.serving() as serving, trio.open_nursery() as nursery, trio.open_nursery() as connections:
 
@@ -34,90 +34,90 @@ async def shared(server: Server, clients: int) -> AsyncGenerator[tuple[list[Clie
         closing.set()
 
 
-class Gates:
-    """Lets calls end one by one, and knows in which order they worked."""
+class Barrier:
+    """A barrier that holds handlers until it is opened, and records the order in which they began."""
 
     def __init__(self) -> None:
         self.worked: list[str] = []
         self.begun = trio.Event()
         self.opened = trio.Event()
 
-    async def pass_through(self, who: str) -> None:
-        self.worked.append(who)
+    async def wait(self, name: str) -> None:
+        self.worked.append(name)
         self.begun.set()
         await self.opened.wait()
         await trio.lowlevel.checkpoint()
 
 
-async def flood_and_ask(one: Client, other: Client, tool: str, gates: Gates, count: int = FLOOD) -> None:
-    """Flood by one client, then ask once by the other; then let them all work."""
+async def flood_and_call(one: Client, other: Client, tool: str, barrier: Barrier, count: int = FLOOD) -> None:
+    """Send *count* calls from one client and one call from the other, then open the barrier."""
     async with trio.open_nursery() as nursery:
         for _ in range(count):
-            nursery.start_soon(one.call_tool, tool, {"who": "flood"})
+            nursery.start_soon(one.call_tool, tool, {"name": "flood"})
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(other.call_tool, tool, {"who": "single"})
+        nursery.start_soon(other.call_tool, tool, {"name": "single"})
         await trio.testing.wait_all_tasks_blocked()
-        assert "single" not in gates.worked
-        gates.opened.set()
-    assert len(gates.worked) == count + 1
+        assert "single" not in barrier.worked
+        barrier.opened.set()
+    assert len(barrier.worked) == count + 1
 
 
-async def test_a_flood_on_a_tool_that_works_once_at_a_time_delays_another_connection_by_one_call() -> None:
-    server, gates = Server("s"), Gates()
+async def test_a_flood_on_a_tool_with_one_slot_delays_another_connection_by_one_call() -> None:
+    server, barrier = Server("s"), Barrier()
 
     @server.tool(max_concurrency=1)
-    async def work(who: str) -> None:
-        await gates.pass_through(who)
+    async def work(name: str) -> None:
+        await barrier.wait(name)
 
     async with shared(server, 2) as ((one, other), _):
-        await flood_and_ask(one, other, "work", gates)
+        await flood_and_call(one, other, "work", barrier)
 
-    assert gates.worked.index("single") <= 2
+    assert barrier.worked.index("single") <= 2
 
 
-async def test_a_flood_of_all_that_may_run_delays_another_connection_by_what_runs() -> None:
-    server, gates = Server("s", limits=Limits(max_running=3)), Gates()
+async def test_a_flood_of_all_running_places_delays_another_connection_by_the_running_calls() -> None:
+    server, barrier = Server("s", limits=Limits(max_running=3)), Barrier()
 
     @server.tool
-    async def work(who: str) -> None:
-        await gates.pass_through(who)
+    async def work(name: str) -> None:
+        await barrier.wait(name)
 
     async with shared(server, 2) as ((one, other), statistics):
-        await flood_and_ask(one, other, "work", gates)
+        await flood_and_call(one, other, "work", barrier)
         assert statistics().running == 0
 
-    assert gates.worked.index("single") < 3 + 3  # three end at once, and Trio shuffles who of the next three is first
+    assert barrier.worked.index("single") < 3 + 3  # three end at once, and Trio shuffles the next three
 
 
-async def test_many_floods_delay_a_connection_by_one_call_of_each() -> None:
-    server, gates = Server("s"), Gates()
+async def test_floods_of_many_connections_delay_another_connection_by_one_call_of_each() -> None:
+    server, barrier = Server("s"), Barrier()
 
     @server.tool(max_concurrency=1)
-    async def work(who: str) -> None:
-        await gates.pass_through(who)
+    async def work(name: str) -> None:
+        await barrier.wait(name)
 
     async with shared(server, 6) as ((other, *floods), _), trio.open_nursery() as nursery:
         for number, client in enumerate(floods):
             for _ in range(20):
-                nursery.start_soon(client.call_tool, "work", {"who": str(number)})
+                nursery.start_soon(client.call_tool, "work", {"name": str(number)})
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(other.call_tool, "work", {"who": "single"})
+        nursery.start_soon(other.call_tool, "work", {"name": "single"})
         await trio.testing.wait_all_tasks_blocked()
-        gates.opened.set()
+        barrier.opened.set()
 
-    before = gates.worked[: gates.worked.index("single")]
+    before = barrier.worked[: barrier.worked.index("single")]
     assert len(before) <= 1 + len(floods)
-    assert len(gates.worked) == 101
+    assert len(barrier.worked) == 101
 
 
 @pytest.mark.parametrize("bound", [Limits(max_threads=1), Limits(max_threads=2)])
-async def test_a_flood_of_functions_in_threads_delays_another_connection_by_one_call(bound: Limits) -> None:
+async def test_a_flood_of_plain_functions_delays_another_connection_by_one_call(bound: Limits) -> None:
     server, worked = Server("s", limits=bound), list[str]()
     began, opened = trio.Event(), threading.Event()
 
     @server.tool
-    def work(who: str) -> None:
-        worked.append(who)
+    def work(name: str) -> None:
+        worked.append(name)
         trio.from_thread.run_sync(began.set)
         opened.wait(20)
 
@@ -130,10 +130,10 @@ async def test_a_flood_of_functions_in_threads_delays_another_connection_by_one_
 
         async with trio.open_nursery() as nursery:
             for _ in range(50):
-                nursery.start_soon(one.call_tool, "work", {"who": "flood"})
+                nursery.start_soon(one.call_tool, "work", {"name": "flood"})
             await began.wait()
             await until_running(50)
-            nursery.start_soon(other.call_tool, "work", {"who": "single"})
+            nursery.start_soon(other.call_tool, "work", {"name": "single"})
             await until_running(51)
             opened.set()
         assert statistics().threads == 0
@@ -142,43 +142,43 @@ async def test_a_flood_of_functions_in_threads_delays_another_connection_by_one_
     assert worked.index("single") <= 2 * bound.max_threads + 1
 
 
-async def test_calls_that_are_cancelled_while_they_wait_for_others_leave_no_trace() -> None:
-    server, gates = Server("s", limits=Limits(max_running=4)), Gates()
+async def test_calls_that_are_cancelled_while_they_wait_release_their_places() -> None:
+    server, barrier = Server("s", limits=Limits(max_running=4)), Barrier()
 
     @server.tool(max_concurrency=1)
-    async def work(who: str) -> None:
-        await gates.pass_through(who)
+    async def work(name: str) -> None:
+        await barrier.wait(name)
 
     async with shared(server, 2) as ((one, other), statistics), trio.open_nursery() as nursery:
-        nursery.start_soon(one.call_tool, "work", {"who": "first"})
+        nursery.start_soon(one.call_tool, "work", {"name": "first"})
         await trio.testing.wait_all_tasks_blocked()
-        async with trio.open_nursery() as leaving:  # some wait for the tool, some even for a place to run
+        async with trio.open_nursery() as leaving:  # some wait for the tool, others for a running place
             for client in (one, other) * 10:
-                leaving.start_soon(client.call_tool, "work", {"who": "left"})
+                leaving.start_soon(client.call_tool, "work", {"name": "left"})
             await trio.testing.wait_all_tasks_blocked()
             assert statistics().running == 4
             leaving.cancel_scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         assert statistics().running == 1
-        nursery.start_soon(other.call_tool, "work", {"who": "second"})
+        nursery.start_soon(other.call_tool, "work", {"name": "second"})
         await trio.testing.wait_all_tasks_blocked()
-        gates.opened.set()
+        barrier.opened.set()
 
-    assert gates.worked == ["first", "second"]
+    assert barrier.worked == ["first", "second"]
 
 
 async def test_a_busy_server_names_the_limit_and_serves_the_other_connections() -> None:
-    server, gates = Server("s", limits=Limits(max_running=2, max_queued=3)), Gates()
+    server, barrier = Server("s", limits=Limits(max_running=2, max_queued=3)), Barrier()
 
     @server.tool
-    async def work(who: str, ctx: Context) -> None:
-        await gates.pass_through(who)
+    async def work(name: str, ctx: Context) -> None:
+        await barrier.wait(name)
 
     refused: list[tuple[int, str]] = []
 
-    async def call(client: Client, who: str) -> None:
+    async def call(client: Client, name: str) -> None:
         try:
-            await client.call_tool("work", {"who": who})
+            await client.call_tool("work", {"name": name})
         except ErrorResponse as error:
             refused.append((error.code, error.message))
 
@@ -188,27 +188,27 @@ async def test_a_busy_server_names_the_limit_and_serves_the_other_connections() 
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(call, other, "single")
         await trio.testing.wait_all_tasks_blocked()
-        gates.opened.set()
+        barrier.opened.set()
 
     busy = "of all requests, 2 run (Limits.max_running), and of this connection's, 3 wait (Limits.max_queued)"
     assert refused == [(-31_000, f"too busy: {busy}; try again later")]
-    assert gates.worked.count("flood") == 5
-    assert "single" in gates.worked
+    assert barrier.worked.count("flood") == 5
+    assert "single" in barrier.worked
 
 
 @pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_a_call_that_waits_for_a_person_gives_its_turns_back_and_takes_them_again(
+async def test_a_call_that_waits_for_the_user_releases_its_places_and_acquires_them_again(
     revision: str, threaded: bool
 ) -> None:
     server = Server("s", limits=Limits(max_threads=1))
-    at_work, most, asked, answer = 0, 0, 0, trio.Event()
+    working, most, questions, answer = 0, 0, 0, trio.Event()
     form: dict[str, Any] = {"type": "object", "properties": {}}
 
     def step(change: int) -> None:
-        nonlocal at_work, most
-        at_work += change
-        most = max(most, at_work)
+        nonlocal working, most
+        working += change
+        most = max(most, working)
 
     if threaded:
 
@@ -233,9 +233,9 @@ async def test_a_call_that_waits_for_a_person_gives_its_turns_back_and_takes_the
             step(-1)
 
     async def on_elicit(_: object) -> types.ElicitResult:
-        nonlocal asked
-        asked += 1
-        if asked == 5:
+        nonlocal questions
+        questions += 1
+        if questions == 5:
             answer.set()
         await answer.wait()
         return types.ElicitResult(action="accept", content={})
@@ -247,4 +247,4 @@ async def test_a_call_that_waits_for_a_person_gives_its_turns_back_and_takes_the
                     nursery.start_soon(partial(client.call_tool, "work", raise_on_error=True))
             assert client.statistics().outgoing == 0
 
-    assert (asked, at_work, most) == (5, 0, 1)
+    assert (questions, working, most) == (5, 0, 1)

@@ -1,4 +1,4 @@
-"""A handler that logs without end does not flood its client."""
+"""The limit of log messages: a handler that logs in a loop does not flood its client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trio_mcp.server._progress import LogRate
 from trio_mcp.testing import open_memory_client
 
 
-def test_a_seconds_worth_passes_at_once_and_then_so_many_a_second() -> None:
+def test_a_burst_of_one_second_is_admitted_at_once_and_then_the_rate_applies() -> None:
     rate = LogRate(2)
 
     assert [rate.admit(100.0) for _ in range(4)] == [0, 0, None, None]
@@ -23,7 +23,7 @@ def test_a_seconds_worth_passes_at_once_and_then_so_many_a_second() -> None:
     assert [rate.admit(1000.0) for _ in range(3)] == [0, 0, None]
 
 
-def test_less_than_one_a_second_is_possible() -> None:
+def test_a_rate_below_one_per_second_is_possible() -> None:
     rate = LogRate(0.1)
 
     assert [rate.admit(0.0), rate.admit(9.0), rate.admit(10.0)] == [0, None, 1]
@@ -36,7 +36,7 @@ def test_an_infinite_rate_admits_everything() -> None:
 
 
 @pytest.mark.requirement("B.18-P2")
-async def test_what_is_too_much_is_dropped_and_counted(autojump_clock: trio.testing.MockClock) -> None:
+async def test_log_messages_beyond_the_rate_are_dropped_and_counted(autojump_clock: trio.testing.MockClock) -> None:
     server = Server("s", limits=Limits(max_logs_per_second=3))
 
     @server.tool

@@ -1,4 +1,4 @@
-"""Middleware: what it sees, in what order, what it may do, and what its failure costs."""
+"""Middleware: its order, the requests and results that it sees and may change, and its failures."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from attrs import evolve
 
+from tests.server.helpers import SharedServing, text_of
 from trio_mcp import (
     CallNext,
     Client,
@@ -28,18 +29,17 @@ from trio_mcp import (
     serve_stream,
     types,
 )
-from trio_mcp.lowlevel import ActiveServer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 Open = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client}
+OPENERS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client}
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Open:
-    return DOORS[str(request.param)]
+@pytest.fixture(params=OPENERS)
+def opener(request: pytest.FixtureRequest) -> Open:
+    return OPENERS[str(request.param)]
 
 
 @pytest.fixture(params=[LEGACY, MODERN])
@@ -62,13 +62,7 @@ def make_server(*middleware: Middleware, limits: Limits | None = None, page_size
     return server
 
 
-def text_of(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
-
-
-async def test_the_first_middleware_registered_is_the_outermost(door: Open, revision: str) -> None:
+async def test_the_first_middleware_registered_is_the_outermost(opener: Open, revision: str) -> None:
     order: list[str] = []
 
     def noting(name: str) -> Middleware:
@@ -86,13 +80,13 @@ async def test_the_first_middleware_registered_is_the_outermost(door: Open, revi
     third = noting("third")
     assert server.middleware(third) is third
 
-    async with door(server, revision=revision) as client:
+    async with opener(server, revision=revision) as client:
         assert text_of(await client.call_tool("echo", {"text": "hi"})) == "hi"
 
     assert order == ["first in", "second in", "third in", "third out", "second out", "first out"]
 
 
-async def test_it_sees_every_request_typed_and_the_typed_result(door: Open, revision: str) -> None:
+async def test_middleware_sees_typed_params_and_typed_results_of_every_request(opener: Open, revision: str) -> None:
     seen: dict[str, tuple[type, type]] = {}
 
     async def note(request: Request, call_next: CallNext) -> Any:
@@ -102,7 +96,7 @@ async def test_it_sees_every_request_typed_and_the_typed_result(door: Open, revi
         assert not request.is_notification or request.method == "notifications/initialized"
         return result
 
-    async with door(make_server(note, page_size=1), revision=revision) as client:
+    async with opener(make_server(note, page_size=1), revision=revision) as client:
         assert [tool.name async for tool in client.tools()] == ["echo", "fail"]
         await client.call_tool("echo", {"text": "hi"})
         await client.read_resource("file:///a")
@@ -110,7 +104,7 @@ async def test_it_sees_every_request_typed_and_the_typed_result(door: Open, revi
             await client.ping()
             await client.subscribe_resource("file:///a")
             await client.set_log_level("error")
-        await client.list_resources()  # notifications are worked on beside requests
+        await client.list_resources()  # handlers of notifications run beside those of requests
 
     opening: dict[str, dict[str, tuple[type, type]]] = {
         LEGACY: {
@@ -130,7 +124,7 @@ async def test_it_sees_every_request_typed_and_the_typed_result(door: Open, revi
     }
 
 
-async def test_a_list_that_passes_unchanged_is_sent_as_it_was_written() -> None:
+async def test_a_list_that_middleware_does_not_change_is_sent_byte_for_byte() -> None:
     async def see(request: Request, call_next: CallNext) -> Any:
         return await call_next(request)
 
@@ -153,18 +147,18 @@ async def test_a_list_that_passes_unchanged_is_sent_as_it_was_written() -> None:
     assert b"1e2" in lists[0]
 
 
-async def test_it_may_change_a_list(door: Open) -> None:
+async def test_middleware_may_change_a_list(opener: Open) -> None:
     async def hide(request: Request, call_next: CallNext) -> Any:
         result = await call_next(request)
         if isinstance(result, types.ListToolsResult):
             return evolve(result, tools=[tool for tool in result.tools if tool.name != "fail"])
         return result
 
-    async with door(make_server(hide)) as client:
+    async with opener(make_server(hide)) as client:
         assert [tool.name async for tool in client.tools()] == ["echo"]
 
 
-async def test_it_may_pass_other_params_on(door: Open, revision: str) -> None:
+async def test_middleware_may_change_params(opener: Open, revision: str) -> None:
     async def shout(request: Request, call_next: CallNext) -> Any:
         if request.method != "tools/call":
             return await call_next(request)
@@ -173,27 +167,27 @@ async def test_it_may_pass_other_params_on(door: Open, revision: str) -> None:
             return await call_next(request.with_params(evolve(request.params, arguments={"text": "TYPED"})))
         return await call_next(request.with_params({"name": "echo", "arguments": {"text": text.upper()}}))
 
-    async with door(make_server(shout), revision=revision) as client:
+    async with opener(make_server(shout), revision=revision) as client:
         assert text_of(await client.call_tool("echo", {"text": "typed"})) == "TYPED"
         assert text_of(await client.call_tool("echo", {"text": "plain"})) == "PLAIN"
 
 
-async def test_it_may_answer_itself_with_a_typed_result_or_its_json(door: Open, revision: str) -> None:
+async def test_middleware_may_answer_with_a_typed_result_or_with_json(opener: Open, revision: str) -> None:
     async def answer(request: Request, call_next: CallNext) -> Any:
         if request.method == "tools/call":
-            content = types.TextContent(text="mine")
+            content = types.TextContent(text="from middleware")
             if request.params.name == "typed":
                 return types.CallToolResult(content=[content], structured_content={"n": 1})
-            return {"content": [{"type": "text", "text": "mine"}]}
+            return {"content": [{"type": "text", "text": "from middleware"}]}
         return await call_next(request)
 
-    async with door(make_server(answer), revision=revision) as client:
-        assert text_of(await client.call_tool("typed")) == "mine"
-        assert text_of(await client.call_tool("json")) == "mine"
+    async with opener(make_server(answer), revision=revision) as client:
+        assert text_of(await client.call_tool("typed")) == "from middleware"
+        assert text_of(await client.call_tool("json")) == "from middleware"
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_what_it_answers_is_made_fit_for_the_revision(revision: str) -> None:
+async def test_a_result_of_middleware_is_adapted_to_the_revision(revision: str) -> None:
     async def answer(request: Request, call_next: CallNext) -> Any:
         if request.method == "tools/call":
             link = types.ResourceLink(name="a", uri="file:///a")
@@ -211,25 +205,25 @@ async def test_what_it_answers_is_made_fit_for_the_revision(revision: str) -> No
         assert result.structured_content == ([1] if revision == MODERN else types.UNSET)
 
 
-async def test_only_a_revision_with_interim_results_is_answered_with_one(
+async def test_an_interim_result_of_middleware_is_sent_only_in_revisions_that_have_them(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(request: Request, call_next: CallNext) -> Any:
         if request.method == "tools/call":
-            return types.InputRequiredResult(result_type="input_required", request_state="mine")
+            return types.InputRequiredResult(result_type="input_required", request_state="from middleware")
         return await call_next(request)
 
     async with open_scripted_client(make_server(answer), revision) as client:
         response = await client.request("tools/call", {"name": "echo", "arguments": {"text": "x"}})
 
     if revision == MODERN:
-        assert response["result"]["requestState"] == "mine"
+        assert response["result"]["requestState"] == "from middleware"
     else:
         assert response["error"]["code"] == INTERNAL_ERROR
         assert "which is no result of it" in caplog.text
 
 
-async def test_a_prompt_that_it_answers_holds_nothing_that_the_revision_lacks() -> None:
+async def test_a_prompt_of_middleware_with_content_that_the_revision_lacks_is_refused() -> None:
     async def answer(request: Request, call_next: CallNext) -> Any:
         if request.method == "prompts/get":
             sound = types.AudioContent(data="AAAA", mime_type="audio/wav")
@@ -247,7 +241,9 @@ async def test_a_prompt_that_it_answers_holds_nothing_that_the_revision_lacks() 
     assert responses[1]["result"]["messages"][0]["content"]["type"] == "audio"
 
 
-async def test_what_is_no_request_is_not_held_against_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_middleware_that_passes_on_no_request_is_logged_as_a_bug_of_middleware(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     wrong: Any = None
 
     async def forget(request: Request, call_next: CallNext) -> Any:
@@ -260,13 +256,13 @@ async def test_what_is_no_request_is_not_held_against_the_handler(caplog: pytest
     assert "answering 'tools/call' failed outside of its handler" in caplog.text
 
 
-async def test_it_may_refuse_with_an_error_of_its_choice(door: Open, revision: str) -> None:
+async def test_middleware_may_refuse_a_request_with_any_error(opener: Open, revision: str) -> None:
     async def refuse(request: Request, call_next: CallNext) -> Any:
         if request.method == "tools/call":
             raise McpError(-31_500, "not today", {"why": "Sunday"})
         return await call_next(request)
 
-    async with door(make_server(refuse), revision=revision) as client:
+    async with opener(make_server(refuse), revision=revision) as client:
         with pytest.raises(ErrorResponse, match="not today") as refusal:
             await client.call_tool("echo", {"text": "x"})
         assert refusal.value.code == -31_500
@@ -274,7 +270,7 @@ async def test_it_may_refuse_with_an_error_of_its_choice(door: Open, revision: s
         assert [tool.name async for tool in client.tools()] == ["echo", "fail"]
 
 
-async def test_it_sees_what_the_handler_raised_and_may_make_something_else_of_it(door: Open) -> None:
+async def test_middleware_may_catch_and_replace_an_exception_of_the_handler(opener: Open) -> None:
     caught: list[str] = []
 
     async def mend(request: Request, call_next: CallNext) -> Any:
@@ -286,7 +282,7 @@ async def test_it_sees_what_the_handler_raised_and_may_make_something_else_of_it
         except RuntimeError as error:
             raise ToolError("try later") from error
 
-    async with door(make_server(mend)) as client:
+    async with opener(make_server(mend)) as client:
         assert text_of(await client.call_tool("fail", {"how": "deliberate"})) == "mended"
         with pytest.raises(ToolFailed, match="try later"):
             await client.call_tool("fail", {"how": "bug"}, raise_on_error=True)
@@ -294,11 +290,13 @@ async def test_it_sees_what_the_handler_raised_and_may_make_something_else_of_it
     assert caught == ["deliberate"]
 
 
-async def test_what_it_does_not_catch_is_explained_as_ever(door: Open, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_that_middleware_does_not_catch_is_answered_as_usual(
+    opener: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     async def pass_on(request: Request, call_next: CallNext) -> Any:
         return await call_next(request)
 
-    async with door(make_server(pass_on)) as client:
+    async with opener(make_server(pass_on)) as client:
         assert text_of(await client.call_tool("fail", {"how": "bug"})) == "a bug"
         wrong = await client.call_tool("echo", {"text": 1})
         assert wrong.is_error
@@ -307,15 +305,15 @@ async def test_what_it_does_not_catch_is_explained_as_ever(door: Open, caplog: p
     assert [record.getMessage() for record in caplog.records] == ["tool 'fail' failed"]
 
 
-async def test_its_own_failure_is_an_internal_error_and_costs_one_request(
-    door: Open, revision: str, caplog: pytest.LogCaptureFixture
+async def test_a_failure_of_middleware_is_an_internal_error_of_its_request_only(
+    opener: Open, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def stumble(request: Request, call_next: CallNext) -> Any:
         if request.method == "tools/call" and request.params.arguments["text"] == "stumble":
-            raise KeyError("a secret of the middleware's")
+            raise KeyError("a secret of the middleware")
         return await call_next(request)
 
-    async with door(make_server(stumble), revision=revision) as client:
+    async with opener(make_server(stumble), revision=revision) as client:
         with pytest.raises(ErrorResponse) as refusal:
             await client.call_tool("echo", {"text": "stumble"})
         assert text_of(await client.call_tool("echo", {"text": "fine"})) == "fine"
@@ -334,11 +332,11 @@ async def test_its_own_failure_is_an_internal_error_and_costs_one_request(
         ("tools/list", 7),
         ("tools/call", types.CallToolRequestParams(name="echo")),
         ("tools/call", types.ListToolsResult(tools=[])),
-        ("tools/call", types.Result(result_type="task")),  # whatever the client has declared
+        ("tools/call", types.Result(result_type="task")),  # independent of the capabilities of the client
     ],
     ids=repr,
 )
-async def test_a_middleware_that_forgets_the_result_is_its_own_bug(
+async def test_a_result_of_middleware_of_the_wrong_type_is_an_internal_error(
     method: str, answer: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def forget(request: Request, call_next: CallNext) -> Any:
@@ -354,7 +352,7 @@ async def test_a_middleware_that_forgets_the_result_is_its_own_bug(
     assert f"middleware answered {method!r} with {answer!r}" in str(record.exc_info[1])
 
 
-async def test_it_sees_unknown_methods_and_params_that_do_not_fit_as_json() -> None:
+async def test_middleware_sees_unknown_methods_and_invalid_params_as_json() -> None:
     seen: list[tuple[str, Any]] = []
     raised: list[int] = []
 
@@ -367,13 +365,13 @@ async def test_it_sees_unknown_methods_and_params_that_do_not_fit_as_json() -> N
             raised.append(error.code)
             if request.method == "tools/call":
                 return await call_next(request.with_params({"name": "echo", "arguments": {"text": "mended"}}))
-            if request.method == "acme/known-to-me":
+            if request.method == "acme/known-to-middleware":
                 return {"answer": 42}
             raise
 
     async with open_scripted_client(make_server(note), LEGACY) as client:
         unknown = await client.request("acme/unknown", {"a": 1})
-        answered = await client.request("acme/known-to-me")
+        answered = await client.request("acme/known-to-middleware")
         mended = await client.request("tools/call", {"name": 7})
 
     assert unknown["error"]["code"] == METHOD_NOT_FOUND
@@ -382,12 +380,12 @@ async def test_it_sees_unknown_methods_and_params_that_do_not_fit_as_json() -> N
     assert raised == [METHOD_NOT_FOUND, METHOD_NOT_FOUND, INVALID_PARAMS]
     assert [each for each in seen if not each[0].startswith(("initialize", "notifications/"))] == [
         ("acme/unknown", {"a": 1}),
-        ("acme/known-to-me", {}),
+        ("acme/known-to-middleware", {}),
         ("tools/call", {"name": 7}),
     ]
 
 
-async def test_it_may_call_the_next_one_again() -> None:
+async def test_middleware_may_call_the_next_handler_again() -> None:
     calls: list[int] = []
 
     async def retry(request: Request, call_next: CallNext) -> Any:
@@ -410,7 +408,7 @@ async def test_it_may_call_the_next_one_again() -> None:
 
 
 async def test_cancelling_the_call_cancels_the_middleware_and_the_handler(
-    door: Open, revision: str, autojump_clock: object
+    opener: Open, revision: str, autojump_clock: object
 ) -> None:
     ended: list[str] = []
     all_ended = trio.Event()
@@ -432,7 +430,7 @@ async def test_cancelling_the_call_cancels_the_middleware_and_the_handler(
         finally:
             ended.append("handler")
 
-    async with door(server, revision=revision) as client:
+    async with opener(server, revision=revision) as client:
         with trio.move_on_after(1):
             await client.call_tool("hang")
         await all_ended.wait()
@@ -457,7 +455,7 @@ async def test_a_tool_timeout_inside_of_middleware_is_a_tool_error(autojump_cloc
     assert text_of(result) == "slow timed out after 1 s"
 
 
-async def test_the_time_limit_of_a_tool_is_not_that_of_the_middleware(autojump_clock: object) -> None:
+async def test_the_timeout_of_a_tool_does_not_include_the_middleware(autojump_clock: object) -> None:
     async def slow(request: Request, call_next: CallNext) -> Any:
         result = await call_next(request)
         await trio.sleep(10)
@@ -474,8 +472,8 @@ async def test_the_time_limit_of_a_tool_is_not_that_of_the_middleware(autojump_c
         assert text_of(await client.call_tool("hurry")) == "in time"
 
 
-async def test_it_sees_the_beginning_and_the_end_of_listening(door: Open, autojump_clock: object) -> None:
-    """It is around `subscriptions/listen` for as long as that lasts, and the acknowledgement and changes pass it."""
+async def test_middleware_surrounds_a_subscription_until_it_ends(opener: Open, autojump_clock: object) -> None:
+    """The acknowledgement and the changes of `subscriptions/listen` do not pass through middleware."""
     events: list[str] = []
     ended = trio.Event()
 
@@ -492,7 +490,7 @@ async def test_it_sees_the_beginning_and_the_end_of_listening(door: Open, autoju
 
     server = make_server(note)
 
-    async with door(server, revision=MODERN) as client:
+    async with opener(server, revision=MODERN) as client:
         async with client.listen(tools=True) as changes:
             server.tool(name="new")(lambda: None)
             async for _ in changes:
@@ -503,7 +501,7 @@ async def test_it_sees_the_beginning_and_the_end_of_listening(door: Open, autoju
     assert events == ["begin", "change", "end"]
 
 
-async def test_it_may_refuse_listening_and_too_much_of_it_is_refused_inside(door: Open) -> None:
+async def test_middleware_may_refuse_a_subscription_and_the_limits_apply_behind_it(opener: Open) -> None:
     async def refuse(request: Request, call_next: CallNext) -> Any:
         if request.method == "subscriptions/listen" and request.params.notifications.prompts_list_changed:
             raise McpError(-31_501, "no prompts here")
@@ -512,7 +510,7 @@ async def test_it_may_refuse_listening_and_too_much_of_it_is_refused_inside(door
     server = make_server(refuse, limits=Limits(max_subscriptions=1))
     server.prompt(name="p")(lambda: "p")
 
-    async with door(server, revision=MODERN) as client:
+    async with opener(server, revision=MODERN) as client:
         with pytest.raises(ErrorResponse, match="no prompts here"):
             async with client.listen(prompts=True):
                 pass
@@ -521,7 +519,7 @@ async def test_it_may_refuse_listening_and_too_much_of_it_is_refused_inside(door
                 pass
 
 
-async def test_listening_inside_of_middleware_ends_in_peace_when_the_server_stops() -> None:
+async def test_a_subscription_inside_of_middleware_completes_when_the_server_stops() -> None:
     async def pass_on(request: Request, call_next: CallNext) -> Any:
         return await call_next(request)
 
@@ -540,7 +538,7 @@ async def test_listening_inside_of_middleware_ends_in_peace_when_the_server_stop
     assert response["result"]["resultType"] == "complete"
 
 
-async def test_waiting_for_the_peer_inside_initialize_does_not_hold_the_connection_up() -> None:
+async def test_middleware_that_waits_for_the_peer_during_initialize_does_not_block_the_connection() -> None:
     """User complaint 24: awaiting the peer in a middleware around `initialize` deadlocked the connection."""
     pinged = trio.Event()
 
@@ -554,7 +552,7 @@ async def test_waiting_for_the_peer_inside_initialize_does_not_hold_the_connecti
     server = make_server(wait_for_a_ping, limits=Limits(max_in_flight=1, max_queued=1))
 
     with trio.fail_after(10):
-        async with by_hand(server) as (send, receive):
+        async with raw_client(server) as (send, receive):
             params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
             await send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
             with pytest.raises(AssertionError, match="silence"):
@@ -566,8 +564,8 @@ async def test_waiting_for_the_peer_inside_initialize_does_not_hold_the_connecti
 
 
 @asynccontextmanager
-async def by_hand(server: Server) -> AsyncGenerator[tuple[Any, Any]]:
-    """Serve over bytes; `receive` fails where nothing comes once everybody else has done what they can."""
+async def raw_client(server: Server) -> AsyncGenerator[tuple[Any, Any]]:
+    """Serve over a byte stream; `receive` fails if no message arrives before all other tasks are blocked."""
     ours, theirs = trio.testing.memory_stream_pair()
     peer = ScriptedPeer(ours)
 
@@ -590,8 +588,8 @@ async def by_hand(server: Server) -> AsyncGenerator[tuple[Any, Any]]:
         await ours.aclose()
 
 
-async def test_a_ping_does_not_wait_for_handlers_that_hold_all_the_room() -> None:
-    """A handler that waits for its client must not keep the client's own question whether anybody is there waiting."""
+async def test_a_ping_does_not_wait_for_handlers_that_take_all_places() -> None:
+    """A handler that waits for its client must not delay the pings of that client."""
 
     async def pass_on(request: Request, call_next: CallNext) -> Any:
         return await call_next(request)
@@ -612,10 +610,10 @@ async def test_a_ping_does_not_wait_for_handlers_that_hold_all_the_room() -> Non
             nursery.cancel_scope.cancel()
 
 
-async def test_a_client_that_leaves_a_slow_initialize_costs_nobody_else_anything(
-    door: Open, autojump_clock: object
+async def test_a_client_that_disconnects_during_a_slow_initialize_does_not_affect_the_next_connection(
+    opener: Open, autojump_clock: object
 ) -> None:
-    """The protocol has no cancellation of `initialize`: it goes on, and its answer comes when nobody waits for it."""
+    """`initialize` cannot be cancelled: it continues, and its response arrives after the client has disconnected."""
 
     async def slow(request: Request, call_next: CallNext) -> Any:
         await trio.sleep(10)
@@ -623,25 +621,14 @@ async def test_a_client_that_leaves_a_slow_initialize_costs_nobody_else_anything
 
     async with make_server(slow).serving() as serving:
         with trio.move_on_after(1):
-            async with door(Shared(serving), revision=LEGACY):
+            async with opener(SharedServing(serving), revision=LEGACY):
                 raise NotImplementedError
         await trio.sleep(20)
-        async with door(Shared(serving), revision=LEGACY) as client:
+        async with opener(SharedServing(serving), revision=LEGACY) as client:
             assert text_of(await client.call_tool("echo", {"text": "hi"})) == "hi"
 
 
-class Shared:
-    """A serving that lasts longer than a connection."""
-
-    def __init__(self, serving: ActiveServer) -> None:
-        self._serving = serving
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncGenerator[ActiveServer]:
-        yield self._serving
-
-
-async def test_an_initialize_that_middleware_refused_may_be_tried_again() -> None:
+async def test_a_client_may_repeat_an_initialize_that_middleware_refused() -> None:
     tries: list[str] = []
 
     async def not_the_first(request: Request, call_next: CallNext) -> Any:
@@ -651,7 +638,7 @@ async def test_an_initialize_that_middleware_refused_may_be_tried_again() -> Non
                 raise McpError(-31_502, "come back later")
         return await call_next(request)
 
-    async with by_hand(make_server(not_the_first)) as (send, receive):
+    async with raw_client(make_server(not_the_first)) as (send, receive):
         params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         await send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
         assert (await receive())["error"]["code"] == -31_502
@@ -659,15 +646,15 @@ async def test_an_initialize_that_middleware_refused_may_be_tried_again() -> Non
         assert (await receive())["result"]["protocolVersion"] == LEGACY
 
 
-async def test_a_server_without_middleware_answers_small_requests_on_the_spot() -> None:
+async def test_a_server_without_middleware_answers_small_requests_inline() -> None:
     server = make_server()
 
     async with server.serving() as serving, open_client(server, revision=LEGACY) as client:
         await client.ping()
-        assert serving.small_answers._slots == {}  # pyright: ignore[reportPrivateUsage] # that nothing was made
+        assert serving.small_answers._slots == {}  # pyright: ignore[reportPrivateUsage] # shows that no slots were created
 
 
-async def test_middleware_registered_while_the_server_is_served_counts_for_the_next_request() -> None:
+async def test_middleware_that_is_registered_while_serving_applies_to_the_next_request() -> None:
     server, seen = make_server(), list[str]()
 
     async with open_client(server) as client:
@@ -684,20 +671,20 @@ async def test_middleware_registered_while_the_server_is_served_counts_for_the_n
     assert seen == ["resources/list"]
 
 
-def no_coroutine(request: Request, call_next: CallNext) -> None:
+def plain_function(request: Request, call_next: CallNext) -> None:
     raise NotImplementedError
 
 
-@pytest.mark.parametrize("none", [7, no_coroutine])
-def test_what_is_no_async_function_is_refused_where_it_is_registered(none: Any) -> None:
+@pytest.mark.parametrize("wrong", [7, plain_function])
+def test_middleware_that_is_not_an_async_function_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="must be an async function"):
-        Server("s").middleware(none)
+        Server("s").middleware(wrong)
     with pytest.raises(TypeError, match="must be an async function"):
-        Server("s", middleware=[none])
+        Server("s", middleware=[wrong])
 
 
-async def test_it_reports_and_logs_as_the_handler_does() -> None:
-    told: list[float] = []
+async def test_middleware_may_report_progress() -> None:
+    received: list[float] = []
 
     async def report(request: Request, call_next: CallNext) -> Any:
         if request.method == "tools/call":
@@ -705,16 +692,16 @@ async def test_it_reports_and_logs_as_the_handler_does() -> None:
         return await call_next(request)
 
     async def on_progress(update: types.ProgressNotificationParams) -> None:
-        told.append(update.progress)
+        received.append(update.progress)
 
     async with open_client(make_server(report)) as client:
         await client.call_tool("echo", {"text": "x"}, on_progress=on_progress)
 
-    assert told == [0.5]
+    assert received == [0.5]
 
 
-async def test_a_handler_that_was_parked_goes_on_within_its_middleware() -> None:
-    """The retry that brings the answers does not pass the middleware again: it is there already."""
+async def test_a_parked_handler_continues_within_its_middleware() -> None:
+    """The retry that carries the answers does not pass through the middleware again."""
     seen: list[str] = []
 
     async def note(request: Request, call_next: CallNext) -> Any:
@@ -738,7 +725,7 @@ async def test_a_handler_that_was_parked_goes_on_within_its_middleware() -> None
     assert seen == ["in", "file:///here"]
 
 
-async def test_a_state_that_is_none_is_refused_within_the_middleware() -> None:
+async def test_an_invalid_request_state_is_refused_within_the_middleware() -> None:
     refused: list[int] = []
 
     async def note(request: Request, call_next: CallNext) -> Any:
@@ -755,10 +742,10 @@ async def test_a_state_that_is_none_is_refused_within_the_middleware() -> None:
     assert refused == [response["error"]["code"]]
 
 
-async def test_debug_logs_of_the_engine_hold_no_params(caplog: pytest.LogCaptureFixture) -> None:
+async def test_debug_logs_contain_no_params(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="trio_mcp")
     async with open_scripted_client(make_server(), LEGACY) as client:
-        await client.notify("notifications/acme/nobody", {"password": "hunter2"})
+        await client.notify("notifications/acme/unknown", {"password": "hunter2"})
         await client.request("ping")
 
     assert "hunter2" not in caplog.text

@@ -45,9 +45,9 @@ async def facts(client: Client) -> list[int]:
 @pytest.mark.parametrize("command", [[PROGRAM], ["-m", "tests.server.isolated_program"]], ids=["file", "module"])
 async def test_tools_and_classes_of_the_main_module_can_be_isolated(command: list[str]) -> None:
     async with program(*command) as client:
-        told = await value_of(client, "answer", {"told": {"text": "hello"}})
+        value = await value_of(client, "answer", {"message": {"content": "hello"}})
 
-    assert told == {"text": "hello, __mp_main__"}
+    assert value == {"content": "hello, __mp_main__"}
 
 
 async def test_output_of_a_worker_stays_off_the_wire() -> None:

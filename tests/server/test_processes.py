@@ -126,18 +126,18 @@ async def test_a_worker_has_no_descriptor_of_the_server() -> None:
 
 async def test_output_of_a_worker_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     async with open_client(isolating(tools.say)) as client:
-        await client.call_tool("say", {"text": "heard"}, raise_on_error=True)
+        await client.call_tool("say", {"text": "printed"}, raise_on_error=True)
 
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.count("heard") == 2
+    assert err.count("printed") == 2
 
 
 async def test_a_program_without_standard_error_can_have_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "__stderr__", None)
 
     async with open_client(isolating(tools.say)) as client:
-        await client.call_tool("say", {"text": "to nobody"}, raise_on_error=True)
+        await client.call_tool("say", {"text": "lost"}, raise_on_error=True)
 
 
 async def test_output_of_start_up_files_is_not_taken_for_an_answer(
@@ -233,23 +233,23 @@ async def test_a_function_that_the_worker_cannot_import_fails_at_its_call(monkey
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         ("deliberately", "not today"),
         ("plainly", "nothing there"),
         ("with two", "1 and 2"),
         ("with a secret", "cannot be pickled itself"),
-        ("silently", "Unspeakable"),
+        ("silently", "WithoutString"),
         ("oddly", "an odd one"),
         ("by leaving", "the handler tried to exit the process: sys.exit(4)"),
         ("by interrupting", "the handler raised KeyboardInterrupt"),
     ],
 )
 async def test_an_exception_of_an_isolated_function_is_raised_in_the_server(
-    how: str, told: str, caplog: pytest.LogCaptureFixture
+    how: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(isolating(tools.fail)) as (serving, client):
-        assert await text_of(client, "fail", {"how": how}) == told
+        assert await text_of(client, "fail", {"how": how}) == message
         assert serving.statistics().processes == 1  # the worker is still alive
 
     if how == "deliberately":
@@ -273,7 +273,7 @@ async def test_a_result_that_cannot_be_pickled_is_an_error_that_says_so() -> Non
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         ("exit", "exited with status 3"),
         ("SIGKILL", "was killed by signal 9"),
@@ -281,10 +281,10 @@ async def test_a_result_that_cannot_be_pickled_is_an_error_that_says_so() -> Non
     ],
 )
 async def test_the_death_of_a_worker_fails_its_call_and_nothing_else(
-    how: str, told: str, caplog: pytest.LogCaptureFixture
+    how: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_client(isolating(tools.end, tools.pid)) as client:
-        assert await text_of(client, "end", {"how": how}) == f"end: its worker process {told}"
+        assert await text_of(client, "end", {"how": how}) == f"end: its worker process {message}"
         assert await value_of(client, "pid")
 
     assert [(record.name, record.levelno) for record in caplog.records] == [("trio_mcp.server", logging.WARNING)]
@@ -300,18 +300,18 @@ async def test_a_worker_that_has_died_between_calls_is_replaced() -> None:
 
 
 async def test_a_worker_whose_descendant_holds_its_pipes_is_known_to_be_dead(calls: Calls) -> None:
-    async with served(isolating(tools.quit_leaving_a_child)) as (_, client), trio.open_nursery() as nursery:
+    async with served(isolating(tools.exit_leaving_a_child)) as (_, client), trio.open_nursery() as nursery:
         texts: list[str] = []
 
         async def call() -> None:
-            texts.append(await text_of(client, "quit_leaving_a_child", {"path": calls.path}))
+            texts.append(await text_of(client, "exit_leaving_a_child", {"path": calls.path}))
 
         nursery.start_soon(call)
         line, _ = await calls.take()
         await until(lambda: bool(texts))
         await line.aclose()  # the descendant exits
 
-    assert texts == ["quit_leaving_a_child: its worker process exited with status 3"]
+    assert texts == ["exit_leaving_a_child: its worker process exited with status 3"]
 
 
 async def test_a_worker_that_starts_too_slowly_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,13 +380,13 @@ async def test_a_cancelled_call_kills_its_process(tool: Callable[..., Any], call
 
 
 async def test_a_process_is_killed_with_what_it_has_started(calls: Calls) -> None:
-    async with served(isolating(tools.spin_with_company)) as (_, client):
-        async with client.open_call("spin_with_company", {"path": calls.path}):
+    async with served(isolating(tools.spin_with_a_child)) as (_, client):
+        async with client.open_call("spin_with_a_child", {"path": calls.path}):
             lines = [await calls.take(), await calls.take()]
         for line, _ in lines:
             await hang_up(line)
 
-    assert "grandchild" in {said for _, said in lines}
+    assert "grandchild" in {message for _, message in lines}
 
 
 async def test_a_call_that_exceeds_its_timeout_kills_its_process(calls: Calls) -> None:
@@ -455,8 +455,8 @@ async def test_the_limit_of_a_tool_holds_for_processes_too(calls: Calls) -> None
 
 
 async def test_idle_workers_exit_normally_when_the_serving_ends(tmp_path: Path) -> None:
-    async with open_client(isolating(tools.leave_word)) as client:
-        await client.call_tool("leave_word", {"path": str(tmp_path / "word")})
+    async with open_client(isolating(tools.write_at_exit)) as client:
+        await client.call_tool("write_at_exit", {"path": str(tmp_path / "word")})
         assert not (tmp_path / "word").exists()
 
     assert (tmp_path / "word").read_text() == "left"
@@ -470,14 +470,14 @@ async def test_busy_workers_are_killed_when_the_serving_ends(calls: Calls) -> No
             async with server.serving() as serving:
                 ours, theirs = trio.testing.memory_stream_pair()
                 nursery.start_soon(serve_stream, serving, theirs)
-                nursery.start_soon(_call_in_vain, ours, calls.path)
+                nursery.start_soon(_call_until_stopped, ours, calls.path)
                 line, pid = await calls.take()
             assert is_gone(int(pid))
             await hang_up(line)
             nursery.cancel_scope.cancel()
 
 
-async def _call_in_vain(stream: trio.abc.Stream, path: str) -> None:
+async def _call_until_stopped(stream: trio.abc.Stream, path: str) -> None:
     with suppress(ErrorResponse):  # the server stops
         async with open_client(stream) as client:
             await client.call_tool("spin", {"path": path})

@@ -1,4 +1,4 @@
-"""Progress is not told too often, and its newest value always."""
+"""Progress of handlers: it is sent at a limited rate, and its newest value is always sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trio_mcp.wire import NotJsonError
 HANDLER = Callable[[Context], Awaitable[Any]]
 
 
-def serving(handler: HANDLER, per_second: float = 2, **options: Any) -> Server:
+def make_server(handler: HANDLER, per_second: float = 2, **options: Any) -> Server:
     server = Server("s", limits=Limits(max_progress_per_second=per_second))
 
     @server.tool(**options)
@@ -53,14 +53,14 @@ async def count(ctx: Context, *values: float, pause: float = 0) -> None:
             await trio.sleep(pause)
 
 
-async def heard(server: Server, **options: Any) -> list[tuple[float, float]]:
-    """Call the tool; return when each update came, and its value."""
+async def updates_of(server: Server, **options: Any) -> list[tuple[float, float]]:
+    """Call the tool; return the time and the value of each update."""
     async with open_memory_client(server, **options) as client, client.open_call("work") as call:
         began = trio.current_time()
         return [(round(trio.current_time() - began, 6), update.progress) async for update in call.updates]
 
 
-async def test_of_what_is_too_much_the_newest_is_told_when_that_may_be_though_the_handler_is_silent(
+async def test_the_newest_held_back_value_is_sent_as_soon_as_the_rate_allows(
     autojump_clock: object,
 ) -> None:
     async def work(ctx: Context) -> None:
@@ -69,14 +69,14 @@ async def test_of_what_is_too_much_the_newest_is_told_when_that_may_be_though_th
         await count(ctx, 6, 7, 8)
         await trio.sleep(60)
 
-    assert await heard(serving(work)) == [(0, 1), (0, 2), (0.5, 5), (60, 6), (60, 7), (60.5, 8)]
+    assert await updates_of(make_server(work)) == [(0, 1), (0, 2), (0.5, 5), (60, 6), (60, 7), (60.5, 8)]
 
 
-async def test_the_last_value_is_told_before_the_result_with_its_message(autojump_clock: object) -> None:
+async def test_the_last_value_is_sent_with_its_message_before_the_result(autojump_clock: object) -> None:
     async def work(ctx: Context) -> None:
         await count(ctx, *range(1, 1001))
 
-    async with open_memory_client(serving(work)) as client, client.open_call("work") as call:
+    async with open_memory_client(make_server(work)) as client, client.open_call("work") as call:
         updates = [(update.progress, update.message) async for update in call.updates]
         assert not (await call.result()).is_error
 
@@ -85,23 +85,23 @@ async def test_the_last_value_is_told_before_the_result_with_its_message(autojum
 
 
 @pytest.mark.parametrize("failure", [ValueError("no"), McpError(-5, "no"), ExceptionGroup("all", [ValueError("no")])])
-async def test_the_last_value_is_told_before_an_error(failure: Exception, autojump_clock: object) -> None:
+async def test_the_last_value_is_sent_before_an_error(failure: Exception, autojump_clock: object) -> None:
     async def work(ctx: Context) -> None:
         await count(ctx, *range(1, 101))
         raise failure
 
-    assert [value for _, value in await heard(serving(work))] == [1, 2, 100]
+    assert [value for _, value in await updates_of(make_server(work))] == [1, 2, 100]
 
 
-async def test_the_last_value_is_told_before_the_handlers_time_is_up(autojump_clock: object) -> None:
+async def test_the_last_value_is_sent_before_the_timeout_of_the_handler(autojump_clock: object) -> None:
     async def work(ctx: Context) -> None:
         await count(ctx, 1, 2)
         await trio.sleep_forever()
 
-    assert await heard(serving(work, per_second=0.1, timeout=3)) == [(0, 1), (3, 2)]
+    assert await updates_of(make_server(work, per_second=0.1, timeout=3)) == [(0, 1), (3, 2)]
 
 
-async def test_the_last_value_is_told_before_the_server_stops(autojump_clock: object) -> None:
+async def test_the_last_value_is_sent_before_the_server_stops(autojump_clock: object) -> None:
     began = trio.Event()
 
     async def work(ctx: Context) -> None:
@@ -109,7 +109,7 @@ async def test_the_last_value_is_told_before_the_server_stops(autojump_clock: ob
         began.set()
         await trio.sleep_forever()
 
-    server = serving(work, per_second=0.1)
+    server = make_server(work, per_second=0.1)
     values: list[float] = []
     ours, theirs = trio.testing.memory_stream_pair()
     async with owned_nursery() as nursery:
@@ -129,11 +129,11 @@ async def test_the_last_value_is_told_before_the_server_stops(autojump_clock: ob
     assert values == [1, 2]
 
 
-async def test_a_handler_that_reports_often_is_told_of_at_the_rate_and_in_order(autojump_clock: object) -> None:
+async def test_progress_of_a_handler_that_reports_often_is_sent_in_order_at_the_rate(autojump_clock: object) -> None:
     async def work(ctx: Context) -> None:
         await count(ctx, *range(1, 2001), pause=0.005)
 
-    updates = await heard(serving(work, per_second=50))
+    updates = await updates_of(make_server(work, per_second=50))
 
     values = [value for _, value in updates]
     assert values == sorted(set(values))
@@ -143,15 +143,15 @@ async def test_a_handler_that_reports_often_is_told_of_at_the_rate_and_in_order(
     assert all(later - earlier >= 0.999 for earlier, later in zip(times, times[101:-1], strict=False))
 
 
-async def test_an_infinite_rate_lets_everything_pass(autojump_clock: object) -> None:
+async def test_an_infinite_rate_sends_every_value(autojump_clock: object) -> None:
     async def work(ctx: Context) -> None:
         await count(ctx, *range(3000))
 
-    assert [value for _, value in await heard(serving(work, math.inf))] == list(range(3000))
+    assert [value for _, value in await updates_of(make_server(work, math.inf))] == list(range(3000))
 
 
 @pytest.mark.parametrize("steps", [5, 100])
-async def test_ordinary_programs_have_every_step_told(steps: int, autojump_clock: object) -> None:
+async def test_every_step_is_sent_at_the_default_rate(steps: int, autojump_clock: object) -> None:
     server = Server("s")
 
     @server.tool
@@ -166,20 +166,20 @@ async def test_ordinary_programs_have_every_step_told(steps: int, autojump_clock
     assert updates == [(done + 1, steps, f"step {done + 1}") for done in range(steps)]
 
 
-async def test_what_was_held_back_keeps_the_callers_idle_limit_away(autojump_clock: object) -> None:
+async def test_a_held_back_value_resets_the_idle_timeout_of_the_caller(autojump_clock: object) -> None:
     async def work(ctx: Context) -> None:
         await count(ctx, 1, 2)
         await trio.sleep(14)
 
-    server, limits = serving(work, per_second=0.2), TimeLimits(idle=10)
-    assert await heard(server, time_limits=limits) == [(0, 1), (5, 2)]
+    server, limits = make_server(work, per_second=0.2), TimeLimits(idle=10)
+    assert await updates_of(server, time_limits=limits) == [(0, 1), (5, 2)]
     with pytest.raises(RequestTimedOut):
-        await heard(serving(work, per_second=0.01), time_limits=limits)
+        await updates_of(make_server(work, per_second=0.01), time_limits=limits)
 
 
-@pytest.mark.parametrize("asked", [True, False])
-async def test_a_handler_that_does_nothing_but_report_hears_that_it_is_cancelled(
-    asked: bool, autojump_clock: object
+@pytest.mark.parametrize("with_progress", [True, False])
+async def test_a_handler_that_only_reports_progress_can_be_cancelled(
+    with_progress: bool, autojump_clock: object
 ) -> None:
     ended, began = trio.Event(), trio.Event()
 
@@ -196,18 +196,18 @@ async def test_a_handler_that_does_nothing_but_report_hears_that_it_is_cancelled
     async def ignore(_: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    async with open_memory_client(serving(work)) as client, trio.open_nursery() as nursery:
-        nursery.start_soon(partial(client.call_tool, "work", on_progress=ignore if asked else None))
+    async with open_memory_client(make_server(work)) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(partial(client.call_tool, "work", on_progress=ignore if with_progress else None))
         await began.wait()
         nursery.cancel_scope.cancel()
     assert ended.is_set()
 
 
-async def test_over_a_real_connection_the_last_value_comes_before_the_result() -> None:
+async def test_the_last_value_arrives_before_the_result_over_a_socket() -> None:
     async def work(ctx: Context) -> None:
         await count(ctx, *range(1, 2001))
 
-    server = serving(work, per_second=0.001)  # one at once; the next would be due when this test is long over
+    server = make_server(work, per_second=0.001)  # the second value is due long after the test
     ours, theirs = trio.socket.socketpair()
     async with owned_nursery() as nursery:
         nursery.start_soon(serve_stream, server, trio.SocketStream(theirs))
@@ -234,19 +234,19 @@ async def test_a_handler_cannot_flood_its_client(revision: str, autojump_clock: 
 
 
 class Bench:
-    """The progress of one run, whose exchanges are made by hand."""
+    """The progress of one handler run with fake exchanges."""
 
     def __init__(self, nursery: trio.Nursery, per_second: float) -> None:
         self.pool = HandlerPool(nursery)
         self.peer = FakePeer()
-        self.exchange = self.another("first")
-        asked = self.exchange
-        self.run = asked.run = HandlerRun(
-            self.pool, asked, asked.context, asked.peer, asked.method, _never, _never, self.peer.slots
+        self.exchange = self.next_exchange("first")
+        incoming = self.exchange
+        self.run = incoming.run = HandlerRun(
+            self.pool, incoming, incoming.context, incoming.peer, incoming.method, _never, _never, self.peer.slots
         )
         self.progress = Progress(self.run, per_second)
 
-    def another(self, token: str | None, revision: str = CONTEXT.revision) -> FakeExchange:
+    def next_exchange(self, token: str | None, revision: str = CONTEXT.revision) -> FakeExchange:
         context = evolve(CONTEXT, progress_token=token, revision=revision)
         return FakeExchange("m", None, context, 1, self.peer)
 
@@ -263,7 +263,7 @@ def _never(*_: object) -> Any:
     raise NotImplementedError
 
 
-def told(exchange: FakeExchange) -> list[tuple[Any, Any]]:
+def sent(exchange: FakeExchange) -> list[tuple[Any, Any]]:
     assert all(method == "notifications/progress" for method, _ in exchange.told)
     return [(params["progressToken"], params["progress"]) for _, params in exchange.told]
 
@@ -276,42 +276,42 @@ async def bench(per_second: float = 1) -> AsyncGenerator[Bench]:
         assert not nursery.child_tasks
 
 
-async def test_what_is_held_back_is_told_before_an_interim_answer_and_what_comes_then_under_the_next_token(
+async def test_a_held_back_value_is_sent_before_an_interim_result_and_later_values_use_the_next_token(
     autojump_clock: object,
 ) -> None:
     async with bench() as b:
         await b.report(1, 2, 3)
-        assert told(b.exchange) == [("first", 1)]
-        b.exchange.respond({"resultType": "input_required"})  # after which it would be told of nothing
-        assert told(b.exchange) == [("first", 1), ("first", 3)]
+        assert sent(b.exchange) == [("first", 1)]
+        b.exchange.respond({"resultType": "input_required"})  # no notification may follow it
+        assert sent(b.exchange) == [("first", 1), ("first", 3)]
         assert b.run.exchange is None
-        await b.report(4)  # nobody listens
+        await b.report(4)  # no exchange is open
 
-        again = b.another("second")
+        again = b.next_exchange("second")
         b.run.tie(again)
         await b.report(1, 5, 6)
         await trio.sleep(10)
         await b.report(7)
 
-        assert told(again) == [("second", 6), ("second", 7)]
-        assert told(b.exchange) == [("first", 1), ("first", 3)]
+        assert sent(again) == [("second", 6), ("second", 7)]
+        assert sent(b.exchange) == [("first", 1), ("first", 3)]
 
 
-async def test_what_is_held_back_for_a_cancelled_exchange_is_never_told(autojump_clock: object) -> None:
+async def test_a_value_held_back_for_a_cancelled_exchange_is_never_sent(autojump_clock: object) -> None:
     async with bench() as b:
         await b.report(1, 2)
         assert b.timers == 1
         b.exchange.cancel("not wanted")
-        again = b.another("second")
+        again = b.next_exchange("second")
         b.run.tie(again)
         await trio.sleep(10)
 
-        assert told(b.exchange) == [("first", 1)]
-        assert told(again) == []
+        assert sent(b.exchange) == [("first", 1)]
+        assert sent(again) == []
 
 
 @pytest.mark.requirement("B.14-P4")
-async def test_nothing_is_told_after_the_handler_has_ended_and_no_task_is_left(autojump_clock: object) -> None:
+async def test_no_progress_is_sent_after_the_end_of_the_handler_and_no_task_is_left(autojump_clock: object) -> None:
     async with bench(0.01) as b:
         await b.report(1, 2)
         assert b.timers == 1
@@ -322,23 +322,23 @@ async def test_nothing_is_told_after_the_handler_has_ended_and_no_task_is_left(a
         b.progress.finish()
         assert b.timers == 0
 
-        assert told(b.exchange) == [("first", 1), ("first", 2)]
+        assert sent(b.exchange) == [("first", 1), ("first", 2)]
 
 
-async def test_where_there_is_no_room_the_newest_value_waits_for_it(autojump_clock: object) -> None:
+async def test_the_newest_value_waits_for_room_in_the_outbox(autojump_clock: object) -> None:
     async with bench() as b:
         await b.report(1, 2)
         b.exchange.full = True
         await trio.sleep(10)
-        assert told(b.exchange) == [("first", 1)]
-        await b.report(3)  # does not wait: another one does, and will tell this
+        assert sent(b.exchange) == [("first", 1)]
+        await b.report(3)  # does not wait: the timer task waits and then sends this value
         b.exchange.full = False
         b.exchange.emptied.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert told(b.exchange) == [("first", 1), ("first", 3)]
+        assert sent(b.exchange) == [("first", 1), ("first", 3)]
 
 
-async def test_where_there_is_no_room_a_handler_waits_as_long_as_its_exchange_is_open(
+async def test_a_handler_waits_for_room_as_long_as_its_exchange_is_open(
     autojump_clock: object, nursery: trio.Nursery
 ) -> None:
     async with bench(math.inf) as b:
@@ -346,11 +346,11 @@ async def test_where_there_is_no_room_a_handler_waits_as_long_as_its_exchange_is
         nursery.start_soon(b.report, 1)
         nursery.start_soon(b.report, 1)
         await trio.testing.wait_all_tasks_blocked()
-        assert told(b.exchange) == []
+        assert sent(b.exchange) == []
         b.exchange.full = False
         b.exchange.emptied.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert told(b.exchange) == [("first", 1)]
+        assert sent(b.exchange) == [("first", 1)]
 
         b.exchange.full, b.exchange.emptied = True, trio.Event()
         nursery.start_soon(b.report, 2)
@@ -358,10 +358,10 @@ async def test_where_there_is_no_room_a_handler_waits_as_long_as_its_exchange_is
         b.exchange.respond({})
         b.exchange.emptied.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert told(b.exchange) == [("first", 1)]
+        assert sent(b.exchange) == [("first", 1)]
 
 
-async def test_a_connection_that_is_lost_takes_what_is_held_back_along(autojump_clock: object) -> None:
+async def test_a_held_back_value_is_dropped_with_a_lost_connection(autojump_clock: object) -> None:
     async with bench() as b:
         await b.report(1, 2)
         b.exchange.full, b.exchange.failure = True, ConnectionBroken("gone")
@@ -369,40 +369,40 @@ async def test_a_connection_that_is_lost_takes_what_is_held_back_along(autojump_
         b.exchange.emptied.set()
         await trio.testing.wait_all_tasks_blocked()
         assert b.timers == 0
-        assert told(b.exchange) == [("first", 1)]
+        assert sent(b.exchange) == [("first", 1)]
 
 
-async def test_an_answer_in_the_very_moment_when_what_is_held_back_is_due_tells_it_once(autojump_clock: object) -> None:
+async def test_a_response_at_the_moment_when_a_value_is_due_sends_the_value_once(autojump_clock: object) -> None:
     for _ in range(20):  # Trio shuffles which of the two tasks comes first
         async with bench() as b:
             due = trio.current_time() + 1
             await b.report(1, 2)
             await trio.sleep_until(due)
             b.exchange.respond({})
-            again = b.another("second")
+            again = b.next_exchange("second")
             b.run.tie(again)
             await b.report(1)
             await trio.sleep(10)
-            assert told(b.exchange) == [("first", 1), ("first", 2)]
-            assert told(again) == [("second", 1)]
+            assert sent(b.exchange) == [("first", 1), ("first", 2)]
+            assert sent(again) == [("second", 1)]
 
 
-async def test_what_is_held_back_may_be_replaced_until_it_is_told(autojump_clock: object) -> None:
+async def test_a_held_back_value_may_be_replaced_until_it_is_sent(autojump_clock: object) -> None:
     async with bench() as b:
         await b.report(1, 2)
         await trio.sleep(0.5)
         await b.report(3)
         assert b.timers == 1
         await trio.sleep(0.75)
-        assert told(b.exchange) == [("first", 1), ("first", 3)]
+        assert sent(b.exchange) == [("first", 1), ("first", 3)]
         await b.report(4)
         await trio.sleep(0.5)
-        assert told(b.exchange) == [("first", 1), ("first", 3)]
+        assert sent(b.exchange) == [("first", 1), ("first", 3)]
         await trio.sleep(0.5)
-        assert told(b.exchange) == [("first", 1), ("first", 3), ("first", 4)]
+        assert sent(b.exchange) == [("first", 1), ("first", 3), ("first", 4)]
 
 
-async def test_progress_that_json_cannot_say_is_the_handlers_mistake_also_when_it_is_held_back(
+async def test_a_message_that_json_cannot_represent_raises_in_the_handler_even_if_it_would_be_held_back(
     autojump_clock: object,
 ) -> None:
     async def work(ctx: Context) -> None:
@@ -411,7 +411,7 @@ async def test_progress_that_json_cannot_say_is_the_handlers_mistake_also_when_i
             await ctx.report_progress(2, message="\ud800")
         await ctx.report_progress(3)
 
-    assert [value for _, value in await heard(serving(work, per_second=0.01))] == [1, 3]
+    assert [value for _, value in await updates_of(make_server(work, per_second=0.01))] == [1, 3]
 
 
 async def test_several_tasks_of_one_handler_may_report(autojump_clock: object) -> None:
@@ -420,18 +420,18 @@ async def test_several_tasks_of_one_handler_may_report(autojump_clock: object) -
             for first in range(10):
                 nursery.start_soon(partial(count, ctx, *range(first, 1000, 10), pause=0.1))
 
-    updates = await heard(serving(work, per_second=20))
+    updates = await updates_of(make_server(work, per_second=20))
     values = [value for _, value in updates]
     assert values == sorted(set(values))
     assert values[-1] == 999
     assert len(values) <= 20 + 20 * 10 + 1
 
 
-@pytest.mark.parametrize(("revision", "told_before"), [("2025-11-25", [1]), ("2026-07-28", [1, 3])])
-async def test_what_is_held_back_when_a_question_ends_the_exchange_is_told_before_it(
-    revision: str, told_before: list[float], autojump_clock: object
+@pytest.mark.parametrize(("revision", "sent_before"), [("2025-11-25", [1]), ("2026-07-28", [1, 3])])
+async def test_a_held_back_value_is_sent_before_a_question_that_ends_the_exchange(
+    revision: str, sent_before: list[float], autojump_clock: object
 ) -> None:
-    """A question of the older revisions ends nothing: the newest value may wait until after it."""
+    """In legacy revisions a question does not end the exchange, so that the newest value may be sent later."""
 
     async def work(ctx: Context) -> None:
         await count(ctx, 1, 2, 3)
@@ -442,14 +442,14 @@ async def test_what_is_held_back_when_a_question_ends_the_exchange_is_told_befor
 
     async def on_elicit(_: object) -> types.ElicitResult:
         await trio.testing.wait_all_tasks_blocked()
-        assert values == told_before
+        assert values == sent_before
         return types.ElicitResult(action="accept", content={})
 
     async def on_progress(update: Any) -> None:
         await trio.lowlevel.checkpoint()
         values.append(update.progress)
 
-    server = serving(work, per_second=0.001)
+    server = make_server(work, per_second=0.001)
     async with open_memory_client(server, revision=revision, on_elicit=on_elicit) as client:
         assert not (await client.call_tool("work", on_progress=on_progress)).is_error
-    assert values == [*told_before, 6]
+    assert values == [*sent_before, 6]

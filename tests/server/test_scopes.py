@@ -1,4 +1,4 @@
-"""What requests need: the scopes of what they name, however they name it."""
+"""Scopes: those that a request needs for the tools, resources, prompts and methods that it names."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ CASES: list[tuple[str, Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("method", "params", "needed"), CASES)
-def test_a_request_needs_the_scopes_of_what_it_names(method: str, params: Any, needed: set[str]) -> None:
+def test_a_request_needs_the_scopes_of_the_features_that_it_names(method: str, params: Any, needed: set[str]) -> None:
     assert server.needed_scopes(method, params) == needed
 
 
@@ -133,11 +133,11 @@ methods = st.sampled_from(
 
 
 @given(methods, members)
-def test_whatever_the_params_are_it_can_be_said_what_they_need(method: str, params: dict[str, Any]) -> None:
+def test_the_needed_scopes_can_be_determined_for_any_params(method: str, params: dict[str, Any]) -> None:
     assert server.needed_scopes(method, params) <= {"write", "admin", "read", "money", "seal", "number", "name"}
 
 
-def test_of_a_flood_of_subscriptions_those_are_looked_at_that_could_be_taken() -> None:
+def test_only_as_many_subscriptions_as_allowed_are_checked_for_scopes() -> None:
     most = server.limits.max_subscriptions
 
     others = [f"paper://{number}" for number in range(most)]
@@ -145,7 +145,7 @@ def test_of_a_flood_of_subscriptions_those_are_looked_at_that_could_be_taken() -
     assert server.needed_scopes("subscriptions/listen", listening(*others, "paper://ledger")) == set()
 
 
-def test_what_a_subscription_names_again_and_again_does_not_hide_what_needs_scopes() -> None:
+def test_repeated_uris_of_a_subscription_do_not_hide_a_uri_that_needs_scopes() -> None:
     most = server.limits.max_subscriptions
 
     assert server.needed_scopes("subscriptions/listen", listening(*["paper://index"] * most, "paper://ledger")) == {
@@ -154,7 +154,7 @@ def test_what_a_subscription_names_again_and_again_does_not_hide_what_needs_scop
 
 
 @pytest.mark.parametrize(
-    ("scopes", "words"),
+    ("scopes", "message"),
     [
         ("write", "scopes='write': must be a list of strings, such as ['write']"),
         (["read write"], "'read write' is not a scope"),
@@ -166,7 +166,7 @@ def test_what_a_subscription_names_again_and_again_does_not_hide_what_needs_scop
         ([7], "7 is not a scope"),
     ],
 )
-def test_what_cannot_be_a_scope_is_refused_where_it_is_registered(scopes: Any, words: str) -> None:
+def test_invalid_scopes_are_refused_at_registration(scopes: Any, message: str) -> None:
     new = Server("s")
 
     async def made(x: str) -> str:
@@ -181,13 +181,13 @@ def test_what_cannot_be_a_scope_is_refused_where_it_is_registered(scopes: Any, w
     for register in registered:
         with pytest.raises(ValueError, match="made") as refused:
             register(made)
-        assert words in str(refused.value)
+        assert message in str(refused.value)
     capabilities = new.capabilities
     assert (capabilities.tools, capabilities.prompts, capabilities.resources) == (None, None, None)
     assert new.custom.methods == {}
 
 
-async def test_what_needs_scopes_may_be_kept_for_its_reader_alone() -> None:
+async def test_results_that_need_scopes_are_private() -> None:
     async with open_client(server) as client:
         scopes = {
             uri: (await client.read_resource(uri)).cache_scope
@@ -202,24 +202,24 @@ async def test_what_needs_scopes_may_be_kept_for_its_reader_alone() -> None:
     }
 
 
-async def test_what_it_says_itself_of_being_kept_stays() -> None:
+async def test_custom_cache_hints_of_results_that_need_scopes_are_kept() -> None:
     new = Server("s")
 
     @new.resource("a://kept", scopes=["read"], cache=CacheHint(ttl=5))
     async def kept() -> str:
         return "x"
 
-    @new.resource("a://own", scopes=["read"])
-    async def own() -> types.ReadResourceResult:
+    @new.resource("a://custom", scopes=["read"])
+    async def custom() -> types.ReadResourceResult:
         return types.ReadResourceResult(contents=[], ttl_ms=7, cache_scope="public")
 
     async with open_client(new) as client:
-        results = [await client.read_resource(uri) for uri in ("a://kept", "a://own")]
+        results = [await client.read_resource(uri) for uri in ("a://kept", "a://custom")]
 
     assert [(each.ttl_ms, each.cache_scope) for each in results] == [(5000, "private"), (7, "public")]
 
 
-def test_what_needs_scopes_cannot_be_declared_to_be_for_everybody() -> None:
+def test_a_resource_that_needs_scopes_cannot_have_a_public_cache_hint() -> None:
     new, public = Server("s"), CacheHint(ttl=5, scope="public")
 
     with pytest.raises(ValueError, match=r"secret: cache=.*is public, but the resource needs scopes"):
@@ -229,7 +229,7 @@ def test_what_needs_scopes_cannot_be_declared_to_be_for_everybody() -> None:
     assert not new.resources.offered
 
 
-async def test_transports_that_authenticate_nobody_let_everything_pass() -> None:
+async def test_transports_without_authentication_do_not_check_scopes() -> None:
     new, seen = Server("s"), list[Any]()
 
     @new.tool(scopes=["write"])

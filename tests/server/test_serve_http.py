@@ -1,4 +1,4 @@
-"""Serving over HTTP on real sockets: where it listens, what it says, how it ends, and what a client cannot do to it."""
+"""`serve_http` on real sockets: addresses, signals, shutdown and protection from misbehaving clients."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 import trio
-from attrs import define, field
 
 import trio_mcp.server
+from tests.server.raw_http_client import RawClient, connected, head_of, make_server, served
 from tests.transports.http.asgi_caller import Caller, call, request
 from trio_mcp import Context, HttpBound, Limits, Server, open_http_client, serve_http
 from trio_mcp.server import HttpService
@@ -26,81 +26,8 @@ from trio_mcp.transports import AsgiMessage
 from trio_mcp.wire import encode
 
 
-def make_server(log: list[str] | None = None, **options: Any) -> Server:
-    @asynccontextmanager
-    async def lifespan(_: Server) -> AsyncGenerator[str]:
-        if log is not None:
-            log.append("entered")
-        yield "shared"
-        if log is not None:
-            log.append("left")
-
-    server = Server("sums", lifespan=lifespan, **options)
-
-    @server.tool
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    return server
-
-
-@asynccontextmanager
-async def served(server: Server, **options: Any) -> AsyncGenerator[HttpBound]:
-    """Serve at any port that is free, for as long as the block lasts; then stop as `HttpBound.stop` does."""
-    with trio.fail_after(30):
-        async with trio.open_nursery() as nursery:
-            bound: HttpBound = await nursery.start(partial(serve_http, server, port=0, **options))
-            yield bound
-            await bound.stop()
-
-
-@define(eq=False)
-class Socket:
-    """A client that writes and reads the bytes of HTTP/1.1 itself."""
-
-    stream: trio.SocketStream
-    received: bytes = field(default=b"", init=False)
-
-    async def post(self, message: Any) -> None:
-        """Send a request whole."""
-        await self.stream.send_all(head_of(message) + body_of(message))
-
-    async def until(self, words: bytes) -> bytes:
-        """Read until the words are there; return what has come so far."""
-        while words not in self.received:
-            chunk = await self.stream.receive_some()
-            assert chunk, self.received
-            self.received += chunk
-        return self.received
-
-    async def rest(self) -> bytes:
-        """Read to the end of the connection."""
-        async for chunk in self.stream:
-            self.received += chunk
-        return self.received
-
-
-def body_of(message: Any) -> bytes:
-    return message if isinstance(message, bytes) else encode(message)
-
-
-def head_of(message: Any, **more: str) -> bytes:
-    """Return the head of a POST, with the header fields that go with the message."""
-    caller = Caller.post(message)
-    fields = {name.decode(): value.decode() for name, value in caller.scope["headers"]}
-    fields |= {"content-length": str(len(body_of(message)))} | more
-    return "\r\n".join(["POST /mcp HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items()), "", ""]).encode()
-
-
-@asynccontextmanager
-async def connected(bound: HttpBound) -> AsyncGenerator[Socket]:
-    assert bound.port is not None
-    async with await trio.open_tcp_stream("127.0.0.1", bound.port) as stream:
-        yield Socket(stream)
-
-
 @pytest.mark.requirement("B.6-S2c")
-async def test_it_reports_where_it_is_and_serves_both_eras() -> None:
+async def test_serve_http_reports_its_url_and_serves_both_eras() -> None:
     log: list[str] = []
     async with served(make_server(log)) as bound:
         assert bound.url == f"http://127.0.0.1:{bound.port}/mcp"
@@ -116,24 +43,24 @@ async def test_it_reports_where_it_is_and_serves_both_eras() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/api/mcp", None])
-async def test_its_url_has_the_path_that_is_served(path: str | None) -> None:
+async def test_the_reported_url_contains_the_path(path: str | None) -> None:
     async with served(make_server(), path=path) as bound, open_http_client(bound.url) as client:
         assert bound.url == f"http://127.0.0.1:{bound.port}{path or ''}"
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
-async def test_it_serves_at_a_unix_socket(tmp_path: Path) -> None:
+async def test_a_server_may_listen_on_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with served(make_server(), unix_socket=path) as bound:
         assert (bound.url, bound.port) == (f"unix:{path}", None)
         async with await trio.open_unix_socket(path) as stream:
-            client = Socket(stream)
+            client = RawClient(stream)
             await client.post(call("add", {"a": 1, "b": 2}))
             assert b"200" in await client.until(b'"structuredContent":{"result":3}')
     assert not path.exists()
 
 
-async def test_a_taken_address_is_an_error_before_anything_begins() -> None:
+async def test_an_address_in_use_raises_before_the_lifespan_is_entered() -> None:
     log: list[str] = []
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -145,7 +72,7 @@ async def test_a_taken_address_is_an_error_before_anything_begins() -> None:
     assert log == []
 
 
-async def test_a_lifespan_that_fails_fails_the_start_as_it_is() -> None:
+async def test_an_exception_of_the_lifespan_is_raised_unchanged() -> None:
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncGenerator[None]:
         raise ZeroDivisionError("no database")
@@ -156,7 +83,7 @@ async def test_a_lifespan_that_fails_fails_the_start_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "error", "message"),
     [
         ({"host": "0.0.0.0"}, ValueError, "allowed_hosts"),
         ({"host": "::"}, ValueError, "every address"),
@@ -167,11 +94,11 @@ async def test_a_lifespan_that_fails_fails_the_start_as_it_is() -> None:
         ({"hosts": []}, TypeError, "unknown options: hosts"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_before_anything_begins(
-    options: Any, error: type[Exception], words: str
+async def test_invalid_options_are_refused_before_the_lifespan_is_entered(
+    options: Any, error: type[Exception], message: str
 ) -> None:
     log: list[str] = []
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         await serve_http(make_server(log), **options)
 
     assert log == []
@@ -189,14 +116,14 @@ async def test_what_makes_no_sense_is_refused_before_anything_begins(
         ({"host": "0.0.0.0", "allowed_hosts": "any"}, "other.example", 200),
     ],
 )
-async def test_clients_reach_it_by_the_names_it_has(options: Any, host: str, status: int) -> None:
+async def test_only_requests_for_allowed_host_names_are_served(options: Any, host: str, status: int) -> None:
     options = {"host": "127.0.0.1", **options}
     service = HttpService.of(make_server(), options.pop("host"), 0, options)
     async with service.app.run():
         assert (await Caller.post(call("add", {"a": 1, "b": 2}), {"host": host}).run(service.app)).status == status
 
 
-async def test_a_signal_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_signal_stops_the_server(capfd: pytest.CaptureFixture[str]) -> None:
     log: list[str] = []
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
@@ -209,7 +136,7 @@ async def test_a_signal_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
     assert log == ["entered", "left"]
 
 
-async def test_a_signal_gives_up_a_start_that_takes_long() -> None:
+async def test_a_signal_cancels_a_slow_start() -> None:
     entering = trio.Event()
 
     @asynccontextmanager
@@ -225,7 +152,7 @@ async def test_a_signal_gives_up_a_start_that_takes_long() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
-async def test_who_starts_it_in_a_nursery_has_the_signals_to_itself() -> None:
+async def test_a_server_that_is_started_in_a_nursery_does_not_handle_signals() -> None:
     with trio.open_signal_receiver(signal.SIGTERM) as received:
         async with served(make_server()) as bound:
             signal.raise_signal(signal.SIGTERM)
@@ -236,7 +163,7 @@ async def test_who_starts_it_in_a_nursery_has_the_signals_to_itself() -> None:
                 assert client.server_info is not None
 
 
-async def test_cancelled_it_ends_at_once() -> None:
+async def test_a_cancelled_server_ends_at_once() -> None:
     log: list[str] = []
     server = make_server(log, limits=Limits(drain_seconds=1000))
     go = trio.Event()
@@ -254,17 +181,17 @@ async def test_cancelled_it_ends_at_once() -> None:
                 await trio.testing.wait_all_tasks_blocked(0.05)
                 nursery.cancel_scope.cancel()
 
-    assert log == ["entered"]  # what follows the yield of a lifespan is not reached by a cancellation
+    assert log == ["entered"]  # a cancellation skips the code after the yield
 
 
-async def test_a_stop_answers_what_is_under_way_and_ends_streams() -> None:
+async def test_a_stop_completes_in_flight_requests_and_ends_streams() -> None:
     server, go, begun = make_server(), trio.Event(), trio.Event()
 
     @server.tool
     async def wait() -> str:
         begun.set()
         await go.wait()
-        return "went"
+        return "done"
 
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
@@ -277,7 +204,7 @@ async def test_a_stop_answers_what_is_under_way_and_ends_streams() -> None:
                 nursery.start_soon(bound.stop)
                 ended = await listener.rest()
                 go.set()
-                assert b'"went"' in await caller.rest()
+                assert b'"done"' in await caller.rest()
 
     assert b'"resultType":"complete"' in ended
     assert ended.endswith(b"0\r\n\r\n")
@@ -289,7 +216,7 @@ async def test_a_stop_may_be_repeated() -> None:
     await bound.stop()
 
 
-async def test_a_client_that_goes_away_cancels_its_handler() -> None:
+async def test_a_handler_is_cancelled_when_its_client_disconnects() -> None:
     server, begun, cancelled = make_server(), trio.Event(), trio.Event()
 
     @server.tool
@@ -307,7 +234,7 @@ async def test_a_client_that_goes_away_cancels_its_handler() -> None:
         await cancelled.wait()
 
 
-async def test_a_body_over_the_limit_is_refused_before_it_is_sent() -> None:
+async def test_a_body_above_the_limit_is_refused_before_it_is_sent() -> None:
     async with served(make_server(), max_body_bytes=1000) as bound, connected(bound) as client:
         head = head_of(call("add"), **{"content-length": "1000000"})
         await client.stream.send_all(head)
@@ -315,7 +242,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_sent() -> None:
         assert b" 413 " in (await client.until(b"1000 bytes")).split(b"\r\n")[0]
 
 
-async def test_a_body_of_unknown_length_is_refused_when_it_is_too_long() -> None:
+async def test_a_chunked_body_above_the_limit_is_refused() -> None:
     async with served(make_server(), max_body_bytes=1000) as bound, connected(bound) as client:
         head = head_of(call("add")).replace(b"content-length: ", b"transfer-encoding: chunked\r\nx-ignored: ")
         await client.stream.send_all(head + b"800\r\n" + b" " * 0x800 + b"\r\n")
@@ -323,7 +250,7 @@ async def test_a_body_of_unknown_length_is_refused_when_it_is_too_long() -> None
         assert b" 413 " in (await client.until(b"1000 bytes")).split(b"\r\n")[0]
 
 
-async def test_a_body_that_trickles_in_is_given_up() -> None:
+async def test_a_body_that_arrives_too_slowly_is_refused() -> None:
     async with served(make_server(), body_seconds=0.1) as bound, connected(bound) as client:
         await client.stream.send_all(head_of(call("add")) + b"{")
 
@@ -336,13 +263,13 @@ UPGRADE = (
 )
 
 
-@pytest.mark.parametrize("more", [b"", b"x"])
-async def test_a_websocket_is_refused_and_costs_its_own_connection_alone(
-    more: bytes, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("extra", [b"", b"x"])
+async def test_a_websocket_is_refused_without_effect_on_other_connections(
+    extra: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(make_server()) as bound:
         async with connected(bound) as client:
-            await client.stream.send_all(UPGRADE + more)
+            await client.stream.send_all(UPGRADE + extra)
             assert (await client.rest()).startswith(b"HTTP/1.1 4")
         async with open_http_client(bound.url) as other:
             assert (await other.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
@@ -350,14 +277,14 @@ async def test_a_websocket_is_refused_and_costs_its_own_connection_alone(
     assert [record for record in caplog.records if record.name.startswith("trio_mcp")] == []
 
 
-async def test_a_websocket_that_cannot_be_refused_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_websocket_that_cannot_be_refused_is_not_logged_above_debug(caplog: pytest.LogCaptureFixture) -> None:
     messages: list[AsgiMessage] = [{"type": "websocket.connect"}]
 
     async def receive() -> AsgiMessage:
         return messages.pop(0)
 
     async def send(_: AsgiMessage) -> None:
-        raise ZeroDivisionError  # h11's LocalProtocolError, in real life
+        raise ZeroDivisionError  # stands for h11's LocalProtocolError
 
     await HttpService.of(make_server(), "127.0.0.1", 0, {})._serve({"type": "websocket"}, receive, send)
 
@@ -365,26 +292,27 @@ async def test_a_websocket_that_cannot_be_refused_is_no_news(caplog: pytest.LogC
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
-async def test_nobody_can_put_header_fields_of_their_own_into_a_response() -> None:
+async def test_a_client_cannot_inject_header_fields_into_a_response() -> None:
     body = encode(request("evil\r\nx-evil: 1", id="a\r\nx-evil: 1"))
     async with served(make_server()) as bound, connected(bound) as client:
         await client.stream.send_all(head_of(call("add"), **{"content-length": str(len(body))}) + body)
         response = await client.until(b"}}")
 
-    head, _, said = response.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     assert b" 400 " in head.split(b"\r\n")[0]
     assert b"evil" not in head
-    assert b"evil" in said
+    assert b"evil" in body
 
 
-def test_a_server_without_http_loads_nothing_of_it() -> None:
-    program = "import sys, trio_mcp.server; print(*(name for name in sys.modules if name.startswith('trio_mcp.')))"
+def test_a_server_without_http_imports_no_http_modules() -> None:
+    program = "import sys; from trio_mcp import Server; print(*sys.modules)"
     child = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, encoding="utf-8")
 
-    loaded = [name for name in child.stdout.split() if re.search(r"\._(http_(?!engine)|hypercorn|serve_http)", name)]
-    assert [name for name in loaded if not name.startswith("trio_mcp.wire.")] == []
+    loaded = child.stdout.split()
+    assert "trio_mcp.server._server" in loaded
+    assert [name for name in loaded if re.search(r"transports\.http|_serve_http", name)] == []
 
 
-def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
+def test_an_unknown_name_of_the_facade_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'trio_mcp\.server' has no attribute 'nothing'"):
-        getattr(trio_mcp.server, "nothing")  # noqa: B009 # the type checkers know that it is not there
+        getattr(trio_mcp.server, "nothing")  # noqa: B009 # the name is unknown to the type checkers

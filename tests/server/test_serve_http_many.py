@@ -1,4 +1,4 @@
-"""A thousand clients that listen, when the server stops."""
+"""The stop of an HTTP server with 1,000 subscribed clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import trio
 
-from tests.server.test_serve_http import connected, make_server
+from tests.server.raw_http_client import connected, make_server
 from tests.transports.http.asgi_caller import NEVER, request
 from trio_mcp import HttpBound, Limits, serve_http
 
@@ -26,7 +26,7 @@ def descriptors() -> Generator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_all_of_them_are_told_the_end_at_once(descriptors: None) -> None:
+async def test_all_1000_subscriptions_end_at_once_when_the_server_stops(descriptors: None) -> None:
     server, listening, ended = make_server(limits=Limits(max_listens=COUNT, drain_seconds=NEVER)), 0, 0
     all_listen = trio.Event()
 
@@ -38,9 +38,9 @@ async def test_all_of_them_are_told_the_end_at_once(descriptors: None) -> None:
             listening += 1
             if listening == COUNT:
                 all_listen.set()
-            said = await client.rest()
-            assert b'"resultType":"complete"' in said
-            assert said.endswith(b"0\r\n\r\n")
+            received = await client.rest()
+            assert b'"resultType":"complete"' in received
+            assert received.endswith(b"0\r\n\r\n")
             ended += 1
 
     with trio.fail_after(60):

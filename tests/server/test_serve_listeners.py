@@ -1,4 +1,4 @@
-"""Many connections of one serving: how it starts, what a bad one costs, and how it ends."""
+"""`serve_listeners`: many connections of one serving, their failures and the shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp import Context, Server, open_client, serve_listeners
 
 @define(eq=False)
 class Listener(trio.abc.Listener[trio.abc.Stream]):
-    """Accepts what a test connects."""
+    """A listener that accepts the streams and raises the exceptions of the test."""
 
     closed: bool = field(default=False, init=False)
     _send: trio.MemorySendChannel[trio.abc.Stream | Exception] = field(init=False)
@@ -45,8 +45,8 @@ class Listener(trio.abc.Listener[trio.abc.Stream]):
         await trio.lowlevel.checkpoint()
 
 
-class Dead(Listener):
-    """Cannot accept, and knows it at once; closing it takes no time either."""
+class FailingListener(Listener):
+    """A listener that fails to accept; its methods contain no checkpoint."""
 
     async def accept(self) -> trio.abc.Stream:
         raise OSError("no more")
@@ -56,7 +56,7 @@ class Dead(Listener):
 
 
 class Broken(trio.abc.Stream):
-    """A stream of somebody's class, with a bug."""
+    """A stream of another class, with a bug."""
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         raise ValueError("a bug")
@@ -100,7 +100,7 @@ async def test_all_connections_share_one_lifespan(nursery: trio.Nursery) -> None
     nursery.cancel_scope.cancel()
 
 
-async def test_a_connection_that_fails_costs_no_other_one_anything(
+async def test_a_failed_connection_does_not_affect_the_others(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener = Listener()
@@ -113,7 +113,7 @@ async def test_a_connection_that_fails_costs_no_other_one_anything(
     nursery.cancel_scope.cancel()
 
 
-async def test_a_listener_that_cannot_accept_any_more_ends_the_serving_with_its_own_exception() -> None:
+async def test_the_exception_of_a_listener_ends_the_serving() -> None:
     log: list[str] = []
     listener = Listener()
     listener.put(OSError("no more"))
@@ -123,9 +123,9 @@ async def test_a_listener_that_cannot_accept_any_more_ends_the_serving_with_its_
     assert listener.closed
 
 
-async def test_two_listeners_that_fail_at_once_are_told_of_together() -> None:
+async def test_the_exceptions_of_two_listeners_are_raised_as_a_group() -> None:
     with pytest.raises(ExceptionGroup) as group:
-        await serve_listeners(make_server([]), [Dead(), Dead()])
+        await serve_listeners(make_server([]), [FailingListener(), FailingListener()])
     assert len(group.value.exceptions) == 2
 
 
@@ -141,7 +141,7 @@ async def test_a_lifespan_that_fails_closes_the_listeners() -> None:
     assert listener.closed
 
 
-async def test_a_signal_while_the_lifespan_is_being_entered_ends_the_serving(autojump_clock: object) -> None:
+async def test_a_signal_while_the_lifespan_is_entered_ends_the_serving(autojump_clock: object) -> None:
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncGenerator[None]:
         signal.raise_signal(signal.SIGTERM)
@@ -153,7 +153,7 @@ async def test_a_signal_while_the_lifespan_is_being_entered_ends_the_serving(aut
     assert listener.closed
 
 
-async def test_a_connection_that_comes_in_while_the_server_stops_is_closed() -> None:
+async def test_a_connection_that_arrives_while_the_server_stops_is_closed() -> None:
     log: list[str] = []
     listener = Listener()
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""The registry itself, and the refusals that need no handler."""
+"""The server object: its options, its capabilities, and requests that are refused without a handler."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from trio_mcp import (
 
 
 @pytest.mark.parametrize("revisions", [[], ["2026-07-28", "1999-01-01"]])
-def test_a_server_speaks_known_revisions_and_at_least_one(revisions: list[str]) -> None:
+def test_a_server_supports_only_known_revisions_and_at_least_one(revisions: list[str]) -> None:
     with pytest.raises(ValueError, match="must be some of"):
         Server("s", revisions=revisions)
 
 
-def test_revisions_are_kept_in_order_whatever_order_they_were_given_in() -> None:
+def test_revisions_are_sorted() -> None:
     assert Server("s", revisions=["2026-07-28", "2024-11-05"]).revisions == ("2024-11-05", "2026-07-28")
 
 
-def test_the_keys_of_a_server_are_not_shown() -> None:
+def test_the_repr_of_a_server_does_not_contain_its_keys() -> None:
     assert "secret" not in repr(Server("s", keys=[b"a secret of thirty-two letters ."]))
 
 
 @pytest.mark.requirement("B.18-S1", "B.20-S1a")
-async def test_what_a_server_says_about_itself_reaches_the_client() -> None:
+async def test_the_server_info_and_instructions_reach_the_client() -> None:
     server = Server(
         "s",
         version="1",
@@ -54,7 +54,7 @@ async def test_what_a_server_says_about_itself_reaches_the_client() -> None:
 
 @pytest.mark.requirement("B.1-S2", "B.3-S9")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_feature_that_nothing_is_registered_for_is_not_there(revision: str) -> None:
+async def test_a_feature_without_registrations_is_an_unknown_method(revision: str) -> None:
     lists = {"tools/list": types.ListToolsResult, "prompts/list": types.ListPromptsResult}
 
     async with open_client(Server("s"), revision=revision) as client:
@@ -66,7 +66,7 @@ async def test_a_feature_that_nothing_is_registered_for_is_not_there(revision: s
 
 @pytest.mark.requirement("B.2-P1a", "B.2-P1b")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_what_a_server_has_not_declared_is_not_asked_for(revision: str) -> None:
+async def test_the_client_does_not_send_requests_that_the_server_has_not_declared(revision: str) -> None:
     server = Server("s")
     server.resource("a:b", name="a")(lambda: "")
 
@@ -81,7 +81,7 @@ async def test_what_a_server_has_not_declared_is_not_asked_for(revision: str) ->
 
 @pytest.mark.requirement("B.2-P1a")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
-async def test_completion_needs_a_declaration_since_there_is_one(revision: str) -> None:
+async def test_completion_needs_a_declaration_in_revisions_that_have_it(revision: str) -> None:
     reference = types.PromptReference(name="p")
 
     async with open_client(Server("s"), revision=revision) as client:
@@ -91,13 +91,13 @@ async def test_completion_needs_a_declaration_since_there_is_one(revision: str) 
 
 
 @pytest.mark.requirement("B.2-P1b")
-async def test_a_resource_is_subscribed_to_where_the_server_says_that_it_can_be() -> None:
-    class Reticent(Server):
+async def test_a_subscription_needs_the_declared_capability() -> None:
+    class WithoutSubscribe(Server):
         @property
         def capabilities(self) -> types.ServerCapabilities:
             return types.ServerCapabilities(resources=types.ResourcesCapability())
 
-    async with open_client(Reticent("s"), revision="2025-11-25") as client:
+    async with open_client(WithoutSubscribe("s"), revision="2025-11-25") as client:
         with pytest.raises(MissingCapability) as caught:
             await client.subscribe_resource("a:b")
 
@@ -105,14 +105,14 @@ async def test_a_resource_is_subscribed_to_where_the_server_says_that_it_can_be(
 
 
 @pytest.mark.requirement("B.2-P1b")
-async def test_roots_that_were_not_declared_cannot_have_changed() -> None:
+async def test_a_change_of_roots_that_were_not_declared_raises() -> None:
     async with open_client(Server("s"), revision="2025-11-25") as client:
         with pytest.raises(LocalProtocolError, match="has not declared any roots"):
             await client.roots_changed()
 
 
 @pytest.mark.requirement("B.16-S1b")
-async def test_a_cursor_that_was_never_given_out_is_refused() -> None:
+async def test_an_invalid_cursor_is_refused() -> None:
     server = Server("s")
     server.tool(name="t")(lambda: None)
 
@@ -123,7 +123,7 @@ async def test_a_cursor_that_was_never_given_out_is_refused() -> None:
     assert caught.value.code == -32602
 
 
-async def test_params_that_do_not_fit_are_refused_with_every_fault() -> None:
+async def test_invalid_params_are_refused_with_all_faults() -> None:
     server = Server("s")
     server.tool(name="t")(lambda: None)
 
@@ -148,7 +148,7 @@ async def test_statistics_count_handlers_and_threads() -> None:
     assert (statistics.running, statistics.threads) == (0, 0)
 
 
-async def test_a_notification_that_means_nothing_to_a_server_changes_nothing() -> None:
+async def test_a_notification_without_a_handler_is_ignored() -> None:
     server = Server("s")
 
     async with open_client(server, revision="2025-11-25", roots=[]) as client:
@@ -157,7 +157,7 @@ async def test_a_notification_that_means_nothing_to_a_server_changes_nothing() -
 
 
 @pytest.mark.requirement("B.20-S1f")
-async def test_a_server_whose_last_tool_was_removed_answers_with_an_empty_list() -> None:
+async def test_a_server_whose_last_tool_was_removed_sends_an_empty_list() -> None:
     server = Server("s")
     server.tool(name="only")(lambda: None)
 

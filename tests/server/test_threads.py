@@ -1,4 +1,4 @@
-"""Plain functions in worker threads."""
+"""Plain functions in worker threads: cancellation, the limit of threads and the test clock."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ def refuse(failure: Exception) -> JsonObject:
 
 
 def run(nursery: trio.Nursery) -> HandlerRun:
-    """Return a handler, to work for."""
-    asked = exchange()
+    """Return the run of a handler, to which the thread belongs."""
+    incoming = exchange()
     return HandlerRun(
-        HandlerPool(nursery), asked, asked.context, asked.peer, asked.method, nothing, refuse, asked.peer.slots
+        HandlerPool(nursery),
+        incoming,
+        incoming.context,
+        incoming.peer,
+        incoming.method,
+        nothing,
+        refuse,
+        incoming.peer.slots,
     )
 
 
@@ -54,7 +61,7 @@ async def test_a_cancelled_call_abandons_its_thread_which_counts_until_it_ends()
             await trio.lowlevel.checkpoint()
 
 
-async def test_a_handler_in_a_thread_learns_that_it_was_cancelled() -> None:
+async def test_a_handler_in_a_thread_can_check_for_its_cancellation() -> None:
     server, began, stopped = Server("s"), trio.Event(), threading.Event()
 
     @server.tool
@@ -75,7 +82,7 @@ async def test_a_handler_in_a_thread_learns_that_it_was_cancelled() -> None:
     assert await trio.to_thread.run_sync(stopped.wait, 10)
 
 
-async def test_the_test_clock_stands_still_while_threads_work(autojump_clock: MockClock) -> None:
+async def test_the_test_clock_pauses_while_threads_work(autojump_clock: MockClock) -> None:
     threads, release = Threads(5), threading.Event()
 
     async def two_at_once() -> None:
@@ -93,8 +100,8 @@ async def test_the_test_clock_stands_still_while_threads_work(autojump_clock: Mo
     assert trio.current_time() < 5
 
 
-async def test_a_turn_that_ends_before_it_got_a_thread_is_given_back() -> None:
-    threads, turns, release, began = Threads(1), FairLimiter(1), threading.Event(), trio.Event()
+async def test_a_place_is_released_if_the_call_is_cancelled_before_it_gets_a_thread() -> None:
+    threads, limiter, release, began = Threads(1), FairLimiter(1), threading.Event(), trio.Event()
 
     def work() -> None:
         trio.from_thread.run_sync(began.set)
@@ -105,9 +112,9 @@ async def test_a_turn_that_ends_before_it_got_a_thread_is_given_back() -> None:
         await began.wait()
         with trio.CancelScope() as scope:
             nursery.start_soon(_cancel_when_blocked, scope)
-            await threads.run(lambda: None, run(nursery), limiter=turns)
+            await threads.run(lambda: None, run(nursery), limiter=limiter)
         assert scope.cancelled_caught
-        assert turns.taken == 0
+        assert limiter.taken == 0
         release.set()
 
 

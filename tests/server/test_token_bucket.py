@@ -1,4 +1,4 @@
-"""Tokens that come at a steady rate."""
+"""Token buckets: tokens that arrive at a steady rate, up to a burst."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio_mcp.server._progress import TokenBucket
 
 
-def test_a_seconds_worth_is_there_at_once_and_then_so_many_come_in_a_second() -> None:
+def test_a_bucket_starts_with_the_tokens_of_one_second_and_refills_at_its_rate() -> None:
     bucket = TokenBucket(2)
 
     assert [bucket.take(100) for _ in range(3)] == [True, True, False]
@@ -19,27 +19,27 @@ def test_a_seconds_worth_is_there_at_once_and_then_so_many_come_in_a_second() ->
     assert [bucket.take(1000) for _ in range(3)] == [True, True, False]
 
 
-def test_the_bucket_may_hold_more_or_less_than_a_seconds_worth() -> None:
+def test_a_burst_may_be_larger_or_smaller_than_the_tokens_of_one_second() -> None:
     large, small = TokenBucket(1, burst=3), TokenBucket(100, burst=1)
 
     assert [large.take(0) for _ in range(4)] == [True, True, True, False]
     assert [small.take(now) for now in (0, 0.005, 0.01)] == [True, False, True]
 
 
-def test_less_than_one_a_second_is_possible() -> None:
+def test_a_rate_below_one_per_second_is_possible() -> None:
     bucket = TokenBucket(0.1)
 
     assert [bucket.take(now) for now in (0, 9, 10, 19.5, 20)] == [True, False, True, False, True]
 
 
-def test_an_infinite_rate_is_never_used_up() -> None:
+def test_a_bucket_with_an_infinite_rate_is_never_empty() -> None:
     bucket = TokenBucket(math.inf)
 
     assert all(bucket.take(7) for _ in range(1000))
     assert bucket.due(7) == 7
 
 
-def test_it_says_when_there_will_be_a_token() -> None:
+def test_a_bucket_reports_when_the_next_token_is_due() -> None:
     bucket = TokenBucket(4, burst=1)
 
     assert bucket.due(10) == 10
@@ -53,7 +53,7 @@ def test_it_says_when_there_will_be_a_token() -> None:
     start=st.floats(0, 1e6),
     pauses=st.lists(st.floats(0, 100), max_size=20),
 )
-def test_who_waits_until_a_token_is_due_gets_one_and_a_whole_burst_is_there_at_once(
+def test_a_bucket_yields_its_burst_at_once_and_each_token_when_it_is_due(
     rate: float, burst: int, start: float, pauses: list[float]
 ) -> None:
     bucket, now = TokenBucket(rate, burst=burst), start
@@ -69,7 +69,9 @@ def test_who_waits_until_a_token_is_due_gets_one_and_a_whole_burst_is_there_at_o
     burst=st.integers(1, 100),
     steps=st.lists(st.floats(0, 1), max_size=300),
 )
-def test_no_more_pass_in_any_time_than_come_in_it_and_were_there(rate: float, burst: int, steps: list[float]) -> None:
+def test_no_period_yields_more_tokens_than_its_rate_and_burst_allow(
+    rate: float, burst: int, steps: list[float]
+) -> None:
     bucket, now, passed = TokenBucket(rate, burst=burst), 0.0, list[float]()
     for step in steps:
         now += step
@@ -83,13 +85,13 @@ def test_no_more_pass_in_any_time_than_come_in_it_and_were_there(rate: float, bu
 
 
 @pytest.mark.parametrize("rate", [0.5, 3, 100])
-def test_what_is_not_taken_does_not_pile_up(rate: float) -> None:
+def test_tokens_do_not_accumulate_beyond_the_burst(rate: float) -> None:
     bucket = TokenBucket(rate)
     burst = max(1, int(rate))
     assert [sum(bucket.take(now) for _ in range(1000)) for now in (0, 1e6, 2e6)] == [burst] * 3
 
 
-def test_it_is_full_until_something_is_taken_and_again_when_that_has_come_back() -> None:
+def test_a_bucket_is_full_at_first_and_again_after_its_refill() -> None:
     bucket = TokenBucket(2, 3)
     assert bucket.is_full(0)
 

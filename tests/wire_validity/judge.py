@@ -88,12 +88,12 @@ class ByHand(NamedTuple):
 
 BY_HAND = (
     ByHand(
-        "tests/server/test_context.py::test_a_client_that_describes_itself_badly_is_shown_as_far_as_possible",
+        "tests/server/test_context.py::test_invalid_members_of_the_client_info_are_left_out",
         "client",
         "a description of the client that does not fit",
     ),
     ByHand(
-        "tests/server/test_server.py::test_params_that_do_not_fit_are_refused_with_every_fault",
+        "tests/server/test_server.py::test_invalid_params_are_refused_with_all_faults",
         "client",
         "params that do not fit, by `Client.request`",
     ),

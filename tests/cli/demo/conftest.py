@@ -14,7 +14,7 @@ from trio_mcp.testing import open_memory_client
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
-    """A new database file in a folder of its own, with the sample data."""
+    """Return the path of a new database with the sample data, in its own folder."""
     folder = tmp_path / "data"
     folder.mkdir()
     with database_file(str(folder / "nursery #1?.db")) as path:
@@ -23,6 +23,6 @@ def path(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 async def client(path: Path) -> AsyncIterator[Client]:
-    """A client of a server for that database, in memory."""
+    """Return a client of an in-memory server for that database."""
     async with open_memory_client(sqlite_server(path)) as client:
         yield client

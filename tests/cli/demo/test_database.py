@@ -1,4 +1,4 @@
-"""The SQLite side of the demo: what a statement may do, and what comes of one that does something else."""
+"""The database of the demo: permitted statements, results, and the refusal of all other statements."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def database(path: Path) -> Database:
     return Database(path)
 
 
-def everything(path: Path) -> tuple[list[str], list[str], bytes]:
-    """Whatever a statement could have changed: the data, the files beside it, the file itself."""
+def snapshot(path: Path) -> tuple[list[str], list[str], bytes]:
+    """Return all that a statement could change: the data, the names of the files beside it, and the file."""
     with closing(sqlite3.connect(path)) as connection:
         dump = list(connection.iterdump())
     return dump, sorted(each.name for each in path.parent.iterdir()), path.read_bytes()
@@ -92,12 +92,12 @@ def test_a_read_query_cannot_write(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    before = everything(database.path)
+    before = snapshot(database.path)
 
     with pytest.raises(ToolError):
         database.read(attack)
 
-    assert everything(database.path) == before
+    assert snapshot(database.path) == before
     assert list(elsewhere.iterdir()) == []
 
 
@@ -105,13 +105,13 @@ def test_a_read_query_cannot_write(
     "attack",
     ["DELETE FROM plants", "CREATE TABLE x (a)", "DROP TABLE waterings", "PRAGMA user_version = 7"],
 )
-def test_the_file_is_locked_for_reading_even_without_a_judge_of_statements(attack: str, database: Database) -> None:
-    before = everything(database.path)
+def test_the_file_is_opened_read_only_even_without_the_check_of_statements(attack: str, database: Database) -> None:
+    before = snapshot(database.path)
 
     with pytest.raises(ToolError, match="readonly"), database._opened("ro") as connection:
         connection.execute(attack)
 
-    assert everything(database.path) == before
+    assert snapshot(database.path) == before
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_file_is_locked_for_reading_even_without_a_judge_of_statements(attac
         "SELECT (SELECT 1) AS one UNION SELECT 1",
     ],
 )
-def test_a_read_query_reads_in_every_way_that_sql_has(query: str, database: Database) -> None:
+def test_a_read_query_may_be_any_select_statement(query: str, database: Database) -> None:
     assert database.read(query) == Rows(["one"], [[1]], truncated=False)
 
 
@@ -137,19 +137,19 @@ def test_values_that_are_not_json_become_strings(database: Database) -> None:
     assert found.rows == [[None, 1, 0.5, "é", "x'00ff'", "inf", "-inf", "\N{REPLACEMENT CHARACTER}A", 2**63 - 1]]
 
 
-def test_columns_of_the_same_name_stay_apart(database: Database) -> None:
+def test_columns_of_the_same_name_are_kept(database: Database) -> None:
     assert database.read("SELECT 1 AS a, 2 AS a") == Rows(["a", "a"], [[1, 2]], truncated=False)
 
 
 @pytest.mark.parametrize("surplus", [0, 1])
-def test_rows_beyond_the_bound_are_cut_off_and_that_is_said(surplus: int, database: Database) -> None:
+def test_rows_beyond_the_limit_are_omitted_and_reported(surplus: int, database: Database) -> None:
     found = database.read(COUNTING.format(f"LIMIT {_database.MAX_ROWS + surplus}", "i"))
 
     assert [row[0] for row in found.rows] == list(range(1, _database.MAX_ROWS + 1))
     assert found.truncated is bool(surplus)
 
 
-def test_bad_sql_is_explained_in_the_words_of_sqlite(database: Database) -> None:
+def test_invalid_sql_is_reported_with_the_message_of_sqlite(database: Database) -> None:
     with pytest.raises(ToolError, match=r"^SQLite: no such table: weeds$"):
         database.read("SELECT * FROM weeds")
 
@@ -170,7 +170,7 @@ def test_a_refusal_names_the_statements_of_the_tool(database: Database) -> None:
         ("DELETE FROM plants WHERE name = 'weed'", 0),
     ],
 )
-def test_a_write_query_says_how_many_rows_it_changed(query: str, changed: int, database: Database) -> None:
+def test_a_write_query_returns_the_number_of_changed_rows(query: str, changed: int, database: Database) -> None:
     assert database.write(query) == changed
 
 
@@ -189,7 +189,7 @@ def test_a_write_is_visible_to_the_next_query(database: Database) -> None:
         "DELETE FROM waterings; DELETE FROM plants",
         "INSERT INTO sqlite_master VALUES (1, 2, 3, 4, 5)",
         "UPDATE sqlite_master SET sql = ''",
-        "INSERT INTO waterings VALUES (99, '2026-06-30', 1.0)",  # there is no plant 99
+        "INSERT INTO waterings VALUES (99, '2026-06-30', 1.0)",  # plant 99 does not exist
         "INSERT INTO beds (name, light) VALUES ('x', 'sun'), ('x', 'sun')",
         "PRAGMA foreign_keys = OFF",
         "COMMIT",
@@ -197,13 +197,13 @@ def test_a_write_is_visible_to_the_next_query(database: Database) -> None:
         "ATTACH DATABASE 'other.db' AS other",
     ],
 )
-def test_a_write_query_that_is_refused_or_fails_leaves_everything_as_it_was(query: str, database: Database) -> None:
-    before = everything(database.path)
+def test_a_write_query_that_is_refused_or_fails_changes_nothing(query: str, database: Database) -> None:
+    before = snapshot(database.path)
 
     with pytest.raises(ToolError):
         database.write(query)
 
-    assert everything(database.path) == before
+    assert snapshot(database.path) == before
 
 
 @pytest.mark.parametrize(
@@ -234,13 +234,13 @@ def test_a_table_is_created(query: str, database: Database) -> None:
         "SELECT 1",
     ],
 )
-def test_creating_a_table_does_nothing_else(query: str, database: Database) -> None:
-    before = everything(database.path)
+def test_a_create_query_that_does_anything_else_is_refused(query: str, database: Database) -> None:
+    before = snapshot(database.path)
 
     with pytest.raises(ToolError):
         database.create(query)
 
-    assert everything(database.path) == before
+    assert snapshot(database.path) == before
 
 
 def test_a_table_is_described_column_by_column(database: Database) -> None:
@@ -292,7 +292,7 @@ def test_a_long_query_runs_to_its_end(database: Database) -> None:
     assert trio.run(read).rows == [[20000]]
 
 
-async def test_an_endless_query_is_given_up_when_its_call_is_cancelled(database: Database) -> None:
+async def test_an_endless_query_is_stopped_when_its_call_is_cancelled(database: Database) -> None:
     ended = threading.Event()
 
     def read() -> None:
@@ -317,7 +317,7 @@ def test_without_a_path_the_file_lasts_as_long_as_the_block() -> None:
     assert not path.parent.exists()
 
 
-def test_a_database_that_is_there_is_served_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_database_is_served_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "mine.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE mine (a)")
@@ -326,7 +326,7 @@ def test_a_database_that_is_there_is_served_as_it_is(tmp_path: Path) -> None:
         assert Database(served).tables() == ["mine"]
 
 
-def test_a_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
+def test_the_error_about_a_file_that_is_not_a_database_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear database, I am not one of you.", encoding="utf-8")
 

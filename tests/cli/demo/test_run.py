@@ -1,4 +1,4 @@
-"""`trio-mcp demo` as a user runs it: a real process, a real child process, a log instead of a terminal."""
+"""`trio-mcp demo` in a real process, with a real child process and without a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio_mcp.cli import main
 from trio_mcp.cli.demo._run import Screen, demonstrate, outcome_of_cancelled
 from trio_mcp.testing import open_memory_client
 
-PATIENCE = 60  # seconds: three times what the demo may take at most
+TIMEOUT_SECONDS = 60  # three times the longest duration that the demo may have
 CHAPTERS = [
     "1. What the server offers",
     "2. Rows of a query",
@@ -29,7 +29,7 @@ CHAPTERS = [
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An environment without colours, with a folder of its own for what is temporary."""
+    """Return an environment without colours and with its own folder for temporary files."""
     (tmp_path / "temporary").mkdir()
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
@@ -37,19 +37,19 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
 
 
 def processes_naming(text: str) -> list[bytes]:
-    """The command lines of the running processes that have *text* in them."""
+    """Return the command lines of the running processes that contain *text*."""
     found: list[bytes] = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             found.append(each.read_bytes())
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
     return [line for line in found if text.encode() in line]
 
 
 @pytest.fixture
 def printed(environment: dict[str, str], tmp_path: Path) -> str:
-    """What the demo prints, after it has ended well."""
+    """Run the demo, which must succeed, and return its output."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "trio_mcp", "demo"],
         cwd=tmp_path,
@@ -57,14 +57,14 @@ def printed(environment: dict[str, str], tmp_path: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout
 
 
-def test_the_demo_shows_everything_it_promises_and_leaves_nothing(printed: str, tmp_path: Path) -> None:
+def test_the_demo_shows_all_chapters_and_leaves_no_files_or_processes(printed: str, tmp_path: Path) -> None:
     lines = printed.splitlines()
 
     assert [line for line in lines if line[:2] in {"1.", "2.", "3.", "4.", "5.", "6.", "7."}] == CHAPTERS
@@ -81,7 +81,7 @@ def test_the_demo_shows_everything_it_promises_and_leaves_nothing(printed: str, 
     assert processes_naming(str(tmp_path)) == []
 
 
-def test_the_demo_runs_within_the_process_that_calls_it(
+def test_the_demo_can_run_in_the_calling_process(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", environment["TMPDIR"])
@@ -111,7 +111,7 @@ async def test_a_server_that_exits_at_once_is_reported_with_its_status() -> None
         await demonstrate([sys.executable, "-c", "raise SystemExit(7)"], Server("unused"), Screen())
 
 
-async def test_a_handler_that_went_on_after_its_cancellation_is_a_failure() -> None:
+async def test_a_handler_that_continues_after_its_cancellation_fails_the_demo() -> None:
     server = Server("stubborn")
 
     @server.tool
@@ -124,14 +124,14 @@ async def test_a_handler_that_went_on_after_its_cancellation_is_a_failure() -> N
 
 
 def serve(*arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
-    """Run the demo's server by itself, with nothing on standard input."""
+    """Run the demo's server alone, with empty standard input."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "trio_mcp.cli.demo", *arguments],
         env={**os.environ, **options},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 

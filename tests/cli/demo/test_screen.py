@@ -1,4 +1,4 @@
-"""What the demo prints where there is no terminal."""
+"""The screen of the demo without a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trio_mcp.cli.demo._run import Screen
 
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this machine's settings are, there is no terminal, and lines are as long as those of a log."""
+    """Make rich print as to a pipe of 80 columns, independent of the environment."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
@@ -26,20 +26,20 @@ def test_chapters_are_numbered_and_show_their_code(capsys: pytest.CaptureFixture
 def test_strings_of_a_server_are_never_taken_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     screen.say("[bold]loud[/bold]")
-    screen.quote("[red]who[/red]", "[link]words[/link] :smile:")
+    screen.quote("[red]name[/red]", "[link]words[/link] :smile:")
     screen.table(["[b]x[/b]"], [["[i]y[/i]"]])
     with screen.bar("[u]z[/u]") as show:
         show(1, 2)
 
     printed = capsys.readouterr().out
-    for words in (
+    for string in (
         "[bold]loud[/bold]",
-        "[red]who[/red]: [link]words[/link] :smile:",
+        "[red]name[/red]: [link]words[/link] :smile:",
         "[b]x[/b]",
         "[i]y[/i]",
         "[u]z[/u]",
     ):
-        assert words in printed
+        assert string in printed
 
 
 def test_a_table_has_an_empty_cell_for_an_absent_value(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +50,7 @@ def test_a_table_has_an_empty_cell_for_an_absent_value(capsys: pytest.CaptureFix
     assert ["fig"] in rows
 
 
-def test_a_bar_in_a_log_is_one_line_with_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_progress_bar_without_a_terminal_is_one_line_with_the_last_value(capsys: pytest.CaptureFixture[str]) -> None:
     with Screen().bar("counting") as show:
         show(1, 4)
         show(3, 4)

@@ -1,4 +1,4 @@
-"""The demo's server, through a client in memory: every tool, the resource and the prompt."""
+"""The demo's server through an in-memory client: every tool, the resource and the prompt."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TOOLS = {
 
 
 async def value(client: Client, tool: str, **arguments: object) -> Any:
-    """What a tool returned, without the wrapping of a bare value."""
+    """Call a tool; return its structured content, or the value inside it."""
     structured = (await client.call_tool(tool, arguments, raise_on_error=True)).structured_content
     return structured["result"] if structured.keys() == {"result"} else structured
 
 
 async def refusal(client: Client, tool: str, **arguments: object) -> str:
-    """The text of a tool error."""
+    """Call a tool that fails; return the message of the tool error."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error
     (block,) = result.content
@@ -44,12 +44,12 @@ async def test_every_tool_has_a_description_and_a_read_only_hint(client: Client)
 
 
 async def test_every_argument_is_described(client: Client) -> None:
-    silent: list[tuple[str, str]] = []
+    undescribed: list[tuple[str, str]] = []
     async for tool in client.tools():
         schemas: dict[str, dict[str, Any]] = tool.input_schema.get("properties", {})
-        silent += [(tool.name, name) for name, schema in schemas.items() if not schema.get("description")]
+        undescribed += [(tool.name, name) for name, schema in schemas.items() if not schema.get("description")]
 
-    assert silent == []
+    assert undescribed == []
 
 
 async def test_tables_are_listed_and_described(client: Client) -> None:
@@ -61,7 +61,7 @@ async def test_tables_are_listed_and_described(client: Client) -> None:
     assert [column["name"] for column in columns] == ["id", "name", "light"]
 
 
-async def test_rows_are_read(client: Client) -> None:
+async def test_a_query_returns_columns_and_rows(client: Client) -> None:
     found = await value(client, "read_query", query="SELECT name, price FROM plants WHERE bed_id = 4 ORDER BY name")
 
     assert found == {
@@ -71,7 +71,7 @@ async def test_rows_are_read(client: Client) -> None:
     }
 
 
-async def test_a_table_is_made_filled_and_read(client: Client) -> None:
+async def test_a_table_is_created_filled_and_read(client: Client) -> None:
     created = await value(client, "create_table", query="CREATE TABLE seeds (name TEXT)")
     inserted = await value(client, "write_query", query="INSERT INTO seeds VALUES ('poppy'), ('flax')")
     found = await value(client, "read_query", query="SELECT name FROM seeds ORDER BY name")
@@ -82,7 +82,7 @@ async def test_a_table_is_made_filled_and_read(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "text"),
+    ("tool", "arguments", "message"),
     [
         ("describe_table", {"table": "weeds"}, "there is no table 'weeds'; the tables are beds, plants, waterings"),
         ("read_query", {"query": "SELEC 1"}, 'SQLite: near "SELEC": syntax error'),
@@ -93,10 +93,10 @@ async def test_a_table_is_made_filled_and_read(client: Client) -> None:
         ("recount_outcome", {}, "nothing has been recounted yet"),
     ],
 )
-async def test_a_failure_is_a_tool_error_in_plain_words(
-    tool: str, arguments: dict[str, object], text: str, client: Client
+async def test_a_failure_is_a_tool_error_with_a_clear_message(
+    tool: str, arguments: dict[str, object], message: str, client: Client
 ) -> None:
-    assert (await refusal(client, tool, **arguments)).startswith(text)
+    assert (await refusal(client, tool, **arguments)).startswith(message)
 
 
 async def test_a_pause_out_of_bounds_is_refused_before_anything_is_counted(client: Client) -> None:
@@ -116,7 +116,7 @@ async def test_a_recount_reports_every_row_and_ends_with_their_number(client: Cl
     assert outcome == {"table": "beds", "counted": 4, "total": 4, "cancelled": False}
 
 
-async def test_the_server_tells_that_a_cancelled_recount_has_stopped(client: Client) -> None:
+async def test_the_outcome_of_a_cancelled_recount_reports_its_end(client: Client) -> None:
     async with client.open_call("recount", {"table": "waterings", "pause": 1}) as call:
         await anext(aiter(call.updates))
 
@@ -148,7 +148,7 @@ async def test_the_resource_and_the_prompt_are_listed(client: Client) -> None:
     assert prompt.arguments == [types.PromptArgument(name="topic", description="what to find out", required=True)]
 
 
-async def test_the_prompt_takes_its_topic(client: Client) -> None:
+async def test_the_prompt_contains_its_topic(client: Client) -> None:
     (message,) = (await client.get_prompt("explore", {"topic": "thirsty plants"})).messages
 
     assert message.role == "user"

@@ -1,4 +1,4 @@
-"""A server whose tool, resource and prompt ask the user first: `python asking_server.py`."""
+"""A server whose tools, resource and prompt ask the user first: `python asking_server.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Seats:
 
 @frozen
 class Agreement:
-    """A question that is answered with yes or no."""
+    """A form without fields, which the user accepts or declines."""
 
 
 async def booked(ctx: Context) -> str:

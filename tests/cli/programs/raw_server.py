@@ -1,10 +1,11 @@
-"""A server by hand, of revision 2025-11-25: `python raw_server.py CONFIG`, where CONFIG is a JSON object.
+"""A scripted server of revision 2025-11-25: `python raw_server.py CONFIG`, where CONFIG is a JSON object.
 
 Its members, all optional: "answers" (results by method), "errors" (messages by method), "notes" (notifications sent
 before a call's result; PROGRESS stands for the call's progress token), "ask" (params of a question asked during a
-call, whose answer is the call's text), "withdraw" (the question is taken back at once), "cancelled" (a file that
-is written when a call is cancelled), "exit" (the status to leave with when called, or after what "after" says),
-"after" (notifications sent after the answer, by method; ID stands for the request's; without an answer there is none).
+call, whose answer is the result of the call), "withdraw" (the question is cancelled at once), "cancelled" (a file that
+is written when a call is cancelled), "exit" (the exit status at a call, or after the notifications of "after"),
+"after" (notifications sent after the answer, by method; ID stands for the id of the request; without an entry in
+"answers", no answer is sent).
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 CONFIG: dict[str, Any] = json.loads(sys.argv[1])
-HELLO = {
+INITIALIZE_RESULT = {
     "protocolVersion": "2025-11-25",
     "capabilities": CONFIG.get("capabilities", {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}),
     "serverInfo": {"name": "raw", "version": "0", **CONFIG.get("info", {})},
 }
 ANSWERS: dict[str, Any] = {
     "logging/setLevel": {},
-    "initialize": HELLO,
+    "initialize": INITIALIZE_RESULT,
     "tools/list": {"tools": [{"name": "book", "inputSchema": {"type": "object"}}]},
 }
 calls: list[Any] = []
@@ -33,8 +34,8 @@ def send(**message: Any) -> None:
     sys.stdout.flush()
 
 
-def text(words: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": words}]}
+def text_result(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
 
 
 def call(message: dict[str, Any]) -> None:
@@ -48,9 +49,9 @@ def call(message: dict[str, Any]) -> None:
         send(id="question", method="elicitation/create", params=CONFIG["ask"])
         if CONFIG.get("withdraw"):
             send(method="notifications/cancelled", params={"requestId": "question"})
-            send(id=message["id"], result=text("never mind"))
+            send(id=message["id"], result=text_result("never mind"))
     elif "cancelled" not in CONFIG:
-        send(id=message["id"], result=CONFIG.get("answers", {}).get("tools/call", text("done")))
+        send(id=message["id"], result=CONFIG.get("answers", {}).get("tools/call", text_result("done")))
 
 
 for line in sys.stdin:
@@ -59,7 +60,7 @@ for line in sys.stdin:
     if method == "notifications/cancelled" and "cancelled" in CONFIG:
         Path(CONFIG["cancelled"]).write_text(json.dumps(message["params"]))
     elif method is None and calls:
-        send(id=calls.pop(), result=text(json.dumps(message.get("result", message.get("error")))))
+        send(id=calls.pop(), result=text_result(json.dumps(message.get("result", message.get("error")))))
     elif "id" not in message:
         continue
     elif method in CONFIG.get("after", {}):

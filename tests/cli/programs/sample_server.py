@@ -1,4 +1,4 @@
-"""A server with something of everything that the command line shows: `python sample_server.py [CANCELLED_FILE]`."""
+"""A server with one example of each feature that the command line shows: `python sample_server.py [CANCELLED_FILE]`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from trio_mcp import Context, Image, Server, serve_stdio, types
 server = Server("sample", version="2.5", instructions="Read this first.\nThen that.")
 
 
-def write_down(words: str) -> None:
-    Path(sys.argv[1]).write_text(words)
+def record(event: str) -> None:
+    Path(sys.argv[1]).write_text(event)
 
 
 @frozen
@@ -31,7 +31,7 @@ async def add(a: int, b: int) -> int:
 
 @server.tool
 async def crunch(steps: int, ctx: Context) -> str:
-    """Work for a while, telling how far it is."""
+    """Work for a while and report progress."""
     for done in range(steps):
         await ctx.report_progress(done + 1, total=steps, message=f"step {done + 1}")
     return "crunched"
@@ -39,12 +39,12 @@ async def crunch(steps: int, ctx: Context) -> str:
 
 @server.tool
 async def hang(ctx: Context) -> None:
-    """Never end; a cancellation is written down."""
+    """Run until cancelled, then record the cancellation in a file."""
     await ctx.report_progress(1, total=7)
     try:
         await trio.sleep_forever()
     finally:
-        write_down("stopped")
+        record("stopped")
 
 
 @server.tool
@@ -61,7 +61,7 @@ async def picture() -> Image:
 
 @server.tool
 async def place(where: Place, tags: list[str]) -> Place:
-    """Say a place back."""
+    """Return the place."""
     return Place(f"{where.name} {'+'.join(tags)}", where.height)
 
 
@@ -70,7 +70,7 @@ async def chatter(ctx: Context) -> str:
     """Log."""
     await ctx.log("info", "all is well")
     await ctx.log("warning", {"disk": "full"}, logger="disk")
-    return "said"
+    return "logged"
 
 
 @server.resource("greeting://{name}")

@@ -61,7 +61,7 @@ class Kind:
 
 
 @attrs.frozen
-class Asked:
+class Member:
     """One member of a class."""
 
     name: str
@@ -74,7 +74,7 @@ class Asked:
         return self.may_be_none or self.default is not dataclasses.MISSING
 
     @property
-    def when_left_out(self) -> Any:
+    def value_if_absent(self) -> Any:
         return None if self.default is dataclasses.MISSING else self.default
 
     def field(self) -> tuple[str, Any, Any]:
@@ -224,7 +224,7 @@ def several_of(draw: st.DrawFn) -> Kind:
 
 KINDS = st.one_of(
     texts(),
-    formatted("email", "[a-z]{1,8}@[a-z]{1,8}[.]org", "nobody"),
+    formatted("email", "[a-z]{1,8}@[a-z]{1,8}[.]org", "no-at-sign"),
     formatted("uri", "https://[a-z]{1,8}[.]org/[a-z]{0,4}", "not a place"),
     dates,
     moments,
@@ -239,23 +239,23 @@ NAMES = st.from_regex("[a-z][a-z_0-9]{0,6}", fullmatch=True).filter(lambda name:
 
 
 @st.composite
-def members(draw: st.DrawFn, name: str) -> Asked:
+def members(draw: st.DrawFn, name: str) -> Member:
     kind = draw(KINDS)
     default = draw(kind.values) if draw(st.booleans()) else dataclasses.MISSING
     may_be_none = draw(st.booleans())
     if may_be_none and draw(st.booleans()):
         default = None
-    return Asked(name, kind, default, may_be_none)
+    return Member(name, kind, default, may_be_none)
 
 
 @st.composite
-def classes(draw: st.DrawFn, at_least: int = 0) -> list[Asked]:
+def classes(draw: st.DrawFn, at_least: int = 0) -> list[Member]:
     names = draw(st.lists(NAMES, min_size=at_least, max_size=5, unique=True))
     return [draw(members(name)) for name in names]
 
 
-def made(asked: list[Asked]) -> Any:
-    return dataclasses.make_dataclass("Asked", [member.field() for member in asked], kw_only=True)
+def made(drawn: list[Member]) -> Any:
+    return dataclasses.make_dataclass("Member", [member.field() for member in drawn], kw_only=True)
 
 
 def leftovers(value: Any, revision: str) -> list[str]:
@@ -284,10 +284,10 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 
 @pytest.mark.requirement("B.23-S4")
 @unhurried
-@given(asked=classes(), revision=st.sampled_from(REVISIONS))
-def test_each_revision_gets_a_form_that_fits_its_own_schema(asked: list[Asked], revision: str) -> None:
-    form = form_of(made(asked))
-    several = [member.name for member in asked if member.kind.is_several]
+@given(drawn=classes(), revision=st.sampled_from(REVISIONS))
+def test_each_revision_gets_a_form_that_fits_its_own_schema(drawn: list[Member], revision: str) -> None:
+    form = form_of(made(drawn))
+    several = [member.name for member in drawn if member.kind.is_several]
     if revision == FIRST and several:
         with pytest.raises(MissingCapability) as missing:
             form.requested_schema(revision)
@@ -301,19 +301,19 @@ def test_each_revision_gets_a_form_that_fits_its_own_schema(asked: list[Asked], 
     assert types.unstructure(structured, revision=revision) == schema
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["type"] == "object"
-    assert list(schema["properties"]) == [member.name for member in asked]
-    assert schema.get("required", []) == [member.name for member in asked if not member.is_optional]
+    assert list(schema["properties"]) == [member.name for member in drawn]
+    assert schema.get("required", []) == [member.name for member in drawn if not member.is_optional]
     for property_ in schema["properties"].values():
         UPSTREAM[revision].validate(property_)
         assert property_["type"] in {"string", "integer", "number", "boolean", "array"}
 
 
 @unhurried
-@given(asked=classes())
-def test_a_form_proposes_the_default_of_the_class(asked: list[Asked]) -> None:
-    properties = form_of(made(asked)).requested_schema(REVISIONS[-1])["properties"]
+@given(drawn=classes())
+def test_a_form_proposes_the_default_of_the_class(drawn: list[Member]) -> None:
+    properties = form_of(made(drawn)).requested_schema(REVISIONS[-1])["properties"]
 
-    for member in asked:
+    for member in drawn:
         if member.default is dataclasses.MISSING or member.default is None:
             assert "default" not in properties[member.name]
         else:
@@ -323,20 +323,20 @@ def test_a_form_proposes_the_default_of_the_class(asked: list[Asked]) -> None:
 @unhurried
 @given(data=st.data())
 def test_an_answer_that_fits_is_loaded_to_an_equal_instance(data: st.DataObject) -> None:
-    asked = data.draw(classes())
-    cls = made(asked)
+    drawn = data.draw(classes())
+    cls = made(drawn)
     form = form_of(cls)
     values: Json = {}
-    for member in asked:
+    for member in drawn:
         if not member.is_optional or data.draw(st.booleans()):
             values[member.name] = data.draw(member.kind.values)
-    content = {member.name: member.kind.to_json(values[member.name]) for member in asked if member.name in values}
+    content = {member.name: member.kind.to_json(values[member.name]) for member in drawn if member.name in values}
     sent = json.loads(json.dumps(content))
 
     loaded = form.load(sent)
 
-    assert loaded == cls(**{**{member.name: member.when_left_out for member in asked}, **values})
-    assert types_of(loaded) == types_of(cls(**{**{member.name: member.when_left_out for member in asked}, **values}))
+    assert loaded == cls(**{**{member.name: member.value_if_absent for member in drawn}, **values})
+    assert types_of(loaded) == types_of(cls(**{**{member.name: member.value_if_absent for member in drawn}, **values}))
     assert takes(form.requested_schema(REVISIONS[-1]), sent)
 
 
@@ -348,10 +348,10 @@ def types_of(instance: Any) -> list[type]:
 @unhurried
 @given(data=st.data())
 def test_an_answer_that_does_not_fit_is_refused_with_the_path_of_the_fault(data: st.DataObject) -> None:
-    asked = data.draw(classes(at_least=1))
-    form = form_of(made(asked))
-    content = {member.name: member.kind.to_json(data.draw(member.kind.values)) for member in asked}
-    victim = data.draw(st.sampled_from(asked))
+    drawn = data.draw(classes(at_least=1))
+    form = form_of(made(drawn))
+    content = {member.name: member.kind.to_json(data.draw(member.kind.values)) for member in drawn}
+    victim = data.draw(st.sampled_from(drawn))
     if victim.is_optional or data.draw(st.booleans()):
         content[victim.name] = data.draw(victim.kind.wrong)
     else:

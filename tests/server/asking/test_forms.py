@@ -100,7 +100,7 @@ def member(annotation: Any, **default: Any) -> type[Any]:
     return dataclasses.make_dataclass("Asked", [("it", annotation, dataclasses.field(**default))])
 
 
-def asked(annotation: Any, revision: str = MODERN, **default: Any) -> dict[str, Any]:
+def published(annotation: Any, revision: str = MODERN, **default: Any) -> dict[str, Any]:
     """Return the published schema of the one member."""
     schema: dict[str, Any] = form_of(member(annotation, **default)).requested_schema(revision)["properties"]["it"]
     return schema
@@ -200,14 +200,14 @@ def test_formats_are_published_and_enforced() -> None:
         "mail": "email",
         "site": "uri",
     }
-    wrong = {"day": "2026-02-30", "at": "2026-01-31T09:30:00", "mail": "nobody", "site": "not a site"}
+    wrong = {"day": "2026-02-30", "at": "2026-01-31T09:30:00", "mail": "no-at-sign", "site": "not a site"}
     assert [fault.split(":")[0] for fault in faults_of(form, wrong)] == ["$.day", "$.at", "$.mail", "$.site"]
 
 
 def test_exclusive_bounds_of_integers_become_inclusive_bounds() -> None:
-    assert asked(Annotated[int, Meta(gt=0, lt=9)]) == {"type": "integer", "minimum": 1, "maximum": 8}
-    assert asked(Annotated[int, Meta(gt=0.5, lt=2.5)]) == {"type": "integer", "minimum": 1, "maximum": 2}
-    assert asked(Annotated[int, Meta(ge=5), Meta(gt=2, lt=9), Meta(le=7)]) == {
+    assert published(Annotated[int, Meta(gt=0, lt=9)]) == {"type": "integer", "minimum": 1, "maximum": 8}
+    assert published(Annotated[int, Meta(gt=0.5, lt=2.5)]) == {"type": "integer", "minimum": 1, "maximum": 2}
+    assert published(Annotated[int, Meta(ge=5), Meta(gt=2, lt=9), Meta(le=7)]) == {
         "type": "integer",
         "minimum": 5,
         "maximum": 7,
@@ -217,7 +217,7 @@ def test_exclusive_bounds_of_integers_become_inclusive_bounds() -> None:
 def test_numbers_may_have_bounds_and_defaults() -> None:
     number = Annotated[float, Meta(ge=-1, le=2.5)]
 
-    assert asked(number, default=0.5) == {"type": "number", "minimum": -1, "maximum": 2.5, "default": 0.5}
+    assert published(number, default=0.5) == {"type": "number", "minimum": -1, "maximum": 2.5, "default": 0.5}
     assert form_of(member(number)).load({"it": 2}).it == 2.0
 
 
@@ -263,10 +263,10 @@ def test_members_of_a_typed_dict_that_may_be_none_are_always_present() -> None:
 def test_a_default_that_does_not_fit_is_not_proposed_but_applied() -> None:
     address = Annotated[str, Meta(extra_json_schema={"format": "email"})]
 
-    assert asked(address, default="") == {"type": "string", "format": "email"}
+    assert published(address, default="") == {"type": "string", "format": "email"}
     without_zone = dt.datetime(2026, 1, 1)  # noqa: DTZ001  # what does not fit
-    assert asked(dt.datetime, default=without_zone) == {"type": "string", "format": "date-time"}
-    assert asked(float, default=float("inf")) == {"type": "number"}
+    assert published(dt.datetime, default=without_zone) == {"type": "string", "format": "date-time"}
+    assert published(float, default=float("inf")) == {"type": "number"}
     assert form_of(member(address, default="")).load({}).it == ""
 
 
@@ -275,10 +275,10 @@ def test_defaults_of_every_kind_are_proposed() -> None:
 
     assert properties["crust"] == {"type": "string", "enum": ["thin", "thick"], "default": "thin"}
     assert properties["hot"] == {"type": "boolean", "default": False}
-    assert asked(dt.date, default=dt.date(2026, 1, 31))["default"] == "2026-01-31"
-    assert asked(int, default=3)["default"] == 3
-    assert asked(Size, default=Size.M)["default"] == "m"
-    assert asked(tuple[Size, ...], default=(Size.M,))["default"] == ["m"]
+    assert published(dt.date, default=dt.date(2026, 1, 31))["default"] == "2026-01-31"
+    assert published(int, default=3)["default"] == 3
+    assert published(Size, default=Size.M)["default"] == "m"
+    assert published(tuple[Size, ...], default=(Size.M,))["default"] == ["m"]
 
 
 @attrs.define
@@ -308,7 +308,7 @@ def test_lists_of_choices_from_a_factory_are_proposed() -> None:
 
 
 def test_the_first_revision_with_forms_lists_titles_separately() -> None:
-    assert asked(Annotated[str, SIZES], FIRST) == {
+    assert published(Annotated[str, SIZES], FIRST) == {
         "type": "string",
         "enum": ["s", "m"],
         "enumNames": ["Small", "Medium"],
@@ -317,7 +317,7 @@ def test_the_first_revision_with_forms_lists_titles_separately() -> None:
 
 @pytest.mark.parametrize("revision", [MIDDLE, MODERN])
 def test_later_revisions_have_each_title_beside_its_value(revision: str) -> None:
-    assert asked(Annotated[str, SIZES, Meta(title="Size")], revision) == {
+    assert published(Annotated[str, SIZES, Meta(title="Size")], revision) == {
         "type": "string",
         "title": "Size",
         "oneOf": [{"const": "s", "title": "Small"}, {"const": "m", "title": "Medium"}],
@@ -354,18 +354,18 @@ def test_a_form_is_refused_for_a_revision_without_elicitation(revision: str) -> 
 
 
 def test_the_first_revision_with_forms_has_defaults_of_booleans_only() -> None:
-    assert asked(bool, FIRST, default=True) == {"type": "boolean", "default": True}
-    assert asked(str, FIRST, default="x") == {"type": "string"}
-    assert asked(int, FIRST, default=1) == {"type": "integer"}
-    assert asked(Size, FIRST, default=Size.M) == {"type": "string", "enum": ["s", "m"]}
+    assert published(bool, FIRST, default=True) == {"type": "boolean", "default": True}
+    assert published(str, FIRST, default="x") == {"type": "string"}
+    assert published(int, FIRST, default=1) == {"type": "integer"}
+    assert published(Size, FIRST, default=Size.M) == {"type": "string", "enum": ["s", "m"]}
 
 
 def test_a_pattern_is_sent_in_one_revision_and_enforced_in_all() -> None:
     name = Annotated[str, Meta(pattern="^[a-z]+$", description="in small letters")]
 
-    told = {revision: "pattern" in asked(name, revision) for revision in (FIRST, MIDDLE, MODERN)}
+    has_pattern = {revision: "pattern" in published(name, revision) for revision in (FIRST, MIDDLE, MODERN)}
 
-    assert told == {FIRST: False, MIDDLE: True, MODERN: False}
+    assert has_pattern == {FIRST: False, MIDDLE: True, MODERN: False}
     assert faults_of(form_of(member(name)), {"it": "ABC"}) == ['$.it: "ABC" does not match the pattern ^[a-z]+$']
 
 
@@ -395,7 +395,7 @@ def test_choices_may_give_titles_to_an_enumeration_or_literal(annotation: Any, v
 def test_items_of_a_list_may_have_titles() -> None:
     inside, outside = list[Annotated[str, SIZES]], Annotated[list[str], SIZES]
 
-    assert asked(inside) == asked(outside)
+    assert published(inside) == published(outside)
     assert form_of(member(Annotated[tuple[Size, ...], SIZES])).load({"it": ["m"]}).it == (Size.M,)
 
 

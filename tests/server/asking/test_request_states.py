@@ -33,14 +33,16 @@ names = st.text(max_size=5)
 arguments = st.dictionaries(names, st.none() | st.booleans() | st.integers() | names, max_size=3)
 
 
-def asked(method: str = "tools/call", params: JsonObject | None = PARAMS, principal: str | None = None) -> FakeExchange:
+def incoming(
+    method: str = "tools/call", params: JsonObject | None = PARAMS, principal: str | None = None
+) -> FakeExchange:
     return FakeExchange(
         method, params, evolve(CONTEXT, access=None if principal is None else Access(principal)), 1, FakePeer()
     )
 
 
 def sealed(by: Seals = seals, ages: float = 600, **request: Any) -> str:
-    return by.seal(CONTENTS, binding_of(pin(asked(**request))), time.time() + ages)
+    return by.seal(CONTENTS, binding_of(pin(incoming(**request))), time.time() + ages)
 
 
 STATE = sealed(ages=86_400)  # made at import, and still valid at the end of a long test session
@@ -49,9 +51,9 @@ STATE = sealed(ages=86_400)  # made at import, and still valid at the end of a l
 def refusal(state: str, by: Seals = seals, **request: Any) -> tuple[int, str, object]:
     """Return the message for the client; check that it is the only one, and that valid states are still valid."""
     with pytest.raises(BadStateError) as caught:
-        by.open(state, asked(**request))
+        by.open(state, incoming(**request))
     assert type(caught.value) is BadStateError
-    assert seals.open(STATE, asked()) == CONTENTS
+    assert seals.open(STATE, incoming()) == CONTENTS
     return caught.value.code, caught.value.message, caught.value.data
 
 
@@ -59,11 +61,11 @@ THE_REFUSAL = (INVALID_PARAMS, MESSAGE, None)
 
 
 def test_a_state_opens_for_the_request_it_was_made_for() -> None:
-    assert seals.open(STATE, asked()) == CONTENTS
+    assert seals.open(STATE, incoming()) == CONTENTS
     attempts: JsonObject = {"_meta": {"b": 2}, "inputResponses": {"a": {}}, "requestState": STATE}
-    assert seals.open(STATE, asked(params=PARAMS | attempts)) == CONTENTS
-    assert seals.open(sealed(principal="Ada"), asked(principal="Ada")) == CONTENTS
-    assert seals.open(sealed(params=None), asked(params={})) == CONTENTS
+    assert seals.open(STATE, incoming(params=PARAMS | attempts)) == CONTENTS
+    assert seals.open(sealed(principal="Ada"), incoming(principal="Ada")) == CONTENTS
+    assert seals.open(sealed(params=None), incoming(params={})) == CONTENTS
 
 
 @pytest.mark.requirement("B.9-S3a")
@@ -128,7 +130,7 @@ def test_a_state_of_another_request_is_refused(
         {"params": None},
     ]
     for request in others:
-        if binding_of(pin(asked(**request))) != binding_of(pin(asked())):
+        if binding_of(pin(incoming(**request))) != binding_of(pin(incoming())):
             assert refusal(STATE, **request) == THE_REFUSAL
 
 
@@ -147,7 +149,7 @@ def test_a_state_holds_only_for_equal_json_arguments(params: JsonObject) -> None
 
 def test_the_order_of_members_does_not_matter() -> None:
     turned = {"arguments": {"seats": [1, 2], "show": "Hamlet"}, "name": "book"}
-    assert seals.open(STATE, asked(params=turned)) == CONTENTS
+    assert seals.open(STATE, incoming(params=turned)) == CONTENTS
 
 
 @given(age=st.floats(0, 10**9))
@@ -159,16 +161,16 @@ def test_a_state_that_has_expired_is_refused(age: float) -> None:
 def test_a_state_expires_by_wall_clock_time(monkeypatch: pytest.MonkeyPatch) -> None:
     state, now = sealed(ages=600), time.time()
     monkeypatch.setattr(time, "time", lambda: now + 599)
-    assert seals.open(state, asked()) == CONTENTS
+    assert seals.open(state, incoming()) == CONTENTS
     monkeypatch.setattr(time, "time", lambda: now + 601)
     with pytest.raises(BadStateError):
-        seals.open(state, asked())
+        seals.open(state, incoming())
 
 
 def test_a_state_may_never_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     state, now = sealed(ages=math.inf), time.time()
     monkeypatch.setattr(time, "time", lambda: now + 10**12)
-    assert seals.open(state, asked()) == CONTENTS
+    assert seals.open(state, incoming()) == CONTENTS
 
 
 # Keys.
@@ -185,8 +187,8 @@ def test_a_state_of_a_server_with_another_key_is_refused(key: bytes) -> None:
 def test_the_first_key_seals_and_all_of_them_open() -> None:
     rotating, after = Seals([OTHER_KEY, KEY]), Seals([OTHER_KEY])
 
-    assert rotating.open(STATE, asked()) == CONTENTS
-    assert after.open(sealed(by=rotating), asked()) == CONTENTS
+    assert rotating.open(STATE, incoming()) == CONTENTS
+    assert after.open(sealed(by=rotating), incoming()) == CONTENTS
     assert refusal(sealed(by=rotating)) == THE_REFUSAL
     assert refusal(STATE, by=after) == THE_REFUSAL
 
@@ -194,7 +196,7 @@ def test_the_first_key_seals_and_all_of_them_open() -> None:
 def test_a_server_without_keys_makes_its_own_key() -> None:
     one, other = Server("s").seals, Server("s").seals
 
-    assert one.open(sealed(by=one), asked()) == CONTENTS
+    assert one.open(sealed(by=one), incoming()) == CONTENTS
     assert refusal(sealed(by=one), by=other) == THE_REFUSAL
 
 
@@ -235,5 +237,7 @@ def test_the_length_of_a_state_depends_only_on_its_contents() -> None:
     """The binding is a digest, so the state does not grow with the arguments of the request."""
     long = PARAMS | {"arguments": {"show": "".join(random.choices(string.ascii_letters, k=10**5))}}
     soon = time.time() + 600  # one time for both, because the strings of times differ in length
-    of_long, of_short = (seals.seal(CONTENTS, binding_of(pin(asked(params=params))), soon) for params in (long, PARAMS))
+    of_long, of_short = (
+        seals.seal(CONTENTS, binding_of(pin(incoming(params=params))), soon) for params in (long, PARAMS)
+    )
     assert len(of_long) == len(of_short) < 500

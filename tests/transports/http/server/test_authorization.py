@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from tests.server.test_serve_http import connected, served
+from tests.server.raw_http_client import connected, served
 from tests.transports.http.asgi_caller import NEVER, Caller, call, request, scope_of
 from tests.transports.http.server.scripted_client import ByHand, events_of, initialize, message
 from tests.transports.http.server.scripted_client import call as called

@@ -1,4 +1,4 @@
-"""Where changes come from: any thread, any time, any number of servings."""
+"""Changes of a server: reported from any thread to the listeners of every serving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.server.features import ChangeHub
 NOTE = "note:7"
 
 
-def text(of: str) -> str:
+def note(of: str) -> str:
     return of
 
 
@@ -25,7 +25,7 @@ def make_server() -> Server:
     server = Server("s")
     server.tool(name="t")(lambda: None)
     server.prompt(name="p")(lambda: "")
-    server.resource("note:{of}", name="note")(text)
+    server.resource("note:{of}", name="note")(note)
     return server
 
 
@@ -34,20 +34,20 @@ def server() -> Server:
     return make_server()
 
 
-class Notes:
-    """A listener that writes down."""
+class RecordingListener:
+    """A listener that records the changes that it receives."""
 
     def __init__(self) -> None:
-        self.taken: list[Change] = []
-        self.said = 0
-        self.runs: set[object] = set()
+        self.received: list[Change] = []
+        self.flushes = 0
+        self.tokens: set[object] = set()
 
     def changed(self, change: Change) -> None:
-        self.taken.append(change)
-        self.runs.add(trio.lowlevel.current_trio_token())
+        self.received.append(change)
+        self.tokens.add(trio.lowlevel.current_trio_token())
 
     def notify_now(self) -> None:
-        self.said += 1
+        self.flushes += 1
 
 
 def register_and_remove(server: Server) -> None:
@@ -57,88 +57,88 @@ def register_and_remove(server: Server) -> None:
     server.prompts.remove("p2")
     server.resources.add_static("a:b", "", name="r")
     server.resources.remove("a:b")
-    server.resource("a:{of}", name="r")(text)
+    server.resource("a:{of}", name="r")(note)
     server.resources.remove("a:{of}")
     server.resource_updated(NOTE)
 
 
 LISTS = (ListChanged("tools"), ListChanged("prompts"), ListChanged("resources"), ListChanged("resources"))
-TOLD: list[Change] = [*(change for change in LISTS for _ in range(2)), ResourceUpdated(NOTE)]
+EXPECTED: list[Change] = [*(change for change in LISTS for _ in range(2)), ResourceUpdated(NOTE)]
 
 
-async def test_all_that_is_registered_removed_and_updated_is_told(server: Server) -> None:
-    register_and_remove(server)  # to nobody
+async def test_listeners_receive_every_registration_removal_and_update(server: Server) -> None:
+    register_and_remove(server)  # without a listener
     async with server.serving() as serving:
-        notes = Notes()
-        serving.changes.add(notes)
+        listener = RecordingListener()
+        serving.changes.add(listener)
         register_and_remove(server)
-        assert notes.taken == TOLD
-        serving.changes.discard(notes)
-        serving.changes.discard(notes)
+        assert listener.received == EXPECTED
+        serving.changes.discard(listener)
+        serving.changes.discard(listener)
         register_and_remove(server)
-        assert notes.taken == TOLD
+        assert listener.received == EXPECTED
 
 
-async def test_what_fails_to_be_registered_or_removed_changes_nothing(server: Server) -> None:
+async def test_a_failed_registration_or_removal_reports_no_change(server: Server) -> None:
     async with server.serving() as serving:
-        notes = Notes()
-        serving.changes.add(notes)
+        listener = RecordingListener()
+        serving.changes.add(listener)
         with pytest.raises(ValueError, match="registered already"):
             server.tool(name="t")(lambda: None)
         with pytest.raises(KeyError):
             server.tools.remove("other")
-        assert notes.taken == []
+        assert listener.received == []
 
 
-async def test_every_serving_is_told(server: Server) -> None:
+async def test_every_serving_receives_a_change(server: Server) -> None:
     async with server.serving() as one, server.serving() as other:
-        listeners = [Notes(), Notes()]
-        for serving, notes in zip((one, other), listeners, strict=True):
-            serving.changes.add(notes)
+        listeners = [RecordingListener(), RecordingListener()]
+        for serving, listener in zip((one, other), listeners, strict=True):
+            serving.changes.add(listener)
         server.resource_updated(NOTE)
-        assert [notes.taken for notes in listeners] == [[ResourceUpdated(NOTE)]] * 2
+        assert [listener.received for listener in listeners] == [[ResourceUpdated(NOTE)]] * 2
 
 
-async def test_changes_of_threads_are_told_in_the_run_that_listens_equal_ones_once(server: Server) -> None:
+async def test_changes_from_threads_arrive_in_the_listening_trio_run_without_duplicates(server: Server) -> None:
     async with server.serving() as serving:
-        notes = Notes()
-        serving.changes.add(notes)
+        listener = RecordingListener()
+        serving.changes.add(listener)
         threads = [threading.Thread(target=register_and_remove, args=[server])]
         for thread in threads:
             thread.start()
-            thread.join()  # while no task runs
-        assert notes.taken == []
+            thread.join()  # no task runs meanwhile
+        assert listener.received == []
         await wait_all_tasks_blocked()
-        assert sorted(map(repr, notes.taken)) == sorted(map(repr, set(TOLD)))
-        assert notes.runs == {trio.lowlevel.current_trio_token()}
+        assert sorted(map(repr, listener.received)) == sorted(map(repr, set(EXPECTED)))
+        assert listener.tokens == {trio.lowlevel.current_trio_token()}
 
 
-def test_servings_in_different_runs_are_told_each_in_its_own(server: Server) -> None:
-    told: list[list[Change]] = []
+def test_servings_in_different_trio_runs_receive_a_change_each_in_its_own_run(server: Server) -> None:
+    lists: list[list[Change]] = []
     barrier = threading.Barrier(2)
 
-    async def listen(*, tells: bool) -> None:
+    async def listen(*, reports: bool) -> None:
         async with server.serving() as serving:
-            notes = Notes()
-            serving.changes.add(notes)
+            listener = RecordingListener()
+            serving.changes.add(listener)
             await trio.to_thread.run_sync(barrier.wait)
-            if tells:
+            if reports:
                 server.resource_updated(NOTE)
             with trio.fail_after(10):
-                while not notes.taken:
+                while not listener.received:
                     await trio.lowlevel.checkpoint()
-            assert notes.runs == {trio.lowlevel.current_trio_token()}
-            told.append(notes.taken)
+            assert listener.tokens == {trio.lowlevel.current_trio_token()}
+            lists.append(listener.received)
             await trio.to_thread.run_sync(barrier.wait)
 
-    other = threading.Thread(target=trio.run, args=[partial(listen, tells=False)])
+    other = threading.Thread(target=trio.run, args=[partial(listen, reports=False)])
     other.start()
-    trio.run(partial(listen, tells=True))
+    trio.run(partial(listen, reports=True))
     other.join()
-    assert told == [[ResourceUpdated(NOTE)]] * 2
+    assert lists == [[ResourceUpdated(NOTE)]] * 2
 
 
-def test_what_changes_after_a_run_has_ended_is_told_to_nobody(server: Server) -> None:
+def test_a_change_after_the_trio_run_has_ended_is_dropped(server: Server) -> None:
     hubs: list[ChangeHub] = []
 
     async def run() -> None:
@@ -149,41 +149,41 @@ def test_what_changes_after_a_run_has_ended_is_told_to_nobody(server: Server) ->
     server.resource_updated(NOTE)
 
 
-async def test_what_is_on_its_way_from_a_thread_when_a_serving_ends_is_told_to_nobody(server: Server) -> None:
-    notes = Notes()
+async def test_a_change_from_a_thread_is_dropped_if_the_serving_ends_before_it_arrives(server: Server) -> None:
+    listener = RecordingListener()
     async with server.serving() as serving:
-        serving.changes.add(notes)
+        serving.changes.add(listener)
     assert serving.changes.listening == 0
 
     hub = ChangeHub()
-    hub.add(notes)
+    hub.add(listener)
     thread = threading.Thread(target=hub.notify_nowait, args=[ResourceUpdated(NOTE)])
     thread.start()
     thread.join()
     hub.close()
     await wait_all_tasks_blocked()
-    assert notes.taken == []
+    assert listener.received == []
 
 
-async def test_listeners_are_asked_to_speak_only_after_something_has_changed() -> None:
-    hub, notes = ChangeHub(), Notes()
-    hub.add(notes)
+async def test_listeners_are_flushed_only_after_a_change() -> None:
+    hub, listener = ChangeHub(), RecordingListener()
+    hub.add(listener)
     hub.notify_now()
-    assert notes.said == 0
+    assert listener.flushes == 0
     hub.notify_nowait(ResourceUpdated(NOTE))
     hub.notify_now()
     hub.notify_now()
-    assert notes.said == 1
+    assert listener.flushes == 1
 
 
-async def call_and_hear(client: Client, tool: str) -> list[Change]:
+async def call_and_receive(client: Client, tool: str) -> list[Change]:
     async with client.listen(tools=True, resources=[NOTE]) as changes:
         await client.call_tool(tool, raise_on_error=True)
         return [await anext(changes), await anext(changes)]
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_handlers_of_both_kinds_may_register_and_update(server: Server, revision: str) -> None:
+async def test_async_and_plain_handlers_may_register_and_update(server: Server, revision: str) -> None:
     @server.tool
     async def in_a_task(ctx: Context) -> None:
         server.tool(name="new")(lambda: None)
@@ -198,19 +198,19 @@ async def test_handlers_of_both_kinds_may_register_and_update(server: Server, re
 
     async with open_client(server, revision=revision) as client:
         for tool in ("in_a_task", "in_a_thread"):
-            heard = await call_and_hear(client, tool)
-            assert sorted(map(repr, heard)) == sorted(map(repr, [ListChanged("tools"), ResourceUpdated(NOTE)]))
+            received = await call_and_receive(client, tool)
+            assert sorted(map(repr, received)) == sorted(map(repr, [ListChanged("tools"), ResourceUpdated(NOTE)]))
 
 
 async def test_threads_may_register_while_others_register_and_list() -> None:
     server, count = Server("s", page_size=7), 150
     server.tool(name="first")(lambda: None)
-    server.resource("first:{of}", name="first")(text)
+    server.resource("first:{of}", name="first")(note)
 
     def register(thread: int) -> None:
         for number in range(count):
             name = f"t{thread}-{number}"
-            server.resource(f"{name}:{{of}}", name=name)(text)
+            server.resource(f"{name}:{{of}}", name=name)(note)
             server.tool(name=name)(lambda: None)
             if number % 2:
                 server.tools.remove(name)
@@ -254,7 +254,7 @@ async def test_only_one_of_several_threads_gets_a_name() -> None:
     assert sorted(outcomes) == sorted({f"t{number}" for number in range(200)})
 
 
-def test_a_server_declares_that_it_tells_of_what_it_has() -> None:
+def test_a_server_declares_change_notifications_for_the_features_that_it_has() -> None:
     assert json.loads(json.dumps(types.unstructure(make_server().capabilities))) == {
         "logging": {},
         "tools": {"listChanged": True},

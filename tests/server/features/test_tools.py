@@ -1,4 +1,4 @@
-"""Tools from a client's point of view: what is listed, what is called, what comes back."""
+"""Tools from a client's point of view: lists, calls, results and errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import pytest
 import trio
 
+from tests.server.helpers import text_of
 from trio_mcp import (
     Audio,
     Context,
@@ -23,12 +24,6 @@ from trio_mcp import (
 )
 
 LINK = types.ResourceLink(name="doc", uri="file:///doc", description="the manual")
-
-
-def text(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
 
 
 @pytest.mark.complaint(39)
@@ -46,7 +41,7 @@ async def test_a_registered_function_is_returned_unchanged_and_stays_callable() 
     assert (double(2), triple(2)) == (4, 6)
 
 
-async def test_a_tool_is_listed_with_everything_it_was_registered_with() -> None:
+async def test_a_tool_is_listed_with_all_options_of_its_registration() -> None:
     server = Server("s")
     annotations, icon = types.ToolAnnotations(read_only_hint=True), types.Icon(src="https://example.com/i.png")
 
@@ -91,7 +86,7 @@ async def test_a_tool_is_listed_with_everything_it_was_registered_with() -> None
         ({"max_concurrency": 1.5}, r"max_concurrency=1\.5: must be an integer"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused_at_registration(options: dict[str, Any], fault: str) -> None:
+def test_an_invalid_option_is_refused_at_registration(options: dict[str, Any], fault: str) -> None:
     server = Server("s")
 
     with pytest.raises(ValueError, match=fault):
@@ -99,7 +94,7 @@ def test_an_option_that_makes_no_sense_is_refused_at_registration(options: dict[
 
 
 @pytest.mark.requirement("B.20-S3c")
-def test_a_second_tool_of_the_same_name_is_refused_where_it_is_registered() -> None:
+def test_a_second_tool_of_the_same_name_is_refused_at_registration() -> None:
     server = Server("s")
     server.tool(name="x")(lambda: None)
 
@@ -121,7 +116,7 @@ async def test_a_removed_tool_is_neither_listed_nor_called() -> None:
 
 
 @pytest.mark.requirement("B.20-S1b", "B.20-S6c")
-async def test_bad_and_unknown_arguments_are_all_named_and_the_handler_does_not_run() -> None:
+async def test_all_faults_of_the_arguments_are_reported_and_the_handler_does_not_run() -> None:
     server, ran = Server("s"), list[int]()
 
     @server.tool
@@ -133,7 +128,7 @@ async def test_bad_and_unknown_arguments_are_all_named_and_the_handler_does_not_
         result = await client.call_tool("add", {"a": "1", "c": 3})
 
     assert result.is_error
-    assert all(part in text(result) for part in ("$.a: expected integer", "$.b: required", "$.c"))
+    assert all(part in text_of(result) for part in ("$.a: expected integer", "$.b: required", "$.c"))
     assert not ran
 
 
@@ -150,12 +145,12 @@ async def test_a_raised_exception_is_a_tool_error_with_its_message_and_a_traceba
     async with open_client(server) as client:
         result = await client.call_tool("fail")
 
-    assert (result.is_error, text(result)) == (True, "'no such thing'")
+    assert (result.is_error, text_of(result)) == (True, "'no such thing'")
     assert "Traceback" in caplog.text
     assert "Traceback" not in str(result)
 
 
-async def test_an_exception_without_words_is_named_by_its_class() -> None:
+async def test_an_exception_without_a_message_is_reported_by_its_class() -> None:
     server = Server("s")
 
     @server.tool
@@ -163,7 +158,7 @@ async def test_an_exception_without_words_is_named_by_its_class() -> None:
         raise ZeroDivisionError
 
     async with open_client(server) as client:
-        assert text(await client.call_tool("fail")) == "ZeroDivisionError"
+        assert text_of(await client.call_tool("fail")) == "ZeroDivisionError"
 
 
 async def test_a_group_of_exceptions_is_a_tool_error_with_all_their_messages() -> None:
@@ -174,7 +169,7 @@ async def test_a_group_of_exceptions_is_a_tool_error_with_all_their_messages() -
         raise ExceptionGroup("both", [ValueError("one"), ValueError("two")])
 
     async with open_client(server) as client:
-        assert text(await client.call_tool("fail")) == "one; two"
+        assert text_of(await client.call_tool("fail")) == "one; two"
 
 
 async def test_a_tool_error_is_deliberate_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -192,22 +187,22 @@ async def test_a_tool_error_is_deliberate_and_not_logged(caplog: pytest.LogCaptu
     assert not caplog.records
 
 
-async def test_an_mcp_error_is_a_protocol_error_of_the_handlers_choice() -> None:
+async def test_an_mcp_error_of_a_tool_is_sent_as_a_protocol_error() -> None:
     server = Server("s")
 
     @server.tool
     async def fail() -> None:
-        raise McpError(123, "mine", {"a": 1})
+        raise McpError(123, "custom", {"a": 1})
 
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse) as caught:
             await client.call_tool("fail")
 
-    assert (caught.value.code, caught.value.message, caught.value.data) == (123, "mine", {"a": 1})
+    assert (caught.value.code, caught.value.message, caught.value.data) == (123, "custom", {"a": 1})
 
 
 @pytest.mark.complaint(23)
-async def test_a_tool_that_uses_up_its_time_is_cancelled_and_answers_with_a_tool_error(autojump_clock: object) -> None:
+async def test_a_tool_that_exceeds_its_timeout_is_cancelled_and_sends_a_tool_error(autojump_clock: object) -> None:
     server, ended = Server("s"), list[float]()
 
     @server.tool(timeout=3)
@@ -221,11 +216,11 @@ async def test_a_tool_that_uses_up_its_time_is_cancelled_and_answers_with_a_tool
         began = trio.current_time()
         result = await client.call_tool("sleep")
 
-    assert (result.is_error, text(result)) == (True, "sleep timed out after 3 s")
+    assert (result.is_error, text_of(result)) == (True, "sleep timed out after 3 s")
     assert ended == [pytest.approx(began + 3)]
 
 
-async def test_a_tool_that_was_removed_while_it_used_up_its_time_still_answers(autojump_clock: object) -> None:
+async def test_a_tool_that_was_removed_before_its_timeout_still_sends_the_tool_error(autojump_clock: object) -> None:
     server = Server("s")
 
     @server.tool(timeout=3)
@@ -239,7 +234,7 @@ async def test_a_tool_that_was_removed_while_it_used_up_its_time_still_answers(a
 
 @pytest.mark.requirement("B.20-S1d")
 @pytest.mark.complaint(23)
-async def test_no_more_calls_of_a_tool_work_at_once_than_it_allows(autojump_clock: object) -> None:
+async def test_max_concurrency_limits_the_simultaneous_calls_of_a_tool(autojump_clock: object) -> None:
     server, working, most = Server("s"), 0, 0
 
     @server.tool(max_concurrency=2)
@@ -257,22 +252,22 @@ async def test_no_more_calls_of_a_tool_work_at_once_than_it_allows(autojump_cloc
     assert (most, working) == (2, 0)
 
 
-async def test_a_plain_function_works_in_a_thread_and_its_exception_is_a_tool_error() -> None:
+async def test_a_plain_function_runs_in_a_thread_and_its_exception_is_a_tool_error() -> None:
     server = Server("s")
 
     @server.tool
-    def where(fail: bool) -> bool:
+    def in_main_thread(fail: bool) -> bool:
         if fail:
             raise ValueError("thrown in a thread")
         return threading.current_thread() is threading.main_thread()
 
     async with open_client(server) as client:
-        assert (await client.call_tool("where", {"fail": False})).structured_content == {"result": False}
-        assert text(await client.call_tool("where", {"fail": True})) == "thrown in a thread"
+        assert (await client.call_tool("in_main_thread", {"fail": False})).structured_content == {"result": False}
+        assert text_of(await client.call_tool("in_main_thread", {"fail": True})) == "thrown in a thread"
 
 
 @pytest.mark.requirement("B.20-S8")
-async def test_what_a_tool_returns_becomes_content() -> None:
+async def test_the_return_value_of_a_tool_becomes_content() -> None:
     server = Server("s")
     whole = types.CallToolResult(content=[], meta={"a": 1})
     cases: dict[str, tuple[Any, list[Any]]] = {
@@ -289,7 +284,7 @@ async def test_what_a_tool_returns_becomes_content() -> None:
     }
 
     @server.tool
-    async def give(key: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 # a function without annotation is the case
+    async def give(key: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 # a return value without annotation on purpose
         return whole if key == "whole" else cases[key][0]
 
     async with open_client(server, revision="2025-06-18") as client:
@@ -299,30 +294,30 @@ async def test_what_a_tool_returns_becomes_content() -> None:
 
 
 @pytest.mark.requirement("B.20-S8")
-async def test_bytes_say_nothing_about_what_they_are_and_are_refused() -> None:
+async def test_bytes_without_a_media_type_are_refused() -> None:
     server = Server("s")
 
     @server.tool
-    async def give():  # type: ignore[no-untyped-def]  # noqa: ANN202 # a function without annotation is the case
+    async def give():  # type: ignore[no-untyped-def]  # noqa: ANN202 # a return value without annotation on purpose
         return b"abc"
 
     async with open_client(server) as client:
-        assert "Image(data, mime_type)" in text(await client.call_tool("give"))
+        assert "Image(data, mime_type)" in text_of(await client.call_tool("give"))
 
 
 @pytest.mark.requirement("B.20-S5a")
-async def test_a_result_that_is_not_what_the_annotation_promised_is_a_tool_error() -> None:
+async def test_a_result_that_does_not_fit_its_annotation_is_a_tool_error() -> None:
     server = Server("s")
 
     @server.tool
     async def count() -> int:
-        return "three"  # type: ignore[return-value]  # the lie is the case
+        return "three"  # type: ignore[return-value]  # a wrong type on purpose
 
     async with open_client(server) as client:
         result = await client.call_tool("count")
 
     assert result.is_error
-    assert "$.result: expected integer" in text(result)
+    assert "$.result: expected integer" in text_of(result)
 
 
 @pytest.mark.requirement("A.5-P1", "B.2-P1c")
@@ -334,7 +329,7 @@ async def test_a_result_that_is_not_what_the_annotation_promised_is_a_tool_error
         ("2025-03-26", LINK, "a resource link"),
     ],
 )
-async def test_content_of_a_kind_that_a_revision_does_not_have_is_refused(
+async def test_content_that_the_revision_does_not_have_is_refused(
     revision: str, block: Audio | types.ResourceLink, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
@@ -347,13 +342,13 @@ async def test_content_of_a_kind_that_a_revision_does_not_have_is_refused(
     async with open_client(server, revision=revision) as client:
         refused = await client.call_tool("give")
 
-    said = f"tool 'give': content[1] is {kind}, which revision {revision} does not have"
+    message = f"tool 'give': content[1] is {kind}, which revision {revision} does not have"
     assert refused.is_error
-    assert said in text(refused)
-    assert said in caplog.text
+    assert message in text_of(refused)
+    assert message in caplog.text
 
 
-async def test_members_of_content_that_a_revision_does_not_have_are_left_out() -> None:
+async def test_members_of_content_that_the_revision_does_not_have_are_omitted() -> None:
     server = Server("s")
 
     @server.tool
@@ -366,7 +361,7 @@ async def test_members_of_content_that_a_revision_does_not_have_are_left_out() -
             assert block.meta == meta
 
 
-async def test_a_schema_of_ones_own_is_published_and_arguments_arrive_as_the_wire_has_them() -> None:
+async def test_a_custom_schema_is_published_and_its_arguments_arrive_unconverted() -> None:
     server = Server("s")
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
 
@@ -377,19 +372,19 @@ async def test_a_schema_of_ones_own_is_published_and_arguments_arrive_as_the_wir
     async with open_client(server) as client:
         (tool,) = [tool async for tool in client.tools()]
         assert tool.input_schema == schema
-        assert text(await client.call_tool("raw", {"n": 3, "x": None})) == "{'n': 3, 'x': None}"
+        assert text_of(await client.call_tool("raw", {"n": 3, "x": None})) == "{'n': 3, 'x': None}"
         assert (await client.call_tool("raw", {"n": 2})).is_error
 
 
-async def test_the_context_may_stand_at_any_position() -> None:
+async def test_the_context_may_be_any_parameter() -> None:
     server = Server("s")
 
     @server.tool
-    async def who(a: int, ctx: Context, b: int) -> str:
+    async def combine(a: int, ctx: Context, b: int) -> str:
         return f"{a} {ctx.revision} {b}"
 
     async with open_client(server, revision="2025-11-25") as client:
-        assert text(await client.call_tool("who", {"a": 1, "b": 2})) == "1 2025-11-25 2"
+        assert text_of(await client.call_tool("combine", {"a": 1, "b": 2})) == "1 2025-11-25 2"
 
 
 @pytest.mark.requirement("B.20-S3a")
@@ -417,13 +412,13 @@ async def test_annotations_may_name_classes_that_are_local_to_the_registering_fu
 
     async with open_client(server) as client:
         for name in ("look", "again"):
-            assert text(await client.call_tool(name, {"point": {"x": 3}})) == "3"
+            assert text_of(await client.call_tool(name, {"point": {"x": 3}})) == "3"
 
 
-async def test_an_exception_that_cannot_be_put_into_words_costs_its_own_call_only(
+async def test_an_exception_whose_message_cannot_be_formatted_affects_only_its_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class SpeechlessError(Exception):
+    class WithoutStringError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
 
@@ -434,28 +429,28 @@ async def test_an_exception_that_cannot_be_put_into_words_costs_its_own_call_onl
 
     @server.tool
     async def fail(how: str) -> None:
-        raise SpeechlessError if how == "speechless" else OddError("odd")
+        raise WithoutStringError if how == "unformattable" else OddError("odd")
 
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse, match="the log says more"):
-            await client.call_tool("fail", {"how": "speechless"})
-        assert text(await client.call_tool("fail", {"how": "odd"})) == "odd"
+            await client.call_tool("fail", {"how": "unformattable"})
+        assert text_of(await client.call_tool("fail", {"how": "odd"})) == "odd"
     assert "no words" in caplog.text
 
 
 @pytest.mark.requirement("B.1-P5")
-async def test_an_mcp_error_that_could_not_be_sent_is_a_mistake_where_it_is_made() -> None:
+async def test_an_invalid_mcp_error_raises_at_its_creation() -> None:
     server = Server("s")
 
     @server.tool
     async def fail() -> None:
-        raise McpError(-32000, None)  # type: ignore[arg-type]  # the mistake is the case
+        raise McpError(-32000, None)  # type: ignore[arg-type]  # a wrong type on purpose
 
     async with open_client(server) as client:
-        assert "McpError(-32000, None)" in text(await client.call_tool("fail"))
+        assert "McpError(-32000, None)" in text_of(await client.call_tool("fail"))
 
 
-async def test_a_thread_that_was_left_behind_counts_as_a_call_that_works() -> None:
+async def test_an_abandoned_thread_counts_against_the_concurrency_of_its_tool() -> None:
     server, release, working = Server("s"), threading.Event(), list[int]()
 
     @server.tool(max_concurrency=1, timeout=0.01)
@@ -482,7 +477,7 @@ async def test_a_thread_that_was_left_behind_counts_as_a_call_that_works() -> No
         (types.CallToolResult(content=[types.TextContent(text="no")], is_error=True), "no"),
     ],
 )
-async def test_a_whole_result_holds_what_the_output_schema_promises(result: types.CallToolResult, fault: str) -> None:
+async def test_a_complete_result_has_to_fit_the_output_schema(result: types.CallToolResult, fault: str) -> None:
     server = Server("s")
     server.tool(name="t", output_schema={"type": "object", "required": ["a"]})(lambda: result)
 
@@ -490,10 +485,10 @@ async def test_a_whole_result_holds_what_the_output_schema_promises(result: type
         answer = await client.call_tool("t")
 
     assert (answer.is_error or False) == bool(fault)
-    assert answer.content == result.content or fault in text(answer)
+    assert answer.content == result.content or fault in text_of(answer)
 
 
-async def test_content_where_the_annotation_promises_data_is_a_mistake_that_is_named() -> None:
+async def test_content_where_the_annotation_promises_data_is_a_tool_error() -> None:
     server = Server("s")
 
     @server.tool
@@ -504,32 +499,32 @@ async def test_content_where_the_annotation_promises_data_is_a_mistake_that_is_n
         answer = await client.call_tool("pictures")
 
     assert answer.is_error
-    assert "$: it is content, but the return annotation promises data; annotate" in text(answer)
+    assert "$: it is content, but the return annotation promises data; annotate" in text_of(answer)
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS[:-1])
-@pytest.mark.parametrize(("structured", "words"), [([1], "[1]"), (None, "null"), ({"a": 1}, '{"a":1}')])
-async def test_structured_content_that_a_revision_does_not_know_becomes_text(
-    revision: str, structured: Any, words: str
+@pytest.mark.parametrize(("structured", "text"), [([1], "[1]"), (None, "null"), ({"a": 1}, '{"a":1}')])
+async def test_structured_content_that_the_revision_does_not_have_becomes_text_content(
+    revision: str, structured: Any, text: str
 ) -> None:
     server = Server("s")
-    silent = types.CallToolResult(content=[], structured_content=structured)
-    server.tool(name="silent")(lambda: silent)
-    spoken = types.CallToolResult(content=[types.TextContent(text="x")], structured_content=structured)
-    server.tool(name="spoken")(lambda: spoken)
+    without_text = types.CallToolResult(content=[], structured_content=structured)
+    server.tool(name="without_text")(lambda: without_text)
+    with_text = types.CallToolResult(content=[types.TextContent(text="x")], structured_content=structured)
+    server.tool(name="with_text")(lambda: with_text)
 
     async with open_client(server, revision=revision) as client:
-        answer, told = await client.call_tool("silent"), await client.call_tool("spoken")
+        answer, unchanged = await client.call_tool("without_text"), await client.call_tool("with_text")
 
     kept = revision >= "2025-06-18" and isinstance(structured, dict)
-    assert (answer.structured_content, told.structured_content) == (
+    assert (answer.structured_content, unchanged.structured_content) == (
         (structured, structured) if kept else (types.UNSET,) * 2
     )
-    assert text(told) == "x"
-    assert answer.content == [] if kept else text(answer) == words
+    assert text_of(unchanged) == "x"
+    assert answer.content == [] if kept else text_of(answer) == text
 
 
-async def test_faults_of_arguments_are_told_at_a_length_that_somebody_reads() -> None:
+async def test_the_message_about_faulty_arguments_has_a_bounded_length() -> None:
     server = Server("s")
 
     @server.tool
@@ -539,18 +534,18 @@ async def test_faults_of_arguments_are_told_at_a_length_that_somebody_reads() ->
         answer = await client.call_tool("take", {"a": 1, "x" * 1_000_000: 2})
 
     assert answer.is_error
-    assert text(answer).startswith("take: the arguments do not fit its schema\n$.xxx")
-    assert len(text(answer)) < 11_000
+    assert text_of(answer).startswith("take: the arguments do not fit its schema\n$.xxx")
+    assert len(text_of(answer)) < 11_000
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_calls_take_turns_in_each_trio_run_by_itself(plain: bool) -> None:
+def test_max_concurrency_applies_to_each_trio_run_separately(plain: bool) -> None:
     server = Server("s")
     both = threading.Barrier(2)
 
     def wait_for_the_other() -> str:
         both.wait(30)
-        return "both work"
+        return "both run"
 
     if plain:
         server.tool(name="meet", max_concurrency=1)(wait_for_the_other)
@@ -573,7 +568,7 @@ def test_calls_take_turns_in_each_trio_run_by_itself(plain: bool) -> None:
     other.join()
 
 
-async def test_middleware_may_change_what_a_tool_has_returned_where_it_is() -> None:
+async def test_middleware_may_change_the_result_of_a_tool_in_place() -> None:
     async def change(request: Any, call_next: Any) -> Any:
         result = await call_next(request)
         result.content.append(types.TextContent(text="and more"))
@@ -604,7 +599,7 @@ async def test_middleware_may_change_what_a_tool_has_returned_where_it_is() -> N
 @pytest.mark.parametrize(
     ("revision", "expected"), [("2025-03-26", types.UNSET), ("2025-11-25", types.UNSET), ("2026-07-28", [1, 2])]
 )
-async def test_structured_content_that_is_no_object_goes_to_clients_that_know_it_so(
+async def test_structured_content_other_than_objects_is_sent_only_in_revisions_that_allow_it(
     revision: str, expected: Any
 ) -> None:
     server = Server("s", revisions=[revision])
@@ -616,11 +611,11 @@ async def test_structured_content_that_is_no_object_goes_to_clients_that_know_it
     async with open_client(server) as client:
         answer = await client.call_tool("both")
 
-    assert (text(answer), answer.structured_content) == ("[1,2]", expected)
+    assert (text_of(answer), answer.structured_content) == ("[1,2]", expected)
 
 
-@pytest.mark.parametrize(("value", "said"), [("a", ["a"]), (1.5, ["1.5"]), (True, ["true"]), (None, [])])
-async def test_what_a_tool_that_promises_nothing_returns_is_told_as_text(value: Any, said: list[str]) -> None:
+@pytest.mark.parametrize(("value", "texts"), [("a", ["a"]), (1.5, ["1.5"]), (True, ["true"]), (None, [])])
+async def test_the_result_of_a_tool_without_an_output_schema_becomes_text_content(value: Any, texts: list[str]) -> None:
     server = Server("s")
 
     @server.tool
@@ -630,5 +625,5 @@ async def test_what_a_tool_that_promises_nothing_returns_is_told_as_text(value: 
     async with open_client(server) as client:
         answer = await client.call_tool("answer_with_it")
 
-    assert answer.content == [types.TextContent(text=each) for each in said]
+    assert answer.content == [types.TextContent(text=each) for each in texts]
     assert answer.structured_content is types.UNSET

@@ -1,4 +1,4 @@
-"""Notifications on their way through middleware to handlers: whose they are, how many wait, what is dropped."""
+"""Notifications: their way through middleware to handlers, their queue for each connection, and its limits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.server.helpers import SharedServing
 from trio_mcp import (
     CallNext,
     Context,
@@ -21,14 +22,13 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.lowlevel import ActiveServer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 
-async def test_middleware_sees_notifications_typed_and_handlers_come_last() -> None:
+async def test_middleware_sees_typed_notifications_before_their_handlers() -> None:
     server, seen, done = Server("s"), list[tuple[str, Any]](), trio.Event()
 
     @server.middleware
@@ -61,7 +61,7 @@ async def test_middleware_sees_notifications_typed_and_handlers_come_last() -> N
     ]
 
 
-async def test_middleware_may_change_stop_and_mend_a_notification() -> None:
+async def test_middleware_may_drop_or_change_a_notification() -> None:
     server, got, done = Server("s"), list[int](), trio.Event()
 
     @server.middleware
@@ -70,7 +70,7 @@ async def test_middleware_may_change_stop_and_mend_a_notification() -> None:
             return await call_next(request)
         match request.params:
             case {"n": 1}:
-                return None  # it stops here
+                return None  # drops the notification
             case {"n": 2}:
                 return await call_next(request.with_params({"n": 20}))
             case _:
@@ -90,7 +90,7 @@ async def test_middleware_may_change_stop_and_mend_a_notification() -> None:
     assert got == [20, 3]
 
 
-async def test_params_of_the_specifications_that_do_not_fit_are_shown_as_json_and_refused_inside(
+async def test_invalid_params_of_a_notification_reach_middleware_as_json_and_are_then_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, seen, done = Server("s"), list[Any](), trio.Event()
@@ -111,7 +111,7 @@ async def test_params_of_the_specifications_that_do_not_fit_are_shown_as_json_an
     assert "the params do not fit: $.status:" in caplog.text
 
 
-async def test_a_middleware_that_fails_costs_one_notification(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_of_middleware_affects_only_its_notification(caplog: pytest.LogCaptureFixture) -> None:
     server, got, done = Server("s"), list[int](), trio.Event()
 
     @server.middleware
@@ -136,45 +136,29 @@ async def test_a_middleware_that_fails_costs_one_notification(caplog: pytest.Log
     ]
 
 
-async def test_those_of_one_connection_do_not_wait_for_those_of_another(autojump_clock: object) -> None:
+async def test_notifications_of_one_connection_do_not_wait_for_those_of_another(autojump_clock: object) -> None:
     server, got, blocked, done = Server("s"), list[str](), trio.Event(), trio.Event()
 
-    @server.notification("notifications/acme/say")
-    async def say(params: dict[str, Any]) -> None:
-        if params["text"] == "block":
+    @server.notification("notifications/acme/note")
+    async def note(params: dict[str, Any]) -> None:
+        if params["note"] == "block":
             blocked.set()
             await trio.sleep_forever()
-        got.append(params["text"])
+        got.append(params["note"])
         done.set()
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_client(answerer) as first, open_client(answerer) as second:
-            await first.notify("notifications/acme/say", {"text": "block"})
+            await first.notify("notifications/acme/note", {"note": "block"})
             await blocked.wait()
-            await first.notify("notifications/acme/say", {"text": "waits"})
-            await second.notify("notifications/acme/say", {"text": "passes"})
+            await first.notify("notifications/acme/note", {"note": "waits"})
+            await second.notify("notifications/acme/note", {"note": "passes"})
             await done.wait()
             assert got == ["passes"]
 
 
-class Shared:
-    """Serves several connections by one serving."""
-
-    def __init__(self, serving: ActiveServer) -> None:
-        self._serving = serving
-
-    def serving(self) -> Any:
-        return self
-
-    async def __aenter__(self) -> ActiveServer:
-        return self._serving
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-
-async def test_those_that_would_wait_beyond_the_limit_are_dropped_and_counted(
+async def test_notifications_beyond_the_queue_limit_are_dropped_and_counted(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, got, go_on = Server("s", limits=Limits(max_queued=3)), list[int](), trio.Event()
@@ -188,7 +172,7 @@ async def test_those_that_would_wait_beyond_the_limit_are_dropped_and_counted(
             done.set()
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_client(answerer) as client:
             for n in range(20):
                 await client.notify("notifications/acme/number", {"n": n})
@@ -201,14 +185,14 @@ async def test_those_that_would_wait_beyond_the_limit_are_dropped_and_counted(
 
     assert got == [0, 1, 2, 3, 100]
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warnings) == 10  # the rest is only counted
+    assert len(warnings) == 10  # the other warnings are suppressed
     assert warnings[0].getMessage() == (
         "notification 'notifications/acme/number' was dropped: 3 of its connection wait already"
     )
 
 
 @pytest.mark.parametrize("method", ["initialize", "logging/setLevel", "tools/call"])
-async def test_a_notification_with_the_name_of_a_request_is_nothing(method: str) -> None:
+async def test_a_notification_with_the_method_of_a_request_is_ignored(method: str) -> None:
     server, seen = Server("s"), list[str]()
 
     @server.middleware
@@ -225,29 +209,31 @@ async def test_a_notification_with_the_name_of_a_request_is_nothing(method: str)
     assert seen == ["initialize", "notifications/initialized", "ping"]
 
 
-async def test_one_that_comes_before_any_terms_are_known_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """There is no handshake yet, and it says nothing about itself."""
+async def test_a_notification_before_the_handshake_that_names_no_revision_is_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In the modern revision, each notification has to name its revision in `_meta`."""
     server, got = Server("s"), list[str]()
 
-    @server.notification("notifications/acme/say")
-    async def say(params: dict[str, Any], ctx: Context) -> None:
+    @server.notification("notifications/acme/note")
+    async def note(params: dict[str, Any], ctx: Context) -> None:
         got.append(ctx.revision)
 
     async with open_scripted_client(server, MODERN) as client:
-        await client.notify("notifications/acme/say", {"text": "early"})
-        await client.notify("notifications/acme/say", {"_meta": ScriptedPeer.envelope(MODERN)})
+        await client.notify("notifications/acme/note", {"note": "early"})
+        await client.notify("notifications/acme/note", {"_meta": ScriptedPeer.envelope(MODERN)})
         await client.request("server/discover")
 
     assert got == [MODERN]
     assert "name the protocol revision of" in caplog.text
 
 
-async def test_what_a_handler_of_a_notification_logs_goes_to_its_client_where_that_may_be() -> None:
+async def test_a_notification_handler_may_log_and_notify_but_not_send_requests() -> None:
     server, done, refused = Server("s"), trio.Event(), list[str]()
 
-    @server.notification("notifications/acme/say")
-    async def say(ctx: Context) -> None:
-        await ctx.log("info", "heard")
+    @server.notification("notifications/acme/note")
+    async def note(ctx: Context) -> None:
+        await ctx.log("info", "received")
         await ctx.notify("notifications/acme/echo", {"n": 1})
         await ctx.report_progress(1)
         try:
@@ -261,22 +247,22 @@ async def test_what_a_handler_of_a_notification_logs_goes_to_its_client_where_th
         done.set()
 
     async with open_scripted_client(server, LEGACY) as client:
-        await client.notify("notifications/acme/say")
+        await client.notify("notifications/acme/note")
         logged = await client.expect_notification("notifications/message")
         echoed = await client.expect_notification("notifications/acme/echo")
         await done.wait()
     async with open_scripted_client(server, MODERN) as client:
         done = trio.Event()
-        await client.notify("notifications/acme/say", {"_meta": ScriptedPeer.envelope(MODERN)})
+        await client.notify("notifications/acme/note", {"_meta": ScriptedPeer.envelope(MODERN)})
         await done.wait()
-        await client.request("server/discover")  # and nothing came before its answer
+        await client.request("server/discover")  # no message arrived before its response
 
-    assert logged["params"]["data"] == "heard"
+    assert logged["params"]["data"] == "received"
     assert echoed["params"] == {"n": 1}
     assert refused == ["MissingCapability", "LocalProtocolError", "LocalProtocolError", "MissingCapability"]
 
 
-async def test_handlers_that_wait_end_with_the_serving(autojump_clock: object) -> None:
+async def test_notification_handlers_are_cancelled_when_the_serving_ends(autojump_clock: object) -> None:
     server, begun, ended = Server("s"), trio.Event(), list[str]()
 
     @server.notification("notifications/acme/hang")
@@ -294,7 +280,9 @@ async def test_handlers_that_wait_end_with_the_serving(autojump_clock: object) -
     assert ended == ["cancelled"]
 
 
-async def test_an_error_that_a_handler_chose_is_logged_as_what_it_is(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_mcp_error_of_a_notification_handler_is_logged_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server, done = Server("s"), trio.Event()
 
     @server.notification("notifications/acme/refused")
@@ -312,7 +300,7 @@ async def test_an_error_that_a_handler_chose_is_logged_as_what_it_is(caplog: pyt
     assert "Traceback" not in caplog.text
 
 
-async def test_those_of_a_connection_that_is_gone_are_given_up_after_a_while(
+async def test_notifications_of_a_closed_connection_are_dropped_after_the_drain_time(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, begun, ended = Server("s", limits=Limits(drain_seconds=5)), list[int](), list[float]()
@@ -326,7 +314,7 @@ async def test_those_of_a_connection_that_is_gone_are_given_up_after_a_while(
             ended.append(trio.current_time())
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_client(answerer) as client:
             for n in range(100):
                 await client.notify("notifications/acme/slow", {"n": n})
@@ -336,11 +324,11 @@ async def test_those_of_a_connection_that_is_gone_are_given_up_after_a_while(
 
     assert begun == [0, 1]
     assert [round(when - left) for when in ended] == [3, 5]
-    given_up = [record for record in caplog.records if "its connection is gone" in record.getMessage()]
-    assert len([record for record in given_up if record.levelno == logging.WARNING]) == 10
+    dropped = [record for record in caplog.records if "its connection is gone" in record.getMessage()]
+    assert len([record for record in dropped if record.levelno == logging.WARNING]) == 10
 
 
-async def test_a_handler_that_tells_a_connection_that_is_gone_is_no_bug(
+async def test_a_notification_handler_that_sends_to_a_closed_connection_is_logged_without_a_traceback(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, begun = Server("s"), trio.Event()
@@ -352,7 +340,7 @@ async def test_a_handler_that_tells_a_connection_that_is_gone_is_no_bug(
         await ctx.notify("notifications/acme/late")
 
     async with server.serving() as serving:
-        answerer: Any = Shared(serving)
+        answerer = SharedServing(serving)
         async with open_memory_client(answerer) as client:
             await client.notify("notifications/acme/reply")
             await begun.wait()

@@ -1,4 +1,4 @@
-"""A serving for a single request, for HTTP where nobody runs a lifespan: what it can do, and what it refuses."""
+"""A serving for a single request, for HTTP apps without a running lifespan: its abilities and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio_mcp.server import ActiveServer
 
 @define
 class ForOneRequest:
-    """An answerer whose servings are all for a single request."""
+    """A server that opens each serving for a single request."""
 
     server: Server
 
@@ -24,7 +24,7 @@ class ForOneRequest:
 
 
 @define
-class Sure:
+class Consent:
     really: bool
 
 
@@ -32,11 +32,11 @@ async def accept(_: types.ElicitRequestParams) -> types.ElicitResult:
     return types.ElicitResult(action="accept", content={"really": True})
 
 
-async def test_a_server_can_be_served_over_http() -> None:
+async def test_a_server_is_an_http_answerer() -> None:
     assert isinstance(Server("any"), HttpAnswerer)
 
 
-async def test_a_request_is_answered() -> None:
+async def test_a_serving_for_one_request_answers_it() -> None:
     server = Server("one")
 
     @server.tool
@@ -47,27 +47,27 @@ async def test_a_request_is_answered() -> None:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
-async def test_a_handler_that_asks_begins_anew_with_the_answer_whatever_the_server_prefers() -> None:
+async def test_a_handler_that_asks_is_replayed_with_the_answer_in_any_asking_mode() -> None:
     server, begun = Server("one", asking="parked"), list[str]()
 
     @server.tool
     async def book(ctx: Context) -> str:
-        begun.append("again")
-        await ctx.elicit("Sure?", Sure)
+        begun.append("book")
+        await ctx.elicit("Consent?", Consent)
         return "booked"
 
     async with open_client(ForOneRequest(server), on_elicit=accept) as client:
         await client.call_tool("book", raise_on_error=True)
-    assert begun == ["again", "again"]
+    assert begun == ["book", "book"]
 
 
-async def test_how_handlers_ask_can_be_chosen_for_one_serving() -> None:
+async def test_a_serving_may_have_another_asking_mode_than_its_server() -> None:
     server = Server("one", asking="parked")
     async with server.serving(asking="replayed") as replaying, server.serving() as parking:
         assert (replaying.asking, parking.asking) == ("replayed", "parked")
 
 
-async def test_background_tasks_are_refused_with_the_way_out() -> None:
+async def test_background_tasks_are_refused_with_advice() -> None:
     server = Server("one")
 
     @server.tool
@@ -79,7 +79,7 @@ async def test_background_tasks_are_refused_with_the_way_out() -> None:
             await client.call_tool("begin", raise_on_error=True)
 
 
-async def test_a_server_with_a_lifespan_is_refused_with_the_way_out() -> None:
+async def test_a_server_with_a_lifespan_is_refused_with_advice() -> None:
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncGenerator[None]:
         yield

@@ -1,4 +1,4 @@
-"""Handlers whose question nobody answers: what they cost, and that nothing of them stays."""
+"""Handlers whose requests to the client expire unanswered: the memory and the tasks that they leave behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio_mcp.peer import GRACE_SECONDS, HandlerSlots
 CALLS, AT_A_TIME = 10_000, 1000
 OPEN_SECONDS = 60.0
 LARGEST_BLOCK = 512
-"""Bytes: what is larger comes from the system, and is only seen by tracing."""
+"""In bytes. Larger blocks come from the system allocator, so that only tracing counts them."""
 
 
 def allocated_blocks() -> int:
@@ -27,8 +27,10 @@ def allocated_blocks() -> int:
     return sys.getallocatedblocks()
 
 
-async def test_10_000_abandoned_calls_leave_no_task_and_hardly_a_byte(autojump_clock: MockClock) -> None:
-    """As many as may be parked at a time ask, expire, and are gone."""
+async def test_10_000_calls_whose_questions_expire_leave_no_tasks_and_little_memory(
+    autojump_clock: MockClock,
+) -> None:
+    """In each round, as many handlers as may be parked ask the client, and all of them expire."""
     server = Server("s", limits=Limits(ask_seconds=OPEN_SECONDS, max_parked=AT_A_TIME))
     peer = FakePeer(HandlerSlots(AT_A_TIME, AT_A_TIME))
     context = evolve(CONTEXT, capabilities={"elicitation": {}})
@@ -40,27 +42,27 @@ async def test_10_000_abandoned_calls_leave_no_task_and_hardly_a_byte(autojump_c
 
     async with server.serving() as serving:
 
-        async def abandon(number: int) -> None:
+        async def ask_and_expire(number: int) -> None:
             for id in range(number):
                 serving.answer(FakeExchange("tools/call", params, context, id, peer))
             await wait_all_tasks_blocked()
             assert serving.statistics().parked == number
             await trio.sleep(OPEN_SECONDS + GRACE_SECONDS)
 
-        await abandon(AT_A_TIME)  # whatever is made once is made now
+        await ask_and_expire(AT_A_TIME)  # the first round creates the objects that exist once
         idle, blocks = trio.lowlevel.current_statistics().tasks_living, allocated_blocks()
         for _ in range(CALLS // AT_A_TIME - 2):
-            await abandon(AT_A_TIME)
-        tracemalloc.start()  # every allocation is slow from now on
+            await ask_and_expire(AT_A_TIME)
+        tracemalloc.start()  # slows every allocation down
         try:
             before, _ = tracemalloc.get_traced_memory()
-            await abandon(AT_A_TIME)
+            await ask_and_expire(AT_A_TIME)
             gc.collect()
             after, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
         grown = allocated_blocks() - blocks
-        sys.stdout.write(f"\n{CALLS} abandoned calls: {grown} blocks of memory more\n")
+        sys.stdout.write(f"\n{CALLS} expired calls: {grown} blocks of memory more\n")
         sys.stdout.write(f"the last {AT_A_TIME}: {after - before} bytes more, {peak - before} while they are parked\n")
         assert grown * LARGEST_BLOCK < 2**20
         assert after - before < 2**20 / (CALLS / AT_A_TIME)

@@ -1,4 +1,4 @@
-"""What handshaken connections are told of changes, on the wire."""
+"""Change notifications of legacy sessions, on the wire."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
 
 
-def text(of: str) -> str:
+def note(of: str) -> str:
     return of
 
 
@@ -43,7 +43,7 @@ class Dynamic(Server):
         super().__init__("s", limits=limits)
         self.tool(name="add")(self.add)
         self.resource(CONFIG, name="config")(lambda: "{}")
-        self.resource("note:{of}", name="note")(text)
+        self.resource("note:{of}", name="note")(note)
 
     async def add(self, name: str, ctx: Context) -> None:
         self.tool(name=name)(lambda: None)
@@ -52,7 +52,7 @@ class Dynamic(Server):
 
 @define
 class Bench:
-    """A server's link, and a client by hand at its other end."""
+    """A server's link with a scripted client at its other end."""
 
     server: Server
     serving: ActiveServer
@@ -65,13 +65,15 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(revision: str = NEWEST, limits: Limits | None = None, *, greets: bool = True) -> AsyncGenerator[Bench]:
+async def bench(
+    revision: str = NEWEST, limits: Limits | None = None, *, handshake: bool = True
+) -> AsyncGenerator[Bench]:
     ours, theirs = trio.testing.memory_stream_pair()
     server = Dynamic(limits)
     async with server.serving() as serving, owned_nursery() as nursery:
         link, client = server_link(theirs, serving), ScriptedPeer(ours)
         nursery.start_soon(partial(link.run, drain=True))
-        if greets:
+        if handshake:
             await client.greet(revision)
             await trio.testing.wait_all_tasks_blocked()
         yield Bench(server, serving, link, client, nursery.cancel_scope)
@@ -79,7 +81,7 @@ async def bench(revision: str = NEWEST, limits: Limits | None = None, *, greets:
 
 @pytest.mark.requirement("B.11-L2")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_lists_are_told_of_without_asking(revision: str) -> None:
+async def test_changes_of_lists_are_sent_without_a_subscription(revision: str) -> None:
     async with bench(revision) as b:
         b.server.tool(name="t")(lambda: None)
         assert await b.client.receive() == list_changed("tools")
@@ -90,9 +92,9 @@ async def test_lists_are_told_of_without_asking(revision: str) -> None:
 
 
 @pytest.mark.requirement("B.2-P1b", "B.11-L2")
-async def test_what_was_not_declared_in_the_handshake_is_not_told_of(autojump_clock: object) -> None:
+async def test_changes_of_features_that_were_not_declared_in_the_handshake_are_not_sent(autojump_clock: object) -> None:
     async with bench() as b:
-        b.server.prompt(name="p")(lambda: "")  # the first one
+        b.server.prompt(name="p")(lambda: "")  # the first prompt
         await b.client.expect_silence()
 
         other = ScriptedPeer((pair := trio.testing.memory_stream_pair())[0])
@@ -107,8 +109,8 @@ async def test_what_was_not_declared_in_the_handshake_is_not_told_of(autojump_cl
 
 
 @pytest.mark.requirement("B.2-S3")
-async def test_nothing_is_told_before_the_handshake_is_complete(autojump_clock: object) -> None:
-    async with bench(greets=False) as b:
+async def test_no_change_is_sent_before_the_handshake_is_complete(autojump_clock: object) -> None:
+    async with bench(handshake=False) as b:
         b.server.tool(name="before")(lambda: None)
         params = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {"name": "c", "version": "0"}}
         declared = (await b.client.request("initialize", params))["result"]["capabilities"]
@@ -124,7 +126,7 @@ async def test_nothing_is_told_before_the_handshake_is_complete(autojump_clock: 
 
 @pytest.mark.requirement("B.11-L1")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_resources_are_told_of_to_those_who_subscribed(revision: str, autojump_clock: object) -> None:
+async def test_updates_of_resources_are_sent_only_to_subscribers(revision: str, autojump_clock: object) -> None:
     async with bench(revision) as b:
         for uri in (CONFIG, NOTE):
             b.server.resource_updated(uri)
@@ -142,14 +144,14 @@ async def test_resources_are_told_of_to_those_who_subscribed(revision: str, auto
         await b.client.expect_silence()
 
 
-async def test_a_resource_that_is_not_there_cannot_be_subscribed_to() -> None:
+async def test_a_subscription_to_an_unknown_resource_is_refused() -> None:
     async with bench() as b:
         error = (await b.subscribe("file:///other"))["error"]
         assert (error["code"], error["data"]) == (-32002, {"uri": "file:///other"})
         assert (await b.client.request("resources/unsubscribe", {"uri": "file:///other"}))["result"] == {}
 
 
-async def test_a_connection_may_subscribe_to_so_many_resources() -> None:
+async def test_a_connection_may_subscribe_to_a_limited_number_of_resources() -> None:
     async with bench(limits=Limits(max_subscriptions=2)) as b:
         for uri in ("note:1", "note:2", "note:1"):
             assert "result" in await b.subscribe(uri)
@@ -162,7 +164,7 @@ async def test_a_connection_may_subscribe_to_so_many_resources() -> None:
         assert "result" in await b.subscribe("note:3")
 
 
-async def test_what_a_handler_changes_is_told_before_its_result() -> None:
+async def test_changes_by_a_handler_are_sent_before_its_result() -> None:
     async with bench() as b:
         await b.subscribe(CONFIG)
         for number in range(10):
@@ -172,7 +174,7 @@ async def test_what_a_handler_changes_is_told_before_its_result() -> None:
             await b.client.expect_response(id)
 
 
-async def test_what_changes_in_one_go_is_told_once(autojump_clock: object) -> None:
+async def test_repeated_changes_between_two_checkpoints_are_sent_once(autojump_clock: object) -> None:
     async with bench() as b:
         await b.subscribe(CONFIG)
         for number in range(100):
@@ -183,7 +185,7 @@ async def test_what_changes_in_one_go_is_told_once(autojump_clock: object) -> No
         await b.client.expect_silence()
 
 
-async def test_a_client_that_reads_nothing_costs_no_more_than_a_note_of_each_change(autojump_clock: object) -> None:
+async def test_changes_for_a_client_that_does_not_read_are_merged_into_one_of_each_kind(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     server = Dynamic(Limits(outbox_bytes=500))
     async with server.serving() as serving, owned_nursery() as nursery:
@@ -198,15 +200,15 @@ async def test_a_client_that_reads_nothing_costs_no_more_than_a_note_of_each_cha
             await trio.testing.wait_all_tasks_blocked()
         assert link.statistics().outbox_bytes < 1000
 
-        heard: list[str] = []
+        received: list[str] = []
         with trio.move_on_after(1):
             while True:
-                heard.append((await client.receive())["params"].get("uri", "tools"))
-        assert len(heard) < 10
-        assert {"tools", CONFIG, NOTE} == set(heard[-3:])
+                received.append((await client.receive())["params"].get("uri", "tools"))
+        assert len(received) < 10
+        assert {"tools", CONFIG, NOTE} == set(received[-3:])
 
 
-async def test_what_is_unsubscribed_while_it_waits_is_not_told(autojump_clock: object) -> None:
+async def test_an_update_that_waits_is_dropped_if_the_client_unsubscribes(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     server = Dynamic(Limits(outbox_bytes=1))
     async with server.serving() as serving, owned_nursery() as nursery:
@@ -214,7 +216,7 @@ async def test_what_is_unsubscribed_while_it_waits_is_not_told(autojump_clock: o
         nursery.start_soon(partial(link.run, drain=True))
         await client.greet(NEWEST)
         await client.request("resources/subscribe", {"uri": CONFIG})
-        server.tool(name="t")(lambda: None)  # fills the room
+        server.tool(name="t")(lambda: None)  # fills the outbox
         await trio.testing.wait_all_tasks_blocked()
         server.resource_updated(CONFIG)
         await trio.testing.wait_all_tasks_blocked()
@@ -226,7 +228,7 @@ async def test_what_is_unsubscribed_while_it_waits_is_not_told(autojump_clock: o
 
 
 @pytest.mark.parametrize("waits", [False, True])
-async def test_the_end_of_a_connection_ends_what_it_is_told(waits: bool, autojump_clock: object) -> None:
+async def test_the_end_of_a_connection_ends_its_notifications(waits: bool, autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     server = Dynamic(Limits(outbox_bytes=1))
     async with server.serving() as serving, owned_nursery() as nursery:
@@ -245,7 +247,7 @@ async def test_the_end_of_a_connection_ends_what_it_is_told(waits: bool, autojum
         server.tool(name="t")(lambda: None)
 
 
-async def test_a_handshake_that_is_refused_begins_nothing() -> None:
-    async with bench(greets=False) as b:
+async def test_a_refused_handshake_begins_no_notifications() -> None:
+    async with bench(handshake=False) as b:
         assert "error" in await b.client.request("initialize", {"protocolVersion": NEWEST})
         assert b.serving.statistics().listening == 0

@@ -1,4 +1,4 @@
-"""Resources and prompts, as far as they go: registration, reading, getting, and every refusal."""
+"""Resources and prompts: registration, reading, getting and refusals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_static_resource_is_listed_and_read() -> None:
 
 
 @pytest.mark.requirement("B.21-S2c")
-async def test_a_template_is_listed_apart_and_its_variables_reach_the_function() -> None:
+async def test_a_template_is_listed_separately_and_its_variables_reach_the_function() -> None:
     server = Server("s")
 
     @server.resource("notes://{folder}/{name}")
@@ -83,7 +83,7 @@ async def test_a_resource_may_return_the_whole_result() -> None:
 
 @pytest.mark.requirement("B.21-S3a", "B.21-S3b")
 @pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
-async def test_a_resource_that_does_not_exist_is_answered_as_the_revision_wants_it(revision: str, code: int) -> None:
+async def test_an_unknown_resource_is_answered_with_the_error_of_the_revision(revision: str, code: int) -> None:
     server = Server("s")
     server.resource("a://{x}", name="a")(of_x)
 
@@ -96,7 +96,7 @@ async def test_a_resource_that_does_not_exist_is_answered_as_the_revision_wants_
 
 @pytest.mark.requirement("B.21-S3a", "B.21-S3b")
 @pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
-async def test_a_handler_that_finds_nothing_says_so_in_the_way_of_every_revision(revision: str, code: int) -> None:
+async def test_resource_not_found_is_sent_with_the_error_of_the_revision(revision: str, code: int) -> None:
     server = Server("s")
 
     @server.resource("book://{name}")
@@ -107,14 +107,14 @@ async def test_a_handler_that_finds_nothing_says_so_in_the_way_of_every_revision
     async def lost() -> str:
         raise McpError(-32002, "it is lost", {"uri": "book:lost", "since": 2020})
 
-    told: list[Any] = []
+    errors: list[Any] = []
     async with open_client(server, revision=revision) as client:
         for uri in ("book://emma", "book:lost"):
             with pytest.raises(ErrorResponse) as caught:
                 await client.read_resource(uri)
-            told.append((caught.value.code, caught.value.message, caught.value.data))
+            errors.append((caught.value.code, caught.value.message, caught.value.data))
 
-    assert told == [
+    assert errors == [
         (code, "no book 'emma'", {"uri": "book://emma"}),
         (code, "it is lost", {"uri": "book:lost", "since": 2020}),
     ]
@@ -146,7 +146,7 @@ async def test_a_failing_resource_is_an_internal_error_without_details(caplog: p
 
 
 @pytest.mark.requirement("B.21-S2a", "B.21-S5b")
-def test_a_resource_that_cannot_be_is_refused_where_it_is_registered() -> None:
+def test_an_invalid_resource_is_refused_at_registration() -> None:
     server = Server("s")
     server.resource("a:b", name="a")(lambda: "")
 
@@ -162,7 +162,7 @@ def test_a_resource_that_cannot_be_is_refused_where_it_is_registered() -> None:
         server.resource("a://{x}", name="f", size=3)(of_x)
 
 
-async def test_a_removed_resource_is_gone() -> None:
+async def test_a_removed_resource_cannot_be_read() -> None:
     server = Server("s")
     server.resource("a:b", name="a")(lambda: "")
     server.resource("a:c", name="c")(lambda: "")
@@ -173,7 +173,7 @@ async def test_a_removed_resource_is_gone() -> None:
             await client.read_resource("a:b")
 
 
-async def test_a_prompt_is_listed_with_its_arguments_and_got() -> None:
+async def test_a_prompt_is_listed_with_its_arguments_and_can_be_requested() -> None:
     server = Server("s")
 
     @server.prompt(title="Review")
@@ -218,7 +218,7 @@ async def test_a_prompt_may_return_messages_content_or_the_whole_result() -> Non
 
 
 @pytest.mark.requirement("B.22-S2b")
-async def test_every_fault_of_a_prompts_arguments_is_named() -> None:
+async def test_all_faults_of_prompt_arguments_are_reported() -> None:
     server = Server("s")
     server.prompt(name="p")(of_a_and_b)
 
@@ -243,7 +243,7 @@ async def test_a_prompt_that_fails_is_an_internal_error() -> None:
             await client.get_prompt("fail")
 
 
-def test_a_prompt_that_cannot_be_is_refused_where_it_is_registered() -> None:
+def test_an_invalid_prompt_is_refused_at_registration() -> None:
     server = Server("s")
     server.prompt(name="p")(lambda: "")
 
@@ -254,7 +254,7 @@ def test_a_prompt_that_cannot_be_is_refused_where_it_is_registered() -> None:
         server.prompt(name="q")(of_many)
 
 
-async def test_partials_and_objects_are_named_after_what_they_call() -> None:
+async def test_partials_and_objects_are_named_after_their_function_or_class() -> None:
     class Greeter:
         def __call__(self, name: str) -> str:
             return f"hello {name}"
@@ -272,7 +272,7 @@ async def test_partials_and_objects_are_named_after_what_they_call() -> None:
         assert message.content == types.TextContent(text="hello Ada")
 
 
-async def test_a_removed_prompt_is_gone() -> None:
+async def test_a_removed_prompt_is_not_listed() -> None:
     server = Server("s")
     server.prompt(name="p")(lambda: "")
     server.prompt(name="q")(lambda: "")
@@ -295,7 +295,7 @@ async def test_a_prompt_with_content_that_a_revision_does_not_have_is_refused() 
     assert refused.value.code == -32603
 
 
-async def test_contents_that_do_not_change_need_no_function() -> None:
+async def test_static_contents_are_listed_with_their_size_and_read() -> None:
     server = Server("s")
     server.resources.add_static("a:text", "grüß", name="text", title="Text", description="A text.")
     server.resources.add_static("a:bytes", b"\x00", name="bytes", mime_type="image/png")
@@ -332,7 +332,7 @@ async def test_contents_that_do_not_change_need_no_function() -> None:
 
 
 @pytest.mark.requirement("B.21-S2a")
-async def test_variables_become_what_their_parameters_are_annotated_as() -> None:
+async def test_template_variables_are_converted_to_the_annotated_types() -> None:
     server = Server("s")
 
     @server.resource("users://{id}{/parts*}{?limit,tags*}")
@@ -354,7 +354,7 @@ async def test_variables_become_what_their_parameters_are_annotated_as() -> None
         assert await read("users://7") == "7 [] 1.5 ()"
 
 
-async def test_a_template_that_takes_the_texts_goes_before_the_fault_of_another() -> None:
+async def test_a_template_that_accepts_the_variables_takes_precedence_over_one_that_does_not() -> None:
     server = Server("s")
 
     @server.resource("a://{n}")
@@ -372,7 +372,7 @@ async def test_a_template_that_takes_the_texts_goes_before_the_fault_of_another(
 
 
 @pytest.mark.requirement("B.21-S2b")
-async def test_values_that_lead_out_of_their_place_are_not_found_unless_the_author_allows_them() -> None:
+async def test_path_traversal_is_not_found_unless_the_resource_allows_it() -> None:
     server = Server("s")
     server.resource("kept://{+path}", name="kept")(of_path)
     server.resource("free://{+path}", name="free", allow_traversal=True)(of_path)
@@ -386,7 +386,7 @@ async def test_values_that_lead_out_of_their_place_are_not_found_unless_the_auth
 
 
 @pytest.mark.requirement("B.22-S2b")
-async def test_arguments_of_a_prompt_become_what_their_parameters_are_annotated_as() -> None:
+async def test_prompt_arguments_are_converted_to_the_annotated_types() -> None:
     server = Server("s")
 
     @server.prompt
@@ -417,7 +417,7 @@ async def test_arguments_of_a_prompt_become_what_their_parameters_are_annotated_
 
 
 @pytest.mark.parametrize("template", ["a://b{/path*}", "a://b{?path*}"])
-def test_a_list_in_a_template_needs_a_parameter_that_takes_one(template: str) -> None:
+def test_a_list_variable_of_a_template_needs_a_parameter_that_accepts_lists(template: str) -> None:
     server = Server("s")
 
     def of_paths(path: list[str] | None = None) -> str:
@@ -430,7 +430,7 @@ def test_a_list_in_a_template_needs_a_parameter_that_takes_one(template: str) ->
     server.resource(template)(of_paths)
 
 
-async def test_how_long_a_result_may_be_cached_is_no_negative_time(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_negative_ttl_of_a_result_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     server.resource("a:b", name="a")(lambda: types.ReadResourceResult(contents=[], ttl_ms=-1))
     server.resource("a:c", name="c")(lambda: types.ReadResourceResult(contents=[], ttl_ms=0))

@@ -1,4 +1,4 @@
-"""One status and one line for everything that goes wrong; bugs are left alone."""
+"""Failures of a command: each known error has one status and one line, and bugs are raised."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_known_error_has_a_status_and_a_message(error: BaseException, known: o
 
 
 @pytest.mark.parametrize(
-    ("error", "wants"),
+    ("error", "helps"),
     [
         (HttpStatusError(401), True),
         (HttpStatusError(403, "insufficient_scope"), True),
@@ -40,5 +40,5 @@ def test_a_known_error_has_a_status_and_a_message(error: BaseException, known: o
     ],
     ids=repr,
 )
-def test_a_sign_in_helps_if_the_server_requires_authentication(error: BaseException, wants: bool) -> None:
-    assert wants_sign_in(error) is wants
+def test_a_sign_in_helps_if_the_server_requires_authentication(error: BaseException, helps: bool) -> None:
+    assert wants_sign_in(error) is helps

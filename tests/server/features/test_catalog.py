@@ -1,4 +1,4 @@
-"""Lists: pages, cursors, entries that come and go, and JSON that is made once."""
+"""Lists: pages, cursors, registrations during a walk, and JSON that is encoded once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def of_x(x: str) -> str:
     return x
 
 
-def numbered(server: Server, first: int, last: int) -> None:
-    """Register tools, resources, templates and prompts with these numbers."""
+def register_numbered(server: Server, first: int, last: int) -> None:
+    """Register a tool, a resource, a template and a prompt for each number from *first* to *last*."""
     for n in range(first, last + 1):
         server.tool(name=f"n{n}")(lambda: None)
         server.resources.add_static(f"n:{n}", "", name=f"n{n}")
@@ -43,11 +43,11 @@ WALKS: dict[str, Callable[[Client], Any]] = {
 @pytest.mark.requirement("B.16-S2")
 @pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
 @pytest.mark.parametrize("page_size", [None, 1, 3, 4, 7, 8])
-async def test_a_walk_finds_every_entry_once_whatever_the_size_of_a_page(
+async def test_a_walk_yields_every_entry_once_with_any_page_size(
     walk: Callable[[Client], Any], page_size: int | None
 ) -> None:
     server = Server("s", page_size=page_size)
-    numbered(server, 1, 7)
+    register_numbered(server, 1, 7)
 
     async with open_client(server) as client:
         assert [each.name async for each in walk(client)] == names(1, 7)
@@ -55,7 +55,7 @@ async def test_a_walk_finds_every_entry_once_whatever_the_size_of_a_page(
 
 async def test_the_last_page_has_no_cursor() -> None:
     server = Server("s", page_size=2)
-    numbered(server, 1, 4)
+    register_numbered(server, 1, 4)
 
     async with open_client(server) as client:
         first = await client.list_tools()
@@ -68,11 +68,11 @@ async def test_the_last_page_has_no_cursor() -> None:
 
 @pytest.mark.requirement("B.16-S1a")
 @pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
-async def test_a_walk_neither_misses_nor_repeats_what_stays_while_others_come_and_go(
+async def test_a_walk_neither_misses_nor_repeats_entries_while_others_are_added_and_removed(
     walk: Callable[[Client], Any],
 ) -> None:
     server = Server("s", page_size=2)
-    numbered(server, 1, 6)
+    register_numbered(server, 1, 6)
 
     async with open_client(server) as client:
         seen: list[str] = []
@@ -84,7 +84,7 @@ async def test_a_walk_neither_misses_nor_repeats_what_stays_while_others_come_an
                     server.resources.remove(f"n:{n}")
                     server.resources.remove(f"n{n}:{{x}}")
                     server.prompts.remove(f"n{n}")
-                numbered(server, 7, 7)
+                register_numbered(server, 7, 7)
 
     assert seen == ["n1", "n2", *names(4, 7)]
 
@@ -92,9 +92,9 @@ async def test_a_walk_neither_misses_nor_repeats_what_stays_while_others_come_an
 @pytest.mark.requirement("B.16-S1b")
 @pytest.mark.parametrize("method", WALKS)
 @pytest.mark.parametrize("cursor", ["", "0", "AAAA"])
-async def test_a_cursor_that_the_server_has_not_made_is_refused(cursor: str, method: str) -> None:
+async def test_a_forged_cursor_is_refused(cursor: str, method: str) -> None:
     server = Server("s", page_size=1)
-    numbered(server, 1, 2)
+    register_numbered(server, 1, 2)
 
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse, match=f"is not a cursor of '{method}'") as caught:
@@ -104,10 +104,10 @@ async def test_a_cursor_that_the_server_has_not_made_is_refused(cursor: str, met
 
 
 @pytest.mark.requirement("B.16-S1a")
-async def test_a_cursor_holds_in_the_next_process_if_the_key_does() -> None:
+async def test_a_cursor_is_valid_in_another_process_with_the_same_key() -> None:
     def make(keys: list[bytes]) -> Server:
         server = Server("s", page_size=2, keys=keys)
-        numbered(server, 1, 3)
+        register_numbered(server, 1, 3)
         return server
 
     async with open_client(make([KEY])) as client:
@@ -120,19 +120,19 @@ async def test_a_cursor_holds_in_the_next_process_if_the_key_does() -> None:
             await client.list_tools(cursor)
 
 
-def test_a_page_has_at_least_one_entry() -> None:
+def test_a_page_size_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="page_size=0: must be an integer of at least 1"):
         Server("s", page_size=0)
 
 
 @pytest.mark.complaint(26)
-async def test_an_entry_is_put_into_json_once_for_each_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_entry_is_encoded_once_for_each_revision(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("s", page_size=2)
-    numbered(server, 1, 3)
-    made: list[Any] = []
+    register_numbered(server, 1, 3)
+    encoded: list[Any] = []
 
     def encode_and_count(value: Any) -> bytes:
-        made.append(value)
+        encoded.append(value)
         return encode(value)
 
     monkeypatch.setattr(_catalog, "encode", encode_and_count)
@@ -141,19 +141,19 @@ async def test_an_entry_is_put_into_json_once_for_each_revision(monkeypatch: pyt
         async with open_client(server, revision=revision) as client:
             for _ in range(3):
                 assert [tool.name async for tool in client.tools()] == names(1, 3)
-    assert len(made) == 3  # the newest revision's was made at registration
+    assert len(encoded) == 3  # the newest revision is encoded at registration
 
     server.tool(name="n4")(lambda: None)
     async with open_client(server, revision="2025-06-18") as client:
         assert [tool.name async for tool in client.tools()] == names(1, 4)
-    assert len(made) == 3 + 2  # the new one's alone, at registration and for the older revision
+    assert len(encoded) == 3 + 2  # only the new tool: at registration and for the legacy revision
 
 
 @pytest.mark.requirement("A.6-P1")
 @pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
-async def test_what_is_removed_is_gone_from_a_list_that_was_asked_for_before(walk: Callable[[Client], Any]) -> None:
+async def test_a_removed_entry_is_missing_from_a_list_that_was_sent_before(walk: Callable[[Client], Any]) -> None:
     server = Server("s")
-    numbered(server, 1, 2)
+    register_numbered(server, 1, 2)
 
     async with open_client(server) as client:
         assert [each.name async for each in walk(client)] == names(1, 2)
@@ -164,7 +164,7 @@ async def test_what_is_removed_is_gone_from_a_list_that_was_asked_for_before(wal
         assert [each.name async for each in walk(client)] == names(2, 2)
 
 
-async def test_lists_show_what_the_revision_knows() -> None:
+async def test_lists_contain_only_the_fields_of_the_revision() -> None:
     server = Server("s")
     icon = types.Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48"])
     notes = types.Annotations(audience=["user"], priority=0.5)
@@ -202,7 +202,7 @@ async def test_lists_show_what_the_revision_knows() -> None:
         }
 
 
-def test_what_json_cannot_say_is_refused_where_it_is_registered() -> None:
+def test_metadata_that_json_cannot_represent_is_refused_at_registration() -> None:
     server = Server("s")
 
     with pytest.raises(ValueError, match="NaN"):
@@ -211,7 +211,7 @@ def test_what_json_cannot_say_is_refused_where_it_is_registered() -> None:
     assert json.dumps(types.unstructure(server.capabilities)) == '{"logging": {}}'
 
 
-def test_a_page_has_a_whole_number_of_entries() -> None:
+def test_a_page_size_that_is_not_an_integer_is_refused() -> None:
     half: Any = 2.5
 
     with pytest.raises(ValueError, match=r"page_size=2\.5: must be an integer"):
@@ -226,7 +226,7 @@ def test_a_page_has_a_whole_number_of_entries() -> None:
         ({"meta": {"a": object()}}, ValueError, "tool 't': .*object"),
     ],
 )
-def test_what_would_make_the_whole_list_unreadable_is_refused_where_it_is_registered(
+def test_metadata_that_would_make_the_list_invalid_is_refused_at_registration(
     options: dict[str, Any], kind: type[Exception], fault: str
 ) -> None:
     server = Server("s")
@@ -236,7 +236,7 @@ def test_what_would_make_the_whole_list_unreadable_is_refused_where_it_is_regist
     assert not server.tools.catalog.offered
 
 
-def test_cursors_that_a_peer_has_gathered_make_no_more_than_so_many_pages_stay() -> None:
+def test_at_most_256_pages_are_kept_for_the_cursors_of_a_peer() -> None:
     server = Server("s", page_size=1)
     catalog, gathered = server.tools.catalog, list[str]()
     server.tool(name="n0")(lambda: None)

@@ -1,4 +1,4 @@
-"""`subscriptions/listen` on the wire: what comes, in what order, under which name, and when it ends."""
+"""`subscriptions/listen` on the wire: its notifications, their order and id, and its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOOLS, UPDATED = "notifications/tools/list_changed", "notifications/resources/up
 CONFIG, NOTE = "file:///config.json", "note:7"
 
 
-def text(of: str) -> str:
+def note(of: str) -> str:
     return of
 
 
@@ -43,7 +43,7 @@ def make_server(limits: Limits | None = None) -> Server:
     @server.tool
     async def report(ctx: Context) -> None:
         await ctx.report_progress(1)
-        await ctx.log("error", "told")
+        await ctx.log("error", "logged")
 
     @server.tool
     async def add(name: str) -> None:
@@ -55,13 +55,13 @@ def make_server(limits: Limits | None = None) -> Server:
         raise ValueError("half done")
 
     server.resource(CONFIG, name="config")(lambda: "{}")
-    server.resource("note:{of}", name="note")(text)
+    server.resource("note:{of}", name="note")(note)
     return server
 
 
 @define
 class Bench:
-    """A server's link, and a client by hand at its other end."""
+    """A server's link with a scripted client at its other end."""
 
     server: Server
     serving: ActiveServer
@@ -70,16 +70,16 @@ class Bench:
     ended: trio.Event
 
     async def listen(self, id: Any = 1, **wanted: Any) -> Any:
-        """Ask to listen, and return what is acknowledged."""
+        """Open a subscription, and return the acknowledged filters."""
         await self.client.send(listen(id, **wanted))
         acknowledged = await self.client.expect_notification(ACK)
         assert acknowledged["params"]["_meta"] == {ID: id}
         assert type(acknowledged["params"]["_meta"][ID]) is type(id)
         return acknowledged["params"]["notifications"]
 
-    def holds_nothing(self) -> bool:
-        held = self.link.statistics()
-        counts = (held.incoming, held.running, held.queued, held.outbox_bytes)
+    def is_idle(self) -> bool:
+        link = self.link.statistics()
+        counts = (link.incoming, link.running, link.queued, link.outbox_bytes)
         statistics = self.serving.statistics()
         return counts == (0, 0, 0, 0) and (statistics.running, statistics.listening) == (0, 0)
 
@@ -89,16 +89,16 @@ def listen(id: Any, **wanted: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}
 
 
-def told(method: str, id: Any, **params: Any) -> dict[str, Any]:
+def notification(method: str, id: Any, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": {ID: id}}}
 
 
 def ending(id: Any) -> list[dict[str, Any]]:
-    """How a server ends a subscription."""
+    """Return the messages with which a server ends a subscription."""
     cancelled = {"requestId": id, "reason": "the server stops"}
     meta = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}, ID: id}
     result = {"resultType": "complete", "_meta": meta}
-    return [{"jsonrpc": "2.0", "id": id, "result": result}, told("notifications/cancelled", id, **cancelled)]
+    return [{"jsonrpc": "2.0", "id": id, "result": result}, notification("notifications/cancelled", id, **cancelled)]
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def bench(limits: Limits | None = None) -> AsyncGenerator[Bench]:
 
 @pytest.mark.requirement("B.11-S1", "B.11-S3")
 @pytest.mark.parametrize("id", [7, "7", "listen-1", 0, -1, ""])
-async def test_the_acknowledgement_comes_first_and_everything_carries_the_id_as_it_came(id: int | str) -> None:
+async def test_the_acknowledgement_is_sent_first_and_every_message_carries_the_unchanged_id(id: int | str) -> None:
     async with bench() as b:
         assert await b.listen(id, toolsListChanged=True, resourceSubscriptions=[CONFIG]) == {
             "toolsListChanged": True,
@@ -131,17 +131,17 @@ async def test_the_acknowledgement_comes_first_and_everything_carries_the_id_as_
         b.link.stop()
         messages += await b.client.rest()
 
-    assert encode(messages) == encode(  # 1 and "1" are different, and so are their texts
-        [told(UPDATED, id, uri=CONFIG), told(TOOLS, id), *ending(id)]
+    assert encode(messages) == encode(  # as JSON, because 1 and "1" are different
+        [notification(UPDATED, id, uri=CONFIG), notification(TOOLS, id), *ending(id)]
     )
 
 
 @pytest.mark.requirement("B.11-S1")
-async def test_only_what_the_server_has_is_honoured() -> None:
+async def test_only_filters_for_features_of_the_server_are_acknowledged() -> None:
     async with bench() as b:
         assert await b.listen(
             toolsListChanged=True,
-            promptsListChanged=True,  # there are none
+            promptsListChanged=True,  # the server has no prompts
             resourcesListChanged=False,
             resourceSubscriptions=["file:///other", NOTE, CONFIG, NOTE],
         ) == {"toolsListChanged": True, "resourceSubscriptions": [NOTE, CONFIG]}
@@ -150,11 +150,11 @@ async def test_only_what_the_server_has_is_honoured() -> None:
 
 
 @pytest.mark.requirement("B.11-S2")
-async def test_nothing_is_told_that_was_not_asked_for(autojump_clock: object) -> None:
+async def test_changes_outside_of_the_filters_are_not_sent(autojump_clock: object) -> None:
     async with bench() as b:
         b.server.tools.remove("report")
         b.server.resource_updated(CONFIG)
-        await b.client.expect_silence()  # nobody listens
+        await b.client.expect_silence()  # no subscription is open
         await b.listen(resourceSubscriptions=[CONFIG])
         b.server.tools.remove("add")
         b.server.resources.remove("note:{of}")
@@ -163,19 +163,19 @@ async def test_nothing_is_told_that_was_not_asked_for(autojump_clock: object) ->
 
 
 @pytest.mark.requirement("B.11-S4")
-async def test_progress_and_log_messages_do_not_travel_in_a_subscription(autojump_clock: object) -> None:
+async def test_progress_and_log_messages_are_not_sent_in_a_subscription(autojump_clock: object) -> None:
     async with bench() as b:
         request = listen(1, toolsListChanged=True)
         request["params"]["_meta"] |= {"progressToken": "p", "io.modelcontextprotocol/logLevel": "debug"}
         await b.client.send(request)
         await b.client.expect_notification(ACK)
-        await b.client.request("tools/call", {"name": "report"})  # whose request asks for neither
+        await b.client.request("tools/call", {"name": "report"})  # this request asks for neither
         b.server.tools.remove("report")
-        assert await b.client.receive() == told(TOOLS, 1)
+        assert await b.client.receive() == notification(TOOLS, 1)
         await b.client.expect_silence()
 
 
-async def test_what_changes_in_one_go_is_told_once() -> None:
+async def test_repeated_changes_between_two_checkpoints_are_sent_once() -> None:
     async with bench() as b:
         await b.listen(toolsListChanged=True, resourceSubscriptions=[CONFIG, NOTE])
         for number in range(100):
@@ -184,66 +184,66 @@ async def test_what_changes_in_one_go_is_told_once() -> None:
         b.server.resource_updated(NOTE)
         b.link.stop()
         assert await b.client.rest() == [
-            told(TOOLS, 1), told(UPDATED, 1, uri=CONFIG), told(UPDATED, 1, uri=NOTE), *ending(1)
+            notification(TOOLS, 1), notification(UPDATED, 1, uri=CONFIG), notification(UPDATED, 1, uri=NOTE), *ending(1)
         ]  # fmt: skip
 
 
 @pytest.mark.parametrize("tool", ["add", "fail_to_add"])
-async def test_what_a_handler_changes_is_told_before_its_result(tool: str) -> None:
+async def test_changes_by_a_handler_are_sent_before_its_result(tool: str) -> None:
     async with bench() as b:
         await b.listen(toolsListChanged=True)
         for number in range(10):
             id = await b.client.begin("tools/call", {"name": tool, "arguments": {"name": f"t{number}"}})
-            assert await b.client.receive() == told(TOOLS, 1)
+            assert await b.client.receive() == notification(TOOLS, 1)
             await b.client.expect_response(id)
 
 
 @pytest.mark.requirement("B.11-S1")
-async def test_nothing_that_changes_after_the_request_is_lost(autojump_clock: object) -> None:
+async def test_no_change_after_the_request_is_lost(autojump_clock: object) -> None:
     async with bench(Limits(outbox_bytes=1)) as b:
         await b.client.send(listen(1, toolsListChanged=True))
         b.server.tools.remove("report")
-        await trio.testing.wait_all_tasks_blocked()  # whenever the server has begun to listen
+        await trio.testing.wait_all_tasks_blocked()  # until the server has begun to listen
         b.server.tools.remove("add")
         await b.client.expect_notification(ACK)
-        assert await b.client.receive() == told(TOOLS, 1)
+        assert await b.client.receive() == notification(TOOLS, 1)
 
 
 @pytest.mark.requirement("B.11-S1")
-async def test_nothing_is_told_before_the_acknowledgement_even_if_there_is_room_in_between() -> None:
+async def test_no_change_is_sent_before_the_acknowledgement_even_if_there_is_room_earlier() -> None:
     async with make_server().serving() as serving:
-        asked = exchange(method="subscriptions/listen")
-        asked.params = {"_meta": {}, "notifications": {"resourceSubscriptions": [CONFIG]}}
-        asked.full = True
-        serving.answer(asked)
+        incoming = exchange(method="subscriptions/listen")
+        incoming.params = {"_meta": {}, "notifications": {"resourceSubscriptions": [CONFIG]}}
+        incoming.full = True
+        serving.answer(incoming)
         await trio.testing.wait_all_tasks_blocked()
-        asked.full = False  # but the task that waits for room has not seen it yet
+        incoming.full = False  # the task that waits for room has not run yet
         serving.changes.notify_nowait(ResourceUpdated(CONFIG))
         serving.changes.notify_now()
-        assert asked.told == []
-        asked.emptied.set()
+        assert incoming.told == []
+        incoming.emptied.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert [method for method, _ in asked.told] == [ACK, UPDATED]
+        assert [method for method, _ in incoming.told] == [ACK, UPDATED]
 
 
 @pytest.mark.requirement("B.12-P2a")
-async def test_a_cancelled_subscription_is_told_nothing_more_and_not_answered(autojump_clock: object) -> None:
+async def test_a_cancelled_subscription_gets_no_further_messages_and_no_response(autojump_clock: object) -> None:
     async with bench() as b:
         await b.listen(1, toolsListChanged=True)
         await b.client.notify("notifications/cancelled", {"requestId": 1})
         await trio.testing.wait_all_tasks_blocked()
-        assert b.holds_nothing()
+        assert b.is_idle()
         b.server.tools.remove("report")
         await b.client.expect_silence()
-        assert await b.listen(1, toolsListChanged=True) == {"toolsListChanged": True}  # the id is free again
+        assert await b.listen(1, toolsListChanged=True) == {"toolsListChanged": True}  # the id may be used again
 
 
-async def test_a_subscription_that_is_cancelled_at_once_is_not_even_acknowledged(autojump_clock: object) -> None:
+async def test_a_subscription_that_is_cancelled_at_once_is_not_acknowledged(autojump_clock: object) -> None:
     async with bench() as b:
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         await b.client.send(encode(listen(1)) + b"\n" + encode(cancelled) + b"\n")
         await b.client.expect_silence()
-        assert b.holds_nothing()
+        assert b.is_idle()
 
 
 @pytest.mark.requirement("B.11-S5a", "B.11-S5b", "B.12-P1c")
@@ -269,7 +269,7 @@ async def test_a_server_that_stops_ends_subscriptions_at_once_and_drains_the_res
 
 
 @pytest.mark.requirement("B.11-S1", "B.11-S5a")
-async def test_a_server_that_stops_acknowledges_what_it_has_had_no_room_for(autojump_clock: object) -> None:
+async def test_a_server_that_stops_first_sends_an_acknowledgement_that_waits_for_room(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     async with make_server(Limits(outbox_bytes=1)).serving() as serving, owned_nursery() as nursery:
         link, client = server_link(theirs, serving), ScriptedPeer(ours)
@@ -280,10 +280,10 @@ async def test_a_server_that_stops_acknowledges_what_it_has_had_no_room_for(auto
         await trio.testing.wait_all_tasks_blocked()
         link.stop()
         await client.expect_response(discovered)
-        assert await client.rest() == [told(ACK, 1, notifications={"toolsListChanged": True}), *ending(1)]
+        assert await client.rest() == [notification(ACK, 1, notifications={"toolsListChanged": True}), *ending(1)]
 
 
-async def test_subscriptions_do_not_hold_a_server_up_whose_client_has_said_its_last(autojump_clock: object) -> None:
+async def test_subscriptions_do_not_delay_a_server_whose_client_has_closed_its_stream(autojump_clock: object) -> None:
     async with bench() as b:
         await b.listen()
         began = trio.current_time()
@@ -292,7 +292,7 @@ async def test_subscriptions_do_not_hold_a_server_up_whose_client_has_said_its_l
         assert trio.current_time() == began
 
 
-async def test_a_serving_that_ends_ends_its_subscriptions_in_peace() -> None:
+async def test_the_end_of_a_serving_completes_its_subscriptions() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     client = ScriptedPeer(ours)
     async with trio.open_nursery() as nursery:
@@ -304,7 +304,7 @@ async def test_a_serving_that_ends_ends_its_subscriptions_in_peace() -> None:
         await ours.aclose()
 
 
-async def test_a_connection_that_ends_takes_its_subscriptions_with_it() -> None:
+async def test_the_end_of_a_connection_ends_its_subscriptions() -> None:
     async with bench() as b:
         await b.listen(toolsListChanged=True)
         await b.client.stream.aclose()
@@ -313,7 +313,7 @@ async def test_a_connection_that_ends_takes_its_subscriptions_with_it() -> None:
         assert b.serving.statistics().listening == 0
 
 
-async def test_subscriptions_take_no_room_from_other_requests() -> None:
+async def test_subscriptions_take_no_places_of_other_requests() -> None:
     async with bench(Limits(max_in_flight=1, max_queued=1, max_listens=3)) as b:
         for id in range(3):
             await b.listen(id, toolsListChanged=True)
@@ -343,7 +343,7 @@ async def test_a_subscription_to_more_resources_than_allowed_is_refused() -> Non
         }
 
 
-async def test_a_client_that_reads_nothing_costs_no_more_than_a_note_of_each_change(autojump_clock: object) -> None:
+async def test_changes_for_a_client_that_does_not_read_are_merged_into_one_of_each_kind(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     server = make_server(Limits(outbox_bytes=500))
     async with server.serving() as serving, owned_nursery() as nursery:
@@ -357,16 +357,16 @@ async def test_a_client_that_reads_nothing_costs_no_more_than_a_note_of_each_cha
             await trio.testing.wait_all_tasks_blocked()
         assert link.statistics().outbox_bytes < 1000
 
-        heard: list[str] = []
+        received: list[str] = []
         with trio.move_on_after(1):
             while True:
                 message = await client.receive()
-                heard.append(message["params"].get("uri", "tools"))
-        assert len(heard) < 10
-        assert {"tools", CONFIG, NOTE} == set(heard[-3:])
+                received.append(message["params"].get("uri", "tools"))
+        assert len(received) < 10
+        assert {"tools", CONFIG, NOTE} == set(received[-3:])
 
 
-async def test_a_subscription_that_fails_is_answered_so_and_logged(
+async def test_a_subscription_that_fails_is_an_internal_error_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench() as b:

@@ -1,4 +1,4 @@
-"""Completion of prompt arguments and template variables."""
+"""Completion of prompt arguments and of template variables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def none(typed: str) -> list[str]:
     return []
 
 
-def itself(typed: str) -> list[str]:
+def same(typed: str) -> list[str]:
     return [typed]
 
 
@@ -60,14 +60,14 @@ TEMPLATE = types.ResourceTemplateReference(uri="repo://{owner}/{name}")
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_suggestions_come_from_the_function_with_what_is_settled(revision: str) -> None:
+async def test_a_completion_receives_the_typed_string_and_the_arguments_that_are_already_known(revision: str) -> None:
     server = make_server()
-    asked: list[tuple[str, str | None]] = []
+    received: list[tuple[str, str | None]] = []
 
     @server.completion(template="repo://{owner}/{name}", argument="name")
     async def repo_names(ctx: Context, typed: str, owner: str | None) -> list[str]:
         assert ctx.revision == revision
-        asked.append((typed, owner))
+        received.append((typed, owner))
         return [f"{typed}1", f"{typed}2"]
 
     async with open_client(server, revision=revision) as client:
@@ -75,10 +75,10 @@ async def test_suggestions_come_from_the_function_with_what_is_settled(revision:
         await client.complete(TEMPLATE, "name", "")
 
     assert first == types.Completion(values=["li1", "li2"], total=2, has_more=False)
-    assert asked == [("li", "ada" if revision >= "2025-06-18" else None), ("", None)]
+    assert received == [("li", "ada" if revision >= "2025-06-18" else None), ("", None)]
 
 
-async def test_a_plain_function_completes_too() -> None:
+async def test_a_plain_function_can_be_a_completion() -> None:
     server = make_server()
 
     @server.completion(prompt="review", argument="code")
@@ -90,7 +90,7 @@ async def test_a_plain_function_completes_too() -> None:
 
 
 @pytest.mark.requirement("B.19-S2")
-async def test_a_hundred_values_are_sent_and_the_rest_is_counted() -> None:
+async def test_at_most_100_values_are_sent_and_the_rest_is_counted() -> None:
     server = make_server()
 
     def of_numbers(typed: str) -> list[str]:
@@ -110,14 +110,14 @@ async def test_a_hundred_values_are_sent_and_the_rest_is_counted() -> None:
 
     async with open_client(server) as client:
         cut = await client.complete(PROMPT, "code", "")
-        own = await client.complete(TEMPLATE, "owner", "")
+        counted = await client.complete(TEMPLATE, "owner", "")
         assert await client.complete(TEMPLATE, "name", "") == few
 
     assert cut == types.Completion(values=[str(n) for n in range(100)], total=250, has_more=True)
-    assert own == types.Completion(values=[str(n) for n in range(100)], total=5000, has_more=True)
+    assert counted == types.Completion(values=[str(n) for n in range(100)], total=5000, has_more=True)
 
 
-async def test_arguments_with_fixed_values_complete_by_themselves() -> None:
+async def test_arguments_with_fixed_values_are_completed_without_a_function() -> None:
     server = make_server()
 
     @server.prompt
@@ -136,7 +136,7 @@ async def test_arguments_with_fixed_values_complete_by_themselves() -> None:
 
 
 @pytest.mark.requirement("B.19-S1")
-async def test_the_capability_is_declared_when_there_is_something_to_suggest() -> None:
+async def test_the_capability_is_declared_if_an_argument_can_be_completed() -> None:
     server = Server("s")
     server.prompt(name="p")(of_x)
 
@@ -160,7 +160,7 @@ async def test_the_capability_is_declared_when_there_is_something_to_suggest() -
         (PROMPT, "style", r"\$\.argument\.name: 'review' has no argument 'style'"),
     ],
 )
-async def test_what_cannot_be_completed_is_refused(ref: Any, argument: str, fault: str) -> None:
+async def test_a_completion_of_an_unknown_reference_or_argument_is_refused(ref: Any, argument: str, fault: str) -> None:
     async with open_client(make_server()) as client:
         with pytest.raises(ErrorResponse, match=fault) as caught:
             await client.complete(ref, argument, "")
@@ -168,7 +168,7 @@ async def test_what_cannot_be_completed_is_refused(ref: Any, argument: str, faul
     assert caught.value.code == -32602
 
 
-async def test_a_completion_that_suggests_no_texts_is_a_bug_that_the_log_names(
+async def test_suggestions_that_are_not_strings_are_an_internal_error_that_the_log_explains(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = make_server()
@@ -183,7 +183,7 @@ async def test_a_completion_that_suggests_no_texts_is_a_bug_that_the_log_names(
     assert "a completion suggested 1; suggestions must be strings" in caplog.text
 
 
-def test_a_completion_that_cannot_be_is_refused_where_it_is_registered() -> None:
+def test_an_invalid_completion_is_refused_at_its_registration() -> None:
     server = make_server()
     server.completion(prompt="review", argument="code")(none)
 
@@ -205,7 +205,7 @@ def test_a_completion_that_cannot_be_is_refused_where_it_is_registered() -> None
         server.completion(prompt="review", argument="deep")(of_typed_and_style)
 
 
-async def test_a_prompt_that_is_registered_anew_has_completions_of_its_own() -> None:
+async def test_a_prompt_that_is_registered_again_does_not_inherit_completions() -> None:
     server = make_server()
     server.completion(prompt="review", argument="code")(none)
     server.prompts.remove("review")
@@ -217,15 +217,15 @@ async def test_a_prompt_that_is_registered_anew_has_completions_of_its_own() -> 
     server.completion(template="repo://{owner}/{name}", argument="name")(none)
     async with open_client(server) as client:
         assert (await client.complete(PROMPT, "code", "x")).values == []
-        server.completion(prompt="review", argument="code")(itself)
+        server.completion(prompt="review", argument="code")(same)
         assert (await client.complete(PROMPT, "code", "x")).values == ["x"]
 
 
-async def test_a_prompt_and_a_template_of_one_name_are_completed_apart() -> None:
+async def test_a_prompt_and_a_template_of_the_same_name_have_separate_completions() -> None:
     server = Server("s")
     server.prompt(name="a:{x}")(of_x)
     server.resource("a:{x}")(of_x)
-    server.completion(prompt="a:{x}", argument="x")(itself)
+    server.completion(prompt="a:{x}", argument="x")(same)
     server.completion(template="a:{x}", argument="x")(none)
 
     async with open_client(server) as client:
@@ -235,7 +235,7 @@ async def test_a_prompt_and_a_template_of_one_name_are_completed_apart() -> None
     assert (of_prompt.values, of_template.values) == (["a"], [])
 
 
-async def test_what_was_declared_is_answered_when_nothing_is_left_to_suggest() -> None:
+async def test_a_declared_completion_capability_remains_after_its_prompt_was_removed() -> None:
     server = make_server()
 
     async with open_client(server) as client:
@@ -245,7 +245,7 @@ async def test_what_was_declared_is_answered_when_nothing_is_left_to_suggest() -
     assert server.capabilities.completions == {}
 
 
-async def test_suggestions_of_a_plain_function_are_made_in_its_thread() -> None:
+async def test_the_suggestions_of_a_plain_function_are_iterated_in_its_worker_thread() -> None:
     server, threads = make_server(), list[threading.Thread]()
 
     @server.completion(prompt="review", argument="code")
@@ -262,7 +262,7 @@ async def test_suggestions_of_a_plain_function_are_made_in_its_thread() -> None:
     assert threading.current_thread() not in threads
 
 
-async def test_suggestions_without_end_are_counted_no_further_than_makes_sense() -> None:
+async def test_an_endless_iterator_of_suggestions_is_cut_off_without_a_total() -> None:
     server = make_server()
 
     @server.completion(prompt="review", argument="code")
@@ -276,7 +276,9 @@ async def test_suggestions_without_end_are_counted_no_further_than_makes_sense()
 
 
 @pytest.mark.parametrize("suggested", ["abc", None, types.Completion(values=[cast("str", 1)])])
-async def test_what_is_no_list_of_texts_is_no_suggestion(suggested: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_completion_that_does_not_return_a_list_of_strings_fails(
+    suggested: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     server = make_server()
 
     @server.completion(prompt="review", argument="code")

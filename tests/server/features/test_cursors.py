@@ -1,4 +1,4 @@
-"""Cursors are opaque, tamper-evident and, with keys of the server's own, outlive the process."""
+"""Cursors of list pages: they are opaque, tamper-evident and, with custom keys, valid in other processes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OLD, NEW = b"o" * 32, b"n" * 32
 
 
 @given(st.integers(0, 2**63))
-def test_a_cursor_leads_back_to_its_place(place: int) -> None:
+def test_a_cursor_is_read_back_as_its_position(position: int) -> None:
     cursors = Cursors((OLD,))
 
-    assert cursors.read("tools/list", cursors.seal("tools/list", place)) == place
+    assert cursors.read("tools/list", cursors.seal("tools/list", position)) == position
 
 
 @given(st.data())
@@ -37,7 +37,7 @@ def test_a_cursor_with_a_changed_bit_is_refused(data: st.DataObject) -> None:
 
 @pytest.mark.requirement("B.16-S1c")
 @given(st.text())
-def test_no_text_but_a_cursor_is_one(text: str) -> None:
+def test_a_string_that_is_not_a_cursor_is_refused(text: str) -> None:
     with pytest.raises(McpError):
         Cursors((OLD,)).read("tools/list", text)
 
@@ -50,7 +50,7 @@ def test_a_cursor_of_another_list_is_refused() -> None:
         cursors.read("prompts/list", cursors.seal("tools/list", 7))
 
 
-def test_keys_rotate() -> None:
+def test_keys_can_be_rotated() -> None:
     cursor = Cursors((OLD,)).seal("tools/list", 7)
 
     assert Cursors((NEW, OLD)).read("tools/list", cursor) == 7
@@ -59,7 +59,7 @@ def test_keys_rotate() -> None:
         Cursors((NEW,)).read("tools/list", cursor)
 
 
-def test_a_server_makes_a_key_of_its_own_and_refuses_short_ones() -> None:
+def test_a_server_generates_a_key_by_default_and_refuses_short_keys() -> None:
     assert check_keys(()) != check_keys(())
     assert check_keys([OLD, NEW]) == (OLD, NEW)
     with pytest.raises(ValueError, match="at least 16 bytes"):
@@ -67,6 +67,6 @@ def test_a_server_makes_a_key_of_its_own_and_refuses_short_ones() -> None:
 
 
 @pytest.mark.parametrize("keys", [OLD, "o" * 32, ["o" * 32], [1]])
-def test_keys_that_are_no_list_of_bytes_are_refused_where_they_are_given(keys: Any) -> None:
+def test_keys_that_are_not_a_list_of_bytes_are_refused(keys: Any) -> None:
     with pytest.raises(TypeError, match="keys: must be a list of bytes"):
         Server("s", keys=keys)
