@@ -84,7 +84,7 @@ def tables_source(
             "from typing import Final",
             "from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile, rows_in",
             f"REVISIONS: Final = {tuple(names)!r}",
-            '"""Every protocol revision that this package speaks, oldest first."""',
+            '"""Every protocol revision that this package supports, oldest first."""',
             "# A value of the tables below holds from the revision before it until the next one; None ends a row.",
             f"_METHODS: Final[Mapping[str, Mapping[str, Method | None]]] = {_changes(method_rows)}",
             f"_ERRORS: Final[Mapping[int, Mapping[str, ErrorShape | None]]] = {_changes(error_rows)}",

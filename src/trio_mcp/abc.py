@@ -191,7 +191,7 @@ class HttpCall:
     """By lower-case name."""
     body: bytes = field(default=b"", repr=False)
     named_by: Literal["user", "server"]
-    """Who chose the host. A server must not direct a client into networks that the server itself cannot reach."""
+    """The side that chose the host: a server must not direct a client into networks that it cannot reach itself."""
 
 
 @frozen(kw_only=True)

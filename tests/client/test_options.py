@@ -46,7 +46,7 @@ async def test_a_misspelt_option_is_named(door: Door) -> None:
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 async def test_an_unknown_revision_is_rejected(door: Door) -> None:
-    with pytest.raises(ValueError, match="revision='1999-01-01': this package speaks 2024-11-05"):
+    with pytest.raises(ValueError, match="revision='1999-01-01': this package supports 2024-11-05"):
         async with door({"revision": "1999-01-01"}):
             raise AssertionError
 

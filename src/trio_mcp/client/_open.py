@@ -188,7 +188,7 @@ def check_options(options: ClientOptions) -> None:
     _custom_messages(options)
     pinned = options.get("revision")
     if pinned is not None and pinned not in types.REVISIONS:
-        raise ValueError(f"revision={pinned!r}: this package speaks {', '.join(types.REVISIONS)}")
+        raise ValueError(f"revision={pinned!r}: this package supports {', '.join(types.REVISIONS)}")
 
 
 def _custom_messages(options: ClientOptions) -> CustomMessages:

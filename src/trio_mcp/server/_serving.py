@@ -101,7 +101,7 @@ class ServerStatistics:
     running: int
     """Handlers that have started and not ended, including those that clean up after a cancellation."""
     parked: int
-    """Those of them that wait for answers while no request waits for them."""
+    """Running handlers that wait for answers while no request waits for them."""
     threads: int
     """Worker threads at work, including those abandoned by a cancellation."""
     processes: int
@@ -129,7 +129,7 @@ class ActiveServer:
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
     subscribers: SessionListeners = field(init=False)
-    """Those listeners that have made a handshake."""
+    """The listeners that have made a handshake."""
     threads: Threads = field(init=False)
     """The worker threads of plain `def` handlers."""
     small_answers: SlotsByKind = field(init=False)

@@ -44,13 +44,13 @@ class AsgiLifespan:
     _has_ended: bool = field(default=False, init=False)
     """True if it has shut down in time."""
     _running: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    """Shielded after the startup: the application is told to shut down, and not cancelled."""
+    """Shielded after the startup: the application receives ``lifespan.shutdown``, and is not cancelled."""
     _failure: Exception | None = field(default=None, init=False)
     """The exception or the failure message of its shutdown."""
     _is_asked: bool = field(default=False, init=False)
 
     async def run(self, app: AsgiApp, task_status: trio.TaskStatus[None]) -> None:
-        """Call the application; it has started when it says so."""
+        """Call the application; it has started when it sends ``lifespan.startup.complete``."""
 
         async def send(message: AsgiMessage) -> None:
             await trio.lowlevel.checkpoint()

@@ -8,7 +8,7 @@ from typing import Final
 from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile, rows_in
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-"""Every protocol revision that this package speaks, oldest first."""
+"""Every protocol revision that this package supports, oldest first."""
 # A value of the tables below holds from the revision before it until the next one; None ends a row.
 _METHODS: Final[Mapping[str, Mapping[str, Method | None]]] = {
     "completion/complete": {

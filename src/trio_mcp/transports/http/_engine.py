@@ -505,7 +505,7 @@ def checked_fields(headers: Mapping[str, str]) -> dict[str, str]:
 _CREDENTIAL_STATUSES = (401, 403)
 """The statuses that are about authentication, with any message."""
 _REFUSAL_SECONDS = 5.0
-"""The time to wait for the body of a refusal: the status has said what matters."""
+"""The time to wait for the body of a refusal, which only adds details to the status."""
 
 
 def media_type(response: HttpResponse) -> str:

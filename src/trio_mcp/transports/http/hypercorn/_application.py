@@ -144,7 +144,7 @@ class AppTasks:
         self._nursery = nursery
         self._app = app
         self._mailboxes: dict[Mailbox, AsgiMessage] = {}
-        """Of the requests that are running, each with what says that its client is gone."""
+        """The mailboxes of the running requests, each with the event that reports that the client has left."""
         self._ended = trio.lowlevel.ParkingLot()
 
     def spawn(self, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
@@ -226,7 +226,7 @@ class _Lifespan:
         self.state: dict[str, Any] = {}
         self._app = app
         self._phase = ""
-        """What the application was told last: nothing, `startup` or `shutdown`."""
+        """The lifespan event that was sent last, `startup` or `shutdown`; empty before."""
         self._answer: str | None = None
         self._failure_message = ""
         self._error: BaseException | None = None
