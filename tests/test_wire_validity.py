@@ -20,9 +20,9 @@ import trio
 import trio.testing
 
 from tests.interaction.conversation_server import make_server
-from tests.interaction.http_by_hand import HttpByHand
 from tests.interaction.openers import OPENERS
 from tests.interaction.over_http import carries
+from tests.interaction.raw_http_client import RawHttpClient
 from tests.wire_validity.plugin import hear_child
 from tests.wire_validity.stand_in import ROOT, judge
 from tests.wire_validity.tap import RECORDS, TEST, Role, install, watched
@@ -219,7 +219,7 @@ async def test_an_invalid_answer_in_an_http_response_is_reported_with_its_test(
     engine = AsgiEngine(http_app(WrongOverHttp()))
 
     async with engine.lifespan():
-        client = HttpByHand(engine, revision)
+        client = RawHttpClient(engine, revision)
         if revision != MODERN:
             await client.greet()
         assert (await client.post(client.request("tools/list"))).answer["result"] == {"tools": [7]}

@@ -14,9 +14,9 @@ import trio
 from attrs import define, field
 
 from tests.interaction.asking_server import HOURS, Mode, make_server, program
-from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import over_unix_socket
 from tests.interaction.over_http import IN_PROCESS, over_http
+from tests.interaction.scripted_peers import ENVELOPE, MODERN
 from trio_mcp import Client, ClientOptions, Server, open_client, types
 from trio_mcp.testing import open_memory_client
 

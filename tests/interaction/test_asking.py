@@ -20,7 +20,7 @@ from tests.interaction.asking import (
     text,
 )
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import ErrorResponse, types
 
 LEGACY = WITH_ELICITATION[:-1]

@@ -24,7 +24,7 @@ from tests.interaction.asking import (
     work,
 )
 from tests.interaction.asking_server import Mode, Seats
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
     Accepted,
     AskExpired,

@@ -7,7 +7,7 @@ from attrs import frozen
 
 from tests.interaction.asking import attempt, first_round, in_both_modes, said, serve
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import Accepted, Client, ClientOptions, Context, ErrorResponse, open_client, types
 
 CAN_ASK = types.ClientCapabilities(elicitation=types.ElicitationCapability())

@@ -19,8 +19,8 @@ from tests.interaction.asking import (
     work,
 )
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import MODERN
-from tests.interaction.guarded import Guarded
+from tests.interaction.scripted_peers import MODERN
+from tests.interaction.serving_with_principal import ServingWithPrincipal
 from trio_mcp import (
     Context,
     ErrorResponse,
@@ -93,7 +93,7 @@ async def test_only_the_client_of_the_call_is_notified_that_an_elicitation_is_co
 
 
 def connected_to(serving: Any, revision: str, wire: Wire) -> Any:
-    return open_memory_client(Guarded(serving, None), **capable(revision=revision, tap=wire))
+    return open_memory_client(ServingWithPrincipal(serving, None), **capable(revision=revision, tap=wire))
 
 
 @pytest.mark.requirement("B.23-L3")

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from tests.interaction.asking import in_both_modes
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import ENVELOPE
+from tests.interaction.scripted_peers import ENVELOPE
 from tests.peer.fake_exchange import exchange
 from trio_mcp import Accepted, AskExpired, Context, McpError, Request, Server
 from trio_mcp.server.asking import Seals

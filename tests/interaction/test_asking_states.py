@@ -11,7 +11,7 @@ import pytest
 
 from tests.interaction.asking import asking, attempt, capable, count_of, first_round, in_both_modes, said
 from tests.interaction.asking_server import Mode, make_server
-from tests.interaction.guarded import Guarded
+from tests.interaction.serving_with_principal import ServingWithPrincipal
 from trio_mcp import ErrorResponse, open_client
 
 THE_REFUSAL = (-32602, "$.requestState: it is invalid or has expired; send the request again without it", None)
@@ -56,10 +56,10 @@ async def test_a_changed_state_is_refused_and_does_not_use_the_call_up(mode: Mod
 async def test_a_state_is_accepted_from_the_same_principal(mode: Mode) -> None:
     async with (
         make_server(mode).serving() as serving,
-        open_client(Guarded(serving, "Ada"), **capable()) as ada,
-        open_client(Guarded(serving, "Ada"), **capable()) as ada_again,
-        open_client(Guarded(serving, "Mallory"), **capable()) as mallory,
-        open_client(Guarded(serving, None), **capable()) as anonymous,
+        open_client(ServingWithPrincipal(serving, "Ada"), **capable()) as ada,
+        open_client(ServingWithPrincipal(serving, "Ada"), **capable()) as ada_again,
+        open_client(ServingWithPrincipal(serving, "Mallory"), **capable()) as mallory,
+        open_client(ServingWithPrincipal(serving, None), **capable()) as anonymous,
     ):
         first = await first_round(ada, "book", {"show": "Hamlet"})
         for other in (mallory, anonymous):

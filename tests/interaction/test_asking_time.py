@@ -30,7 +30,7 @@ from tests.interaction.asking import (
     text,
 )
 from tests.interaction.asking_server import Mode, Seats
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
     AskExpired,
     Context,

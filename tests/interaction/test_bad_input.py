@@ -14,8 +14,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
+from tests.interaction.scripted_peers import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from trio_mcp import Limits, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_scripted_client
 from trio_mcp.types import METHODS

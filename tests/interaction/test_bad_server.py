@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, MODERN, Json, sample, welcoming
+from tests.interaction.scripted_peers import EVERYTHING, INFO, LEGACY, MODERN, Json, sample, welcoming
 from trio_mcp import (
     Client,
     ClientOptions,

@@ -15,10 +15,10 @@ import trio
 import trio.testing
 from attrs import define
 
-from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conversation_server import Boaster, make_server
 from tests.interaction.openers import HTTP_OPENERS
 from tests.interaction.over_http import URL, bridged
+from tests.interaction.scripted_peers import ENVELOPE, MODERN
 from trio_mcp import (
     Client,
     ConnectionClosed,

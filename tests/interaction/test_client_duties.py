@@ -14,7 +14,17 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json, sample, welcoming
+from tests.interaction.scripted_peers import (
+    EVERYTHING,
+    INFO,
+    LEGACY,
+    META,
+    MODERN,
+    NEWEST_LEGACY,
+    Json,
+    sample,
+    welcoming,
+)
 from trio_mcp import (
     Client,
     ClientOptions,

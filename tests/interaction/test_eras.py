@@ -13,9 +13,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json
 from tests.interaction.conversation_server import make_server
 from tests.interaction.openers import Opener
+from tests.interaction.scripted_peers import INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json
 from trio_mcp import (
     Client,
     ConnectionBroken,

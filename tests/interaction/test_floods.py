@@ -21,9 +21,9 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
-from tests.interaction.http_by_hand import HttpByHand
 from tests.interaction.openers import HTTP_OPENERS
 from tests.interaction.over_http import URL, bridged
+from tests.interaction.raw_http_client import RawHttpClient
 from tests.wire_validity.tap import RECORDS
 from trio_mcp import Client, Context, Limits, Server, open_client, open_http_client, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
@@ -266,7 +266,7 @@ async def test_over_http_a_client_that_never_reads_takes_bounded_memory_and_does
             ended.set()
 
     async with bridged(transport, server) as engine, trio.open_nursery() as nursery:
-        raw = HttpByHand(engine, revision)
+        raw = RawHttpClient(engine, revision)
         if revision != MODERN:
             await raw.greet()
         with watched("a stream that nobody reads") as peak:

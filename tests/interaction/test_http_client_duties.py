@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import MODERN
 from tests.interaction.conversation_server import Boaster, make_server
 from tests.interaction.over_http import URL, Seen, Witness, only_legacy, served_at_socket
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
     Client,
     ClientOptions,

@@ -13,10 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
-from tests.interaction.http_by_hand import EVENTS, JSON, Got, HttpByHand
 from tests.interaction.over_http import URL, Witness, bridged, served_at_socket
+from tests.interaction.raw_http_client import EVENTS, JSON, RawHttpClient, RawResponse
+from tests.interaction.scripted_peers import ENVELOPE, META, MODERN, Json
 from trio_mcp import Context, Server, http_app, serve_http
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.wire import JsonObject
@@ -30,9 +30,9 @@ def make_modern() -> Server:
 
 
 @asynccontextmanager
-async def by_hand(server: Server) -> AsyncGenerator[HttpByHand]:
+async def by_hand(server: Server) -> AsyncGenerator[RawHttpClient]:
     async with bridged("http", server) as engine:
-        yield HttpByHand(engine)
+        yield RawHttpClient(engine)
 
 
 # The endpoint.
@@ -76,12 +76,12 @@ OURS = ("http://localhost", "http://localhost:3000", "http://127.0.0.1:8000", "h
 async def test_every_request_from_a_foreign_origin_is_refused(origin: str) -> None:
     foreign = {"origin": origin}
     async with by_hand(make_server()) as client:
-        legacy = HttpByHand(client._engine, "2025-11-25")
+        legacy = RawHttpClient(client._engine, "2025-11-25")
         await legacy.greet()
         async with legacy.open("GET", headers={"mcp-session-id": None, "mcp-protocol-version": None}) as stream:
             endpoint = await stream.event()
             assert endpoint is not None
-            sse_client = HttpByHand(client._engine, "2024-11-05", url=f"http://localhost{endpoint.data.decode()}")
+            sse_client = RawHttpClient(client._engine, "2024-11-05", url=f"http://localhost{endpoint.data.decode()}")
             refused = [
                 await client.post(client.request("tools/list"), foreign),
                 await legacy.post(legacy.request("tools/list"), foreign),
@@ -328,7 +328,7 @@ async def test_log_messages_travel_in_the_stream_of_their_own_request() -> None:
         await both.wait()
         await ctx.log("info", word)
 
-    got: dict[str, Got] = {}
+    got: dict[str, RawResponse] = {}
 
     async def call(word: str, meta: Json | None = None) -> None:
         got[word] = await client.post(client.call("say", {"word": word}, meta=meta))
@@ -369,7 +369,7 @@ async def test_a_client_that_closes_the_response_cancels_the_request_and_receive
     witness = Witness(http_app(server))
     engine = AsgiEngine(witness)
     async with engine.lifespan(), trio.open_nursery() as nursery:
-        client = HttpByHand(engine)
+        client = RawHttpClient(engine)
         leaving = trio.CancelScope()
 
         async def call() -> None:

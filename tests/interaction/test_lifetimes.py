@@ -13,11 +13,11 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import conversation_program
 from tests.interaction.conversation_server import make_server
 from tests.interaction.openers import HTTP_OPENERS, Opener
 from tests.interaction.over_http import URL, bridged
+from tests.interaction.scripted_peers import ENVELOPE, MODERN
 from trio_mcp import (
     Client,
     ConnectionBroken,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import ENVELOPE
+from tests.interaction.scripted_peers import ENVELOPE
 from trio_mcp import Client, ServerExited, open_client
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals are POSIX's")

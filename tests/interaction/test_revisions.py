@@ -15,9 +15,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import MODERN
 from tests.interaction.conftest import connected, numbers
 from tests.interaction.over_http import IN_PROCESS
+from tests.interaction.scripted_peers import MODERN
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import (
     Audio,

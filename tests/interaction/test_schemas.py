@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import trio
 
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import Client, RemoteProtocolError, Server, open_client, types
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 

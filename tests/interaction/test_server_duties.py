@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import trio_mcp
-from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import SMALL, make_server
+from tests.interaction.scripted_peers import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from trio_mcp import Context, Server, types
 from trio_mcp.testing import open_scripted_client
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import MODERN, Json
 from tests.interaction.openers import HTTP_OPENERS
+from tests.interaction.scripted_peers import MODERN, Json
 from trio_mcp import Client, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 

@@ -109,7 +109,7 @@ BY_HAND = (
     ),
     ByHand(
         "tests/interaction/test_authorization_users.py::"
-        "test_a_stream_of_http_and_sse_is_nothing_to_anybody_but_the_user_who_opened_it",
+        "test_a_stream_of_http_and_sse_looks_unknown_to_every_other_user",
         "server",
         "a refusal on a stream of HTTP+SSE before its handshake, when nobody has said a revision",
     ),
