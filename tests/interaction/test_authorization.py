@@ -314,7 +314,7 @@ def enterprise(deployment: Deployment, signer: Signer) -> ClientAuth:
 
 @pytest.mark.requirement("C.2-17")
 @pytest.mark.parametrize(
-    ("make", "who"),
+    ("make", "name"),
     [
         (client_secret, "client job"),
         (private_key_with_dpop, "client job"),
@@ -383,7 +383,7 @@ def deployments_before_and_after_a_move() -> tuple[Deployment, Deployment]:
 
 
 @pytest.mark.requirement("C.2-9")
-@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("is_preregistered", [False, True])
 async def test_credentials_of_the_old_authorization_server_are_not_sent_to_the_new_one(
     is_preregistered: bool, autojump_clock: object
 ) -> None:

@@ -82,7 +82,7 @@ async def test_an_authorization_response_of_another_issuer_leads_to_no_token_req
 
 
 @pytest.mark.requirement("C.2-15")
-@pytest.mark.parametrize(("iss", "gets_in"), [(None, True), (ISSUER, True), (EVIL, False), (f"{ISSUER}/", False)])
+@pytest.mark.parametrize(("iss", "is_accepted"), [(None, True), (ISSUER, True), (EVIL, False), (f"{ISSUER}/", False)])
 async def test_an_iss_that_the_metadata_do_not_announce_may_be_absent_but_not_wrong(
     iss: str | None, is_accepted: bool, autojump_clock: object
 ) -> None:

@@ -203,7 +203,7 @@ async def test_a_cache_does_not_return_a_private_result_to_another_user(
 
 
 @pytest.mark.requirement("C.3-4")
-async def test_users_and_clients_of_different_issuers_have_different_principals(autojump_clock: object) -> None:
+async def test_different_users_clients_and_issuers_have_different_principals(autojump_clock: object) -> None:
     other = login_server(EVIL)
     deployment = Deployment(others={EVIL: other}, options={"issuers": [ISSUER, EVIL]})
     alone = Deployment()

@@ -381,7 +381,7 @@ async def test_a_failed_custom_request_raises_in_the_handler(
 
 
 async def test_the_server_sends_no_request_before_the_initialized_notification() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     server = Server("s")
 
     @server.middleware
@@ -390,13 +390,13 @@ async def test_the_server_sends_no_request_before_the_initialized_notification()
             try:
                 await request.context.request("acme/ask", None, dict)
             except MissingCapability as error:
-                said.append(str(error))
+                messages.append(str(error))
         return await call_next(request)
 
     async with open_memory_client(server, revision=LEGACY):
         pass
 
-    assert logged == ["'acme/ask': the client is not initialized yet"]
+    assert messages == ["'acme/ask': the client is not initialized yet"]
 
 
 async def test_names_of_the_specification_cannot_be_sent_as_custom_messages(opener: Opener) -> None:

@@ -139,7 +139,7 @@ BY_HAND = (
         for part in ("", "_renewal", "_sse")
     ),
     ByHand(
-        "tests/client/test_http_fields.py::test_a_call_without_a_name_is_for_the_server_to_refuse",
+        "tests/client/test_http_header_mirroring.py::test_a_call_without_a_name_is_refused_by_the_server",
         "client",
         "a call without a name, by `Client.request`",
     ),
