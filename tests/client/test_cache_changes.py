@@ -324,11 +324,11 @@ class PagedList:
 
 @pytest.mark.requirement("B.16-C2b")
 async def test_iteration_restarts_after_a_refused_cursor_without_repeating_items() -> None:
-    pages_of_tools = PagedList([["a", "b"], ["c"]], [["b", "x"], ["a", "y"], ["z"]])
-    origin = CountingServer(pages_of_tools.reply)
+    paged = PagedList([["a", "b"], ["c"]], [["b", "x"], ["a", "y"], ["z"]])
+    origin = CountingServer(paged.reply)
     async with connected(origin) as (client, _):
         assert (await client.list_tools()).next_cursor == "0.1"
-        pages_of_tools.edition = 1  # without a notification
+        paged.edition = 1  # without a notification
         assert [tool.name async for tool in client.tools()] == ["a", "b", "x", "y", "z"]
         assert [tool.name async for tool in client.tools()] == ["b", "x", "a", "y", "z"]
     assert [params.get("cursor") for _, params in origin.requests] == [None, "0.1", None, "1.1", "1.2"]
@@ -338,12 +338,12 @@ async def test_iteration_restarts_after_a_refused_cursor_without_repeating_items
     "options", [ClientOptions(revision=each) for each in types.REVISIONS[:-1]] + [{"cache": False}]
 )
 async def test_iteration_restarts_without_a_cache(options: ClientOptions) -> None:
-    pages_of_tools = PagedList([["a"], ["b"]], [["a"], ["c"]])
+    paged = PagedList([["a"], ["b"]], [["a"], ["c"]])
     names = list[str]()
-    async with connected(CountingServer(pages_of_tools.reply), **options) as (client, _):
+    async with connected(CountingServer(paged.reply), **options) as (client, _):
         async for tool in client.tools():
             names.append(tool.name)
-            pages_of_tools.edition = 1
+            paged.edition = 1
     assert names == ["a", "c"]
 
 

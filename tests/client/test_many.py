@@ -219,12 +219,12 @@ async def test_a_server_that_refused_to_list_its_tools_may_list_them_later() -> 
 
 
 async def test_a_server_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    last_words = "import sys; sys.exit('wait_until_gone\\n\\x1b[2J')"
+    last_words = "import sys; sys.exit('gone\\n\\x1b[2J')"
     async with opened({"floods the log": unusual_lister("floods the log"), "dies": program(last_words)}) as clients:
         assert await names_of(clients) == []
 
     died, logged = (record.getMessage() for record in caplog.records)
-    assert died.endswith("the last lines of its standard error:\n    wait_until_gone\n    \\x1b[2J")
+    assert died.endswith("the last lines of its standard error:\n    gone\n    \\x1b[2J")
     assert logged.startswith(r"server 'floods the log' of the table of servers: no\nERROR all is lost \x1b[2J!!!")
     assert logged.endswith("!!! [...]")
     assert len(logged) < 1200

@@ -35,9 +35,9 @@ def iterate_over(fetch: Callable[..., object], **options: int) -> PageIterator[t
 
 @pytest.mark.requirement("B.16-C1a", "B.16-C1c", "B.16-C2a", "G.14")
 async def test_iteration_returns_every_item_of_every_page_in_order() -> None:
-    pages_of_prompts = PagedList("a", "", None)
+    paged = PagedList("a", "", None)
 
-    assert [prompt.name async for prompt in iterate_over(pages_of_prompts.page)] == [
+    assert [prompt.name async for prompt in iterate_over(paged.page)] == [
         "None-0",
         "None-1",
         "a-0",
@@ -45,16 +45,16 @@ async def test_iteration_returns_every_item_of_every_page_in_order() -> None:
         "-0",
         "-1",
     ]
-    assert pages_of_prompts.requested == [None, "a", ""]
+    assert paged.requested == [None, "a", ""]
 
 
 async def test_a_page_is_requested_only_when_it_is_needed() -> None:
-    pages_of_prompts = PagedList("a", None)
+    paged = PagedList("a", None)
 
-    async for _ in iterate_over(pages_of_prompts.page):
+    async for _ in iterate_over(paged.page):
         break
 
-    assert pages_of_prompts.requested == [None]
+    assert paged.requested == [None]
 
 
 @pytest.mark.requirement("B.16-C2a")
@@ -80,38 +80,38 @@ async def test_an_iteration_can_continue_after_a_cancellation() -> None:
 
 
 async def test_a_repeated_cursor_is_a_protocol_error() -> None:
-    pages_of_prompts = PagedList("a", "b", "a")
+    paged = PagedList("a", "b", "a")
 
     with pytest.raises(RemoteProtocolError, match="endless: cursor 'a' is repeated"):
-        assert [prompt async for prompt in iterate_over(pages_of_prompts.page)]
-    assert pages_of_prompts.requested == [None, "a", "b"]
+        assert [prompt async for prompt in iterate_over(paged.page)]
+    assert paged.requested == [None, "a", "b"]
 
 
 async def test_an_iteration_over_too_many_pages_raises_after_the_last_allowed_page() -> None:
-    pages_of_prompts, names = PagedList("a", "b", "c", None), list[str]()
+    paged, names = PagedList("a", "b", "c", None), list[str]()
 
     async def collect() -> None:
-        async for prompt in iterate_over(pages_of_prompts.page, max_pages=3):
+        async for prompt in iterate_over(paged.page, max_pages=3):
             names.append(prompt.name)
 
     with pytest.raises(RemoteProtocolError, match=r"more than 3 pages \(max_pages\)"):
         await collect()
-    assert pages_of_prompts.requested == [None, "a", "b"]
+    assert paged.requested == [None, "a", "b"]
     assert names == ["None-0", "None-1", "a-0", "a-1", "b-0", "b-1"]
 
 
 async def test_a_list_with_exactly_max_pages_is_read_completely() -> None:
-    pages_of_prompts = PagedList("a", "b", None)
+    paged = PagedList("a", "b", None)
 
-    assert len([prompt async for prompt in iterate_over(pages_of_prompts.page, max_pages=3)]) == 6
+    assert len([prompt async for prompt in iterate_over(paged.page, max_pages=3)]) == 6
 
 
 async def test_the_default_limit_is_a_thousand_pages() -> None:
-    pages_of_prompts = PagedList(*(str(number) for number in range(1000)), None)
+    paged = PagedList(*(str(number) for number in range(1000)), None)
 
     with pytest.raises(RemoteProtocolError, match="more than 1000 pages"):
-        assert [prompt async for prompt in iterate_over(pages_of_prompts.page)]
-    assert len(pages_of_prompts.requested) == 1000
+        assert [prompt async for prompt in iterate_over(paged.page)]
+    assert len(paged.requested) == 1000
 
 
 @pytest.mark.parametrize("iterate", [Client.tools, Client.resources, Client.resource_templates, Client.prompts])

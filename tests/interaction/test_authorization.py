@@ -170,10 +170,10 @@ async def test_an_unreachable_authorization_server_fails_only_the_calls_that_nee
     revision: str, autojump_clock: object
 ) -> None:
     deployment = Deployment(login_server(token_seconds=600))
-    is_back = trio.Event()
+    reachable = trio.Event()
 
     async def hang(_: str) -> None:
-        await is_back.wait()
+        await reachable.wait()
 
     async with deployment.open(), deployment.client(user_credentials(deployment.auth), revision=revision) as client:
         assert await call_text(client, "whoami") == "ada"
@@ -182,7 +182,7 @@ async def test_an_unreachable_authorization_server_fails_only_the_calls_that_nee
         await trio.sleep(700)
         with pytest.raises(AuthorizationFailed):
             await call_text(client, "whoami")
-        is_back.set()
+        reachable.set()
         assert await call_text(client, "whoami") == "ada"
 
     assert len(deployment.auth.asked("authorize")) == 1
@@ -243,7 +243,7 @@ def introspecting(client_id: str, secret: str) -> IntrospectionVerifier:
     return IntrospectionVerifier(client=Registration(client_id, secret=secret, issuer=ISSUER), cache_seconds=0)
 
 
-# Tokens that are bound to a private_key_with_dpop.
+# Tokens that are bound to a key.
 
 
 @pytest.mark.parametrize("with_nonces", [False, True])
@@ -278,7 +278,7 @@ def client_secret(deployment: Deployment, signer: Signer) -> ClientAuth:
 
 def private_key_with_dpop(deployment: Deployment, signer: Signer) -> ClientAuth:
     deployment.auth.settings.clients = (KnownClient("job", keys=signer.jwks),)
-    pem = signer.private_key_with_dpop.as_pem(private=True).decode()
+    pem = signer.key.as_pem(private=True).decode()
     return ClientCredentials("job", private_key=PrivateKey(pem), dpop=True, clock=trio.current_time)
 
 
