@@ -16,8 +16,10 @@ from trio_mcp import (
     CacheHint,
     Client,
     Context,
+    IntrospectionVerifier,
     MemoryEventStore,
     OAuth,
+    Registration,
     ResourceServer,
     Server,
     SessionSettings,
@@ -165,6 +167,11 @@ async def call_text(client: Client, tool: str) -> str:
     [content] = (await client.call_tool(tool)).content
     assert isinstance(content, types.TextContent)
     return content.text
+
+
+def introspecting(issuer: str = ISSUER) -> IntrospectionVerifier:
+    """Return a verifier that introspects the token of every request as the client `shop`."""
+    return IntrospectionVerifier(client=Registration("shop", secret="x", issuer=issuer), cache_seconds=0)
 
 
 def query_of(url: str) -> dict[str, str]:

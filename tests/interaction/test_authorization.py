@@ -20,6 +20,7 @@ from tests.interaction.protected_deployment import (
     Deployment,
     call_text,
     every_transport,
+    introspecting,
     login_server,
     user_credentials,
     without_user,
@@ -32,7 +33,6 @@ from trio_mcp import (
     ClientCredentials,
     EnterpriseManaged,
     FileTokenStorage,
-    IntrospectionVerifier,
     MemoryTokenStorage,
     OAuth,
     PrivateKey,
@@ -203,7 +203,7 @@ async def test_without_refresh_tokens_the_user_signs_in_again(autojump_clock: ob
 
 async def test_a_call_with_an_expired_or_revoked_token_gets_a_new_token(autojump_clock: object) -> None:
     deployment = Deployment(
-        login_server(clients=[KnownClient("shop", secret="x")]), options={"verifier": introspecting("shop", "x")}
+        login_server(clients=[KnownClient("shop", secret="x")]), options={"verifier": introspecting()}
     )
 
     async with deployment.open(), deployment.client(user_credentials(deployment.auth)) as client:
@@ -236,11 +236,6 @@ async def outcome(client: Any) -> str:
         return await call_text(client, "whoami")
     except AuthorizationFailed as failure:
         return failure.error or "?"
-
-
-def introspecting(client_id: str, secret: str) -> IntrospectionVerifier:
-    """Return a verifier that introspects the token of every request."""
-    return IntrospectionVerifier(client=Registration(client_id, secret=secret, issuer=ISSUER), cache_seconds=0)
 
 
 # Tokens that are bound to a key.

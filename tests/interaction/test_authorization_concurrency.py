@@ -15,12 +15,12 @@ from attrs import define, field
 
 from tests.auth.protected_server import serving_protected
 from tests.interaction.protected_deployment import (
-    ISSUER,
     LATEST,
     MODERN,
     Deployment,
     call_text,
     every_transport,
+    introspecting,
     login_server,
     user_credentials,
 )
@@ -28,11 +28,9 @@ from trio_mcp import (
     Client,
     ConnectionClosed,
     FileTokenStorage,
-    IntrospectionVerifier,
     Limits,
     MemoryTokenStorage,
     OAuth,
-    Registration,
     ResourceUpdated,
     TimeLimits,
     open_http_client,
@@ -42,11 +40,6 @@ from trio_mcp.testing import KnownClient, open_authorization_server
 SHORT = TimeLimits(idle=10, total=20, connect=30, probe=5)
 PROGRAM = Path(__file__).with_name("signed_in_client.py")
 KNOWN_SHOP = KnownClient("shop", secret="x")
-
-
-def introspecting(issuer: str) -> IntrospectionVerifier:
-    """Return a verifier that introspects the token of every request."""
-    return IntrospectionVerifier(client=Registration("shop", secret="x", issuer=issuer), cache_seconds=0)
 
 
 @define(eq=False)
@@ -72,7 +65,7 @@ async def test_a_hundred_calls_with_an_expired_token_cause_one_refresh(
     transport: str, revision: str, is_refused: bool, autojump_clock: object
 ) -> None:
     auth = login_server(token_seconds=600, clients=[KNOWN_SHOP])
-    deployment = Deployment(auth, transport, {"verifier": introspecting(ISSUER)})
+    deployment = Deployment(auth, transport, {"verifier": introspecting()})
     barrier, outcomes, many = EndpointBarrier("token"), list[str](), Limits(max_posts=200)
 
     async def call(client: Client) -> None:

@@ -228,7 +228,7 @@ async def test_a_cancelled_listen_block_leaves_no_subscription_behind(
     opened: Callable[[str], Any], autojump_clock: object
 ) -> None:
     async with opened(ERAS[0]) as pair:
-        (listener,) = pair.serving.subscribers._sessions.values()  # pyright: ignore[reportPrivateUsage] # nothing else tells
+        (listener,) = pair.serving.subscribers._sessions.values()  # pyright: ignore[reportPrivateUsage] # there is no public access
 
         async def check() -> None:
             await pair.check()

@@ -119,7 +119,7 @@ async def test_a_socket_that_breaks_in_mid_response_fails_only_its_call(revision
         await go.wait()
         return "well"
 
-    said: list[str] = []
+    results: list[str] = []
     streaming = trio.Event()
 
     async def hear(_: types.ProgressNotificationParams) -> None:
@@ -127,7 +127,7 @@ async def test_a_socket_that_breaks_in_mid_response_fails_only_its_call(revision
 
     async def ask_sibling(client: Client) -> None:
         result = await client.call_tool("sibling", on_progress=hear)
-        said.append(result.structured_content["result"])
+        results.append(result.structured_content["result"])
 
     async with served(server) as bound:
         assert bound.port is not None
@@ -146,7 +146,7 @@ async def test_a_socket_that_breaks_in_mid_response_fails_only_its_call(revision
             assert [tool.name for tool in (await client.list_tools()).tools] == ["doomed", "sibling"]
             go.set()
 
-    assert (said, cutter.cuts) == (["well"], 1)
+    assert (results, cutter.cuts) == (["well"], 1)
 
 
 async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
@@ -158,10 +158,10 @@ async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
             await ctx.report_progress(step, message=message)
         return "whole"
 
-    heard: list[str | None] = []
+    messages: list[str | None] = []
 
     async def hear(update: types.ProgressNotificationParams) -> None:
-        heard.append(update.message)
+        messages.append(update.message)
 
     sessions = SessionSettings(event_store=MemoryEventStore(), retry_seconds=0.01)
     async with served(server, sessions=sessions) as bound:
@@ -173,7 +173,7 @@ async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
             result = await client.call_tool("long", on_progress=hear)
 
     assert result.structured_content == {"result": "whole"}
-    assert (heard[-1], cutter.cuts) == ("three", 1)
+    assert (messages[-1], cutter.cuts) == ("three", 1)
 
 
 @define(eq=False)

@@ -143,7 +143,7 @@ SEARCH = types.ResourceTemplateReference(uri="notes://search{?q,limit}")
 @pytest.mark.requirement("B.19-S2", "B.19-C1b")
 async def test_arguments_of_prompts_and_variables_of_templates_are_completed(surface: Opener, revision: str) -> None:
     async with surface() as client:
-        alone = await client.complete(PLAN, "city", "Ge")
+        unresolved = await client.complete(PLAN, "city", "Ge")
         resolved = await client.complete(PLAN, "city", "Ge", context={"pace": "fast", "days": "2"})
         enumerated = await client.complete(PLAN, "pace", "F")
         many = await client.complete(PLAN, "days", "")
@@ -152,8 +152,8 @@ async def test_arguments_of_prompts_and_variables_of_templates_are_completed(sur
         uncompleted = await client.complete(SEARCH, "limit", "1")
 
     carried = revision >= FIRST_WITH_CONTEXT  # older revisions cannot carry resolved arguments
-    assert alone == types.Completion(values=["Genoa", "Geneva"], total=2, has_more=False)
-    assert resolved == (types.Completion(values=["Geneva"], total=1, has_more=False) if carried else alone)
+    assert unresolved == types.Completion(values=["Genoa", "Geneva"], total=2, has_more=False)
+    assert resolved == (types.Completion(values=["Geneva"], total=1, has_more=False) if carried else unresolved)
     assert enumerated == types.Completion(values=["fast"], total=1, has_more=False)
     assert many == types.Completion(values=[str(n) for n in range(1, 101)], total=250, has_more=True)
     assert variable == types.Completion(values=["na", "nb"], total=9, has_more=True)
