@@ -115,7 +115,7 @@ VALID: dict[str, list[Sent]] = {
         *handshake(LEGACY),
         notification("server", "notifications/acme/tick", {"n": 1}),
     ],
-    "a task, for a call that wants one": [
+    "a task, for a call that requests one": [
         *handshake(LEGACY),
         request(1, "tools/call", {**CALL, "task": {}}),
         result(1, {"task": TASK}),
