@@ -55,7 +55,7 @@ class Scenarios:
         return next((why for pattern, why in self.left_out.items() if fnmatch(name, pattern)), None)
 
     def unexpected(self, leg: Leg, revision: str, requested: Sequence[str]) -> list[str]:
-        """Return the scenarios of *requested*, which the suite requires, that are neither required here nor left out."""
+        """Return the *requested* scenarios of the suite that are neither required here nor left out."""
         known = self.of(leg, revision)
         return [name for name in requested if name not in known and self.why_left_out(name) is None]
 
