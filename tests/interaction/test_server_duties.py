@@ -276,11 +276,11 @@ async def test_icons_are_sent_with_all_their_members() -> None:
     icon = types.Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48", "any"], theme="dark")
     server = Server("s", icons=[icon])
     server.tool(name="t", icons=[icon])(lambda: None)
-    icon = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
+    expected = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
     async with open_scripted_client(server, MODERN) as client:
         result = (await client.request("tools/list", {}, envelope=ENVELOPE))["result"]
-    assert result["tools"][0]["icons"] == [icon]
-    assert result["_meta"][META + "serverInfo"]["icons"] == [icon]
+    assert result["tools"][0]["icons"] == [expected]
+    assert result["_meta"][META + "serverInfo"]["icons"] == [expected]
 
 
 @pytest.mark.requirement("B.22-S3")
