@@ -17,7 +17,7 @@ from trio_mcp.testing import AsgiEngine
 
 
 @define(eq=False)
-class Guarded:
+class TokenProtected:
     """An application that refuses every request without the token."""
 
     origin: HttpOrigin
@@ -50,20 +50,20 @@ async def refuse(auth: AuthByHand) -> None:
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
 async def test_a_client_signs_in_when_the_server_requires_authentication(revision: str) -> None:
-    guarded, auth = Guarded(HttpOrigin(revision)), AuthByHand()
+    protected, auth = TokenProtected(HttpOrigin(revision)), AuthByHand()
 
-    async with served(guarded) as url, open_http_client(url, auth=auth) as client:
+    async with served(protected) as url, open_http_client(url, auth=auth) as client:
         assert client.revision == revision
 
-    assert auth.renewals == guarded.refusals == 1
+    assert auth.renewals == protected.refusals == 1
     assert auth.url == url
 
 
 async def test_a_client_that_is_started_in_a_nursery_signs_in(autojump_clock: object) -> None:
-    guarded, auth = Guarded(HttpOrigin()), AuthByHand()
+    protected, auth = TokenProtected(HttpOrigin()), AuthByHand()
 
     async with trio.open_nursery() as nursery:
-        client = await start_http_client(nursery, URL, auth=auth, engine=AsgiEngine(guarded))
+        client = await start_http_client(nursery, URL, auth=auth, engine=AsgiEngine(protected))
         await client.aclose()
 
     assert auth.renewals == 1
@@ -71,7 +71,7 @@ async def test_a_client_that_is_started_in_a_nursery_signs_in(autojump_clock: ob
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
 async def test_a_failed_sign_in_is_raised_by_the_opener(revision: str, autojump_clock: object) -> None:
-    engine = AsgiEngine(Guarded(HttpOrigin(revision)))
+    engine = AsgiEngine(TokenProtected(HttpOrigin(revision)))
 
     with pytest.raises(AuthorizationFailed, match="the user denied access") as caught:
         async with open_http_client(URL, auth=AuthByHand(renew=refuse), engine=engine):
@@ -83,7 +83,7 @@ async def test_a_failed_sign_in_is_raised_by_the_opener(revision: str, autojump_
 
 
 async def test_a_rejected_token_raises_the_http_status(autojump_clock: object) -> None:
-    engine = AsgiEngine(Guarded(HttpOrigin()))
+    engine = AsgiEngine(TokenProtected(HttpOrigin()))
 
     with pytest.raises(HttpStatusError, match="401"):
         async with open_http_client(URL, auth=AuthByHand(times=0), engine=engine):
@@ -91,11 +91,11 @@ async def test_a_rejected_token_raises_the_http_status(autojump_clock: object) -
 
 
 async def test_a_failed_sign_in_fails_only_its_own_call(autojump_clock: object) -> None:
-    guarded = Guarded(with_tools())
+    protected = TokenProtected(with_tools())
     auth = AuthByHand("t1", renew=refuse)
 
-    async with open_http_client(URL, auth=auth, engine=AsgiEngine(guarded)) as client:
-        guarded.token = "t2"  # no client has this token
+    async with open_http_client(URL, auth=auth, engine=AsgiEngine(protected)) as client:
+        protected.token = "t2"  # no client has this token
         with pytest.raises(AuthorizationFailed):
             await client.list_tools()
         auth.renew = partial(sign_in, token="t2")
@@ -109,7 +109,7 @@ SHORT = TimeLimits(idle=10, total=20, connect=30, probe=5)
 
 async def test_no_timeout_applies_while_the_opener_waits_for_the_user(autojump_clock: object) -> None:
     origin, began = HttpOrigin(), trio.current_time()
-    engine, auth = AsgiEngine(Guarded(origin)), AuthByHand(renew=sign_in)
+    engine, auth = AsgiEngine(TokenProtected(origin)), AuthByHand(renew=sign_in)
 
     async with open_http_client(URL, auth=auth, engine=engine, time_limits=SHORT) as client:
         assert trio.current_time() - began == 3600
@@ -124,7 +124,7 @@ async def test_the_timeouts_of_the_opener_continue_after_the_sign_in(autojump_cl
         raise AssertionError
 
     origin = HttpOrigin(replies={"server/discover": never, "initialize": never})
-    engine, auth, began = AsgiEngine(Guarded(origin)), AuthByHand(renew=sign_in), trio.current_time()
+    engine, auth, began = AsgiEngine(TokenProtected(origin)), AuthByHand(renew=sign_in), trio.current_time()
 
     with pytest.raises(RequestTimedOut, match="within 30 s"):
         async with open_http_client(URL, auth=auth, engine=engine, time_limits=SHORT):
@@ -141,7 +141,7 @@ async def test_slow_authentication_without_a_user_times_out(autojump_clock: obje
     began = trio.current_time()
     with pytest.raises(RequestTimedOut, match="within 30 s"):
         async with open_http_client(
-            URL, auth=AuthByHand(renew=hang), engine=AsgiEngine(Guarded(HttpOrigin())), time_limits=SHORT
+            URL, auth=AuthByHand(renew=hang), engine=AsgiEngine(TokenProtected(HttpOrigin())), time_limits=SHORT
         ):
             raise AssertionError
 
@@ -149,7 +149,7 @@ async def test_slow_authentication_without_a_user_times_out(autojump_clock: obje
 
 
 async def test_calls_and_queued_calls_wait_for_the_user(autojump_clock: object) -> None:
-    guarded, auth = Guarded(with_tools()), AuthByHand("t1", renew=partial(sign_in, token="t2"))
+    protected, auth = TokenProtected(with_tools()), AuthByHand("t1", renew=partial(sign_in, token="t2"))
     ended: list[float] = []
 
     async def call() -> None:
@@ -157,9 +157,9 @@ async def test_calls_and_queued_calls_wait_for_the_user(autojump_clock: object) 
         ended.append(trio.current_time() - began)
 
     async with open_http_client(
-        URL, auth=auth, engine=AsgiEngine(guarded), time_limits=SHORT, limits=Limits(max_posts=1)
+        URL, auth=auth, engine=AsgiEngine(protected), time_limits=SHORT, limits=Limits(max_posts=1)
     ) as client:
-        guarded.token = "t2"  # no client has this token
+        protected.token = "t2"  # no client has this token
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)

@@ -255,12 +255,12 @@ async def test_a_stopping_server_asks_nothing_and_expires_open_questions(
 async def serving_with_client(server: Server, **options: Any) -> AsyncGenerator[tuple[ActiveServer, Any]]:
     """Serve *server*, and open an in-memory client of that serving."""
 
-    class Served:
+    class SharedServing:
         @asynccontextmanager
         async def serving(self) -> AsyncGenerator[ActiveServer]:
             yield serving
 
-    async with server.serving() as serving, open_client(Served(), **capable(**options)) as client:
+    async with server.serving() as serving, open_client(SharedServing(), **capable(**options)) as client:
         yield serving, client
 
 
@@ -328,11 +328,11 @@ async def test_a_thread_that_asks_after_its_call_was_cancelled_gets_an_error_and
                 nursery.cancel_scope.cancel()
             asking.may_ask.set()
             await asking.ended.wait()
-            await no_thread_is_left(serving)
+            await wait_for_threads(serving)
     assert asking.errors == ["the call is over"]
 
 
-async def no_thread_is_left(serving: ActiveServer) -> None:
+async def wait_for_threads(serving: ActiveServer) -> None:
     while serving.statistics().threads:  # noqa: ASYNC110 # no event announces the end of a thread
         await trio.sleep(0.001)
 
@@ -352,7 +352,7 @@ async def test_a_thread_that_waits_for_an_answer_gets_an_error_when_a_legacy_cli
                 await has_asked.wait()
                 nursery.cancel_scope.cancel()
             await asking.ended.wait()
-            await no_thread_is_left(serving)
+            await wait_for_threads(serving)
     assert asking.errors == ["the call is over"]
 
 
@@ -364,7 +364,7 @@ async def test_a_thread_whose_question_expires_while_it_is_parked_ends() -> None
             await first_round(client, "book")
             assert serving.statistics().threads == 0  # a waiting thread does not count
             await asking.ended.wait()
-            await no_thread_is_left(serving)
+            await wait_for_threads(serving)
     assert asking.errors == ["the question was not answered in time"]
 
 
@@ -391,4 +391,4 @@ async def test_a_thread_whose_call_is_cancelled_after_an_answer_gets_an_error(re
                 assert serving.statistics().threads == 1
                 nursery.cancel_scope.cancel()
             await stopped.wait()
-            await no_thread_is_left(serving)
+            await wait_for_threads(serving)

@@ -340,7 +340,7 @@ def _members(revision: str, method: str) -> list[str]:
 
 
 @asynccontextmanager
-async def ungreeted(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
+async def uninitialized_client(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
     async with open_scripted_client(make_server(), MODERN if method == "initialize" else revision) as client:
         yield client
 
@@ -357,7 +357,7 @@ async def ungreeted(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
 )
 async def test_a_param_of_the_wrong_type_is_refused(revision: str, method: str) -> None:
     tried = 0
-    async with ungreeted(revision, method) as client:
+    async with uninitialized_client(revision, method) as client:
         listed = await client.request("server/discover", {}, envelope=ENVELOPE)
         always = ("initialize", "ping", "logging/setLevel", "server/discover", "subscriptions/listen")
         offered = method in always or method.partition("/")[0] in listed["result"]["capabilities"]

@@ -437,7 +437,7 @@ async def test_an_exception_in_a_log_callback_loses_only_one_message(caplog: pyt
 
 
 async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str) -> None:
-    async def go_round(server: ScriptedPeer) -> None:
+    async def serve_repeated_cursor(server: ScriptedPeer) -> None:
         for cursor in ("", "a", "b", ""):
             page: Json = {
                 "tools": [],
@@ -452,7 +452,7 @@ async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str
         open_scripted_server(welcoming(revision), revision=revision) as (client, server),
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(go_round, server)
+        nursery.start_soon(serve_repeated_cursor, server)
         with pytest.raises(RemoteProtocolError, match=r"endless|more than"):
             assert [tool async for tool in client.tools()] == []
 

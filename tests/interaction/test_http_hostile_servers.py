@@ -22,7 +22,7 @@ EVIL = "x\r\nx-evil: 1\r\n\r\n{}"
 
 
 @define(eq=False)
-class Hostile:
+class HostileHttpServer:
     """A server that answers each request with given bytes and records the requests."""
 
     reply: Callable[[str, bytes], bytes]
@@ -51,8 +51,8 @@ class Hostile:
 
 
 @asynccontextmanager
-async def hostile(reply: Callable[[str, bytes], bytes]) -> AsyncGenerator[Hostile]:
-    server = Hostile(reply)
+async def hostile(reply: Callable[[str, bytes], bytes]) -> AsyncGenerator[HostileHttpServer]:
+    server = HostileHttpServer(reply)
     with trio.fail_after(30):
         async with owned_nursery() as nursery:
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")

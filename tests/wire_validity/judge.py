@@ -117,7 +117,7 @@ INVALID_ON_PURPOSE = (
         InvalidOnPurpose(f"tests/interaction/{test}", "server", "a refusal of the GET that opens such a stream")
         for test in (
             "test_http_security.py::test_requests_from_foreign_sites_are_refused",
-            "test_http_duties.py::test_every_request_from_a_foreign_origin_is_refused",
+            "test_http_requirements.py::test_every_request_from_a_foreign_origin_is_refused",
         )
     ),
     InvalidOnPurpose(

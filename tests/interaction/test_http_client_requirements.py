@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.conversation_server import Boaster, make_server
+from tests.interaction.conversation_server import FullyDeclaringServer, make_server
 from tests.interaction.over_http import URL, Seen, Witness, only_legacy, served_at_socket
 from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
@@ -49,7 +49,7 @@ async def witnessed(app: AsgiApp, **options: Unpack[ClientOptions]) -> AsyncGene
 
 
 def asking_server() -> Server:
-    server = make_server(make=Boaster)
+    server = make_server(make=FullyDeclaringServer)
 
     @server.tool
     async def where(ctx: Context) -> str:
@@ -332,11 +332,11 @@ async def test_the_client_resumes_a_stream_that_was_closed_early_after_the_reque
 ) -> None:
     methods: list[str] = []
 
-    async def hear(method: str, _: object) -> None:
+    async def record(method: str, _: object) -> None:
         await trio.lowlevel.checkpoint()
         methods.append(method)
 
-    handlers = {name: partial(hear, name) for name in ("notifications/acme/before", "notifications/acme/after")}
+    handlers = {name: partial(record, name) for name in ("notifications/acme/before", "notifications/acme/after")}
     app = http_app(polling(), sessions=KEPT)
     async with witnessed(app, revision=NEWEST_LEGACY, notifications=handlers) as (witness, client):
         began = trio.current_time()
@@ -353,7 +353,7 @@ def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
     """Return *app* with a connection that breaks after *after* pieces of the stream of the first tool call."""
     cut = False
 
-    async def cutting(scope: Scope, receive: Receive, send: Send) -> None:
+    async def cutting_app(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal cut
         pieces, is_call = 0, False
 
@@ -373,7 +373,7 @@ def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
 
         await app(scope, watching_receive, cutting_send)
 
-    return cutting
+    return cutting_app
 
 
 @pytest.mark.requirement("B.6-C6")
