@@ -163,11 +163,11 @@ async def test_prompts_and_resources_are_named_by_the_conventions(
 async def test_a_question_to_a_legacy_client_is_a_child_span_of_the_call(exporter: InMemorySpanExporter) -> None:
     async with open_memory_client(make_server(), revision=LEGACY, on_elicit=answer) as client:
         await client.call_tool("greet")
-    asked, called = spans(exporter, SpanKind.CLIENT)
+    question, called = spans(exporter, SpanKind.CLIENT)
     answered, worked = spans(exporter, SpanKind.SERVER)
-    assert (asked.name, called.name) == ("elicitation/create", "tools/call greet")
-    assert parent_of(answered) == ids(asked)
-    assert parent_of(asked) == ids(worked)
+    assert (question.name, called.name) == ("elicitation/create", "tools/call greet")
+    assert parent_of(answered) == ids(question)
+    assert parent_of(question) == ids(worked)
     assert parent_of(worked) == ids(called)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the judge of `nox -s spec`: it sees every message, and it can fail.
+"""The judge of `nox -s spec`: it sees every message, and it can fail.
 
 The normal forms in `schema/` replace the upstream files here, which lie outside the project. The tests of the verdicts
 are in test_wire_validity_verdicts.py.
@@ -20,10 +20,10 @@ import trio
 import trio.testing
 
 from tests.interaction.conversation_server import make_server
-from tests.interaction.http_by_hand import HttpByHand
 from tests.interaction.openers import OPENERS
 from tests.interaction.over_http import carries
-from tests.wire_validity.plugin import hear_child
+from tests.interaction.raw_http_client import RawHttpClient
+from tests.wire_validity.plugin import check_child
 from tests.wire_validity.stand_in import ROOT, judge
 from tests.wire_validity.tap import RECORDS, TEST, Role, install, watched
 from trio_mcp import Client, ErrorResponse, Limits, http_app, open_client, serve_stream, types
@@ -56,7 +56,7 @@ async def converse(client: Client) -> None:
     async with client.open_call("count", {"steps": 3}) as call:
         assert (await call.result()).content
     async with client.open_call("hang", {"key": "k"}) as call:
-        await anext(call.updates)  # and leave the call
+        await anext(call.updates)  # then leave the call
     await client.call_tool("when_stopped", {"key": "k"})
 
 
@@ -85,7 +85,7 @@ async def test_both_ends_of_a_connection_in_this_process_are_checked(
     unneeded = [("client", "notification")] if (opener, revision) == ("http", MODERN) else []
     assert here.faults == []
     assert [kind for kind in KINDS if not here.counts.judged[revision, *kind]] == unneeded
-    assert here.counts.made_up.total() == 0
+    assert here.counts.invented.total() == 0
     for role in ("client", "server"):  # a tap sees each message at both ends; the judge checks it at its sender
         assert here.counts.judged[revision, role, "request" if role == "client" else "result"] >= 7
 
@@ -103,7 +103,7 @@ async def test_a_child_process_records_its_messages_and_they_are_checked(
         async with open_client([sys.executable, str(PROGRAM)], revision=revision) as client:
             await converse(client)
     (record,) = list(tmp_path.iterdir())  # noqa: ASYNC240 # no task runs any more
-    hear_child(record, there)
+    check_child(record, there)
 
     assert here.faults == there.faults == []
     assert {role for _, role, _ in here.counts.judged} == {"client"}
@@ -126,14 +126,14 @@ async def test_a_child_process_that_serves_http_records_its_messages(
     with trio.fail_after(60):
         child = await trio.lowlevel.open_process(program, stdout=subprocess.PIPE, env=watched(os.environ))
         assert child.stdout is not None
-        place = await child.stdout.receive_some()
+        line = await child.stdout.receive_some()
         for revision in types.REVISIONS:
-            async with open_client(bytes(place).decode().split()[-1], revision=revision) as client:
+            async with open_client(bytes(line).decode().split()[-1], revision=revision) as client:
                 await client.call_tool("pid")
         child.terminate()
         await child.wait()
     (record,) = list(records.iterdir())
-    hear_child(record, there)
+    check_child(record, there)
 
     assert there.faults == []
     assert [each for each in types.REVISIONS if there.counts.judged[each, "server", "result"] < 2] == []
@@ -142,18 +142,18 @@ async def test_a_child_process_that_serves_http_records_its_messages(
 async def test_only_the_complete_records_of_a_killed_child_process_are_checked(tmp_path: Path) -> None:
     record, there = tmp_path / "1.jsonl", judge()
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "made/up"})
-    said = {"connection": 1, "role": "client", "ours": True, "line": f"{line}\n"}
-    lines: list[Json] = [{"test": "t", "command": ["python", "x.py"]}, {"connection": 1, "agreed": None}, said]
+    observed = {"connection": 1, "role": "client", "ours": True, "line": f"{line}\n"}
+    lines: list[Json] = [{"test": "t", "command": ["python", "x.py"]}, {"connection": 1, "agreed": None}, observed]
     record.write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"connection": 1, "ro', "utf-8")
 
-    hear_child(record, there)
+    check_child(record, there)
 
     (fault,) = there.faults
     assert fault.startswith("t, in python x.py\n")
     assert "no client sends a request 'made/up'" in fault
 
 
-class Wrong:
+class InvalidServing:
     """A serving that answers every request with a list of one invalid tool."""
 
     limits = Limits()
@@ -179,7 +179,7 @@ async def test_an_invalid_answer_of_a_link_is_reported_with_its_test(
     ours, theirs = trio.testing.memory_stream_pair()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_stream, Wrong(), theirs)
+        nursery.start_soon(serve_stream, InvalidServing(), theirs)
         request: Json = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
         await ours.send_all(json.dumps(request).encode() + b"\n")
         assert json.loads(await ours.receive_some())["result"] == {"tools": [7]}
@@ -192,13 +192,13 @@ async def test_an_invalid_answer_of_a_link_is_reported_with_its_test(
     assert fault.endswith('{"jsonrpc": "2.0", "id": 1, "result": {"tools": [7]}}')
 
 
-class WrongOverHttp(Wrong):
+class InvalidHttpServing(InvalidServing):
     """The same serving for HTTP."""
 
     revisions = types.REVISIONS
 
     @asynccontextmanager
-    async def serving(self, *, asking: Any = None) -> AsyncGenerator[WrongOverHttp]:
+    async def serving(self, *, asking: Any = None) -> AsyncGenerator[InvalidHttpServing]:
         yield self
 
     serving_one = serving
@@ -216,10 +216,10 @@ async def test_an_invalid_answer_in_an_http_response_is_reported_with_its_test(
 ) -> None:
     here = judge("the test")
     install(here, monkeypatch.setattr)
-    engine = AsgiEngine(http_app(WrongOverHttp()))
+    engine = AsgiEngine(http_app(InvalidHttpServing()))
 
     async with engine.lifespan():
-        client = HttpByHand(engine, revision)
+        client = RawHttpClient(engine, revision)
         if revision != MODERN:
             await client.greet()
         assert (await client.post(client.request("tools/list"))).answer["result"] == {"tools": [7]}
@@ -265,7 +265,7 @@ def lay_out(folder: Path) -> Path:
     return folder
 
 
-def test_a_run_of_pytest_passes_where_every_message_is_valid(tmp_path: Path) -> None:
+def test_a_run_of_pytest_passes_if_every_message_is_valid(tmp_path: Path) -> None:
     status, report = run_pytest(tmp_path, lay_out(tmp_path / "upstream"), "--part")
     assert (status, "FAULT" in report) == (0, False), report
     assert "    2025-03-26 client: 2 requests, 1 notifications" in report
@@ -291,10 +291,10 @@ def test_a_run_of_pytest_fails_with_an_invalid_message_even_if_every_test_passes
     assert "\n1 faults\n" in report
 
 
-def test_an_incomplete_run_of_pytest_fails_if_it_should_be_whole(tmp_path: Path) -> None:
+def test_an_incomplete_run_of_pytest_fails_without_the_option_part(tmp_path: Path) -> None:
     status, report = run_pytest(tmp_path, lay_out(tmp_path / "upstream"))
     assert status == 1, report
-    assert "no child process was heard" in report
+    assert "no child process recorded messages" in report
 
 
 def test_a_run_of_pytest_without_the_upstream_files_names_the_missing_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.wire_validity.conversation import Verdict
-from tests.wire_validity.judge import BENCHES, BY_HAND, EXEMPTIONS, Judge, table
+from tests.wire_validity.judge import BENCHES, EXEMPTIONS, INVALID_ON_PURPOSE, Judge, table
 from tests.wire_validity.plugin import missing
 from tests.wire_validity.stand_in import ROOT, judge, upstream
 from tests.wire_validity.tap import Role
@@ -22,8 +22,8 @@ LEGACY = "2025-11-25"
 BATCHES = "2025-03-26"
 
 Json: TypeAlias = dict[str, Any]
-Said: TypeAlias = tuple[Role, Json | list[Json]]
-INFO: Json = {"name": "by hand", "version": "0"}
+Sent: TypeAlias = tuple[Role, Json | list[Json]]
+INFO: Json = {"name": "scripted", "version": "0"}
 ENVELOPE: Json = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -32,38 +32,38 @@ ENVELOPE: Json = {
 EXTENDED: Json = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"a.b/tasks": {}}}}
 
 
-def request(id: int | str, method: str, params: Json | None = None) -> Said:
+def request(id: int | str, method: str, params: Json | None = None) -> Sent:
     return "client", {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
 
 
-def asked(id: int | str, method: str, params: Json | None = None) -> Said:
+def server_request(id: int | str, method: str, params: Json | None = None) -> Sent:
     return "server", request(id, method, params)[1]
 
 
-def result(id: int | str, value: Any, role: Role = "server") -> Said:
+def result(id: int | str, value: Any, role: Role = "server") -> Sent:
     return role, {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def error(code: int, **more: Any) -> Said:
+def error(code: int, **more: Any) -> Sent:
     data = {"data": more.pop("data")} if "data" in more else {}
     return "server", {"jsonrpc": "2.0", **more, "error": {"code": code, "message": "no", **data}}
 
 
-def note(role: Role, method: str, params: Json | None = None) -> Said:
+def notification(role: Role, method: str, params: Json | None = None) -> Sent:
     return role, {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
 
 
-def handshake(revision: str) -> list[Said]:
+def handshake(revision: str) -> list[Sent]:
     about: Json = {"protocolVersion": revision, "capabilities": {}}
     begin = request("hello", "initialize", about | {"clientInfo": INFO})
-    return [begin, result("hello", about | {"serverInfo": INFO}), note("client", "notifications/initialized")]
+    return [begin, result("hello", about | {"serverInfo": INFO}), notification("client", "notifications/initialized")]
 
 
-def modern(id: int | str, method: str, params: Json | None = None) -> Said:
+def modern(id: int | str, method: str, params: Json | None = None) -> Sent:
     return request(id, method, {**(params or {}), "_meta": ENVELOPE})
 
 
-def subscribed(id: int | str = 1) -> list[Said]:
+def subscribed(id: int | str = 1) -> list[Sent]:
     """Return a subscription and the result with which the server ends it."""
     return [
         modern(id, "subscriptions/listen", {"notifications": {}}),
@@ -71,29 +71,29 @@ def subscribed(id: int | str = 1) -> list[Said]:
     ]
 
 
-def ended(id: int | str, role: Role = "server", **more: Any) -> Said:
+def ended(id: int | str, role: Role = "server", **more: Any) -> Sent:
     """Return the notification that follows the result of a subscription."""
-    return note(role, "notifications/cancelled", {"requestId": id, **more})
+    return notification(role, "notifications/cancelled", {"requestId": id, **more})
 
 
 def tag(id: Any) -> Json:
     return {SUBSCRIPTION_ID_KEY: id}
 
 
-def listen(here: Judge, *said: Said) -> list[str]:
-    """Let both sides send messages on one connection; return the faults of the last message."""
+def faults_of(here: Judge, *sent: Sent) -> list[str]:
+    """Send messages from both sides of one connection; return the faults of the last message."""
     here.opened(1, None)
-    for role, message in said[:-1]:
-        here.said(1, role, json.dumps(message).encode() + b"\n", ours=True)
+    for role, message in sent[:-1]:
+        here.observed(1, role, json.dumps(message).encode() + b"\n", ours=True)
     assert here.faults == []
-    role, message = said[-1]
-    here.said(1, role, json.dumps(message).encode() + b"\n", ours=True)
+    role, message = sent[-1]
+    here.observed(1, role, json.dumps(message).encode() + b"\n", ours=True)
     return here.faults
 
 
 CALL: Json = {"name": "x"}
 TASK: Json = {"taskId": "t", "status": "working", "createdAt": "now", "lastUpdatedAt": "now", "ttl": None}
-VALID: dict[str, list[Said]] = {
+VALID: dict[str, list[Sent]] = {
     "a modern call and its result": [
         modern(1, "tools/call", CALL),
         result(1, {"resultType": "complete", "content": []}),
@@ -111,33 +111,41 @@ VALID: dict[str, list[Said]] = {
         request(1, "tasks/get", {"taskId": "t", "_meta": EXTENDED}),
         result(1, {"resultType": "complete", "taskId": "t"}),
     ],
-    "a notification of an application": [*handshake(LEGACY), note("server", "notifications/acme/tick", {"n": 1})],
-    "a task, for a call that wants one": [
+    "a notification of an application": [
+        *handshake(LEGACY),
+        notification("server", "notifications/acme/tick", {"n": 1}),
+    ],
+    "a task, for a call that requests one": [
         *handshake(LEGACY),
         request(1, "tools/call", {**CALL, "task": {}}),
         result(1, {"task": TASK}),
     ],
-    "what a legacy server asks, and the answer": [
+    "a request of a legacy server and its answer": [
         *handshake("2024-11-05"),
-        asked(1, "roots/list"),
+        server_request(1, "roots/list"),
         result(1, {"roots": [{"uri": "file:///x"}]}, "client"),
     ],
     "a ping before the handshake": [request(1, "ping"), result(1, {})],
-    "an id that both sides use": [*handshake(LEGACY), request(1, "ping"), asked(1, "ping"), result(1, {}, "client")],
-    "an id of the other kind": [request(1, "ping"), request("1", "ping"), result("1", {})],
+    "an id that both sides use": [
+        *handshake(LEGACY),
+        request(1, "ping"),
+        server_request(1, "ping"),
+        result(1, {}, "client"),
+    ],
+    "an id of the other type": [request(1, "ping"), request("1", "ping"), result("1", {})],
     "an error without id where it may be missing": [*handshake(LEGACY), error(-32700)],
     "a refused revision": [
         modern(1, "tools/list"),
         error(-32022, id=1, data={"supported": [MODERN], "requested": "x"}),
     ],
-    "progress that was asked for": [
+    "requested progress": [
         *handshake(LEGACY),
         request(1, "tools/call", {**CALL, "_meta": {"progressToken": "t"}}),
-        note("server", "notifications/progress", {"progressToken": "t", "progress": 1}),
+        notification("server", "notifications/progress", {"progressToken": "t", "progress": 1}),
     ],
-    "a cancellation of what was asked": [
+    "the cancellation of a request": [
         modern(1, "tools/call", CALL),
-        note("client", "notifications/cancelled", {"requestId": 1}),
+        notification("client", "notifications/cancelled", {"requestId": 1}),
     ],
     "the cancellation of a subscription that the server has just answered": [
         *subscribed("1"),
@@ -152,7 +160,7 @@ VALID: dict[str, list[Said]] = {
     ],
     "a log message to a modern request": [
         modern(1, "tools/call", CALL),
-        note("server", "notifications/message", {"level": "info", "data": None}),
+        notification("server", "notifications/message", {"level": "info", "data": None}),
     ],
     "a batch of answers": [
         *handshake(BATCHES),
@@ -164,17 +172,17 @@ VALID: dict[str, list[Said]] = {
 
 
 @pytest.mark.parametrize("case", VALID)
-def test_a_valid_message_is_counted_and_reported_as_no_fault(case: str) -> None:
+def test_a_valid_message_is_counted_and_not_reported(case: str) -> None:
     here = judge()
-    assert listen(here, *VALID[case]) == []
+    assert faults_of(here, *VALID[case]) == []
     batched = sum(len(message) for _, message in VALID[case] if isinstance(message, list))
-    assert here.counts.judged.total() + here.counts.made_up.total() == len(VALID[case]) + batched
-    assert bool(here.counts.made_up) == ("of an application" in case or "of an extension" in case)
+    assert here.counts.judged.total() + here.counts.invented.total() == len(VALID[case]) + batched
+    assert bool(here.counts.invented) == ("of an application" in case or "of an extension" in case)
     assert not here.counts.exempt
 
 
-OF_NOTHING = "$.params.requestId: of no request"
-INVALID: dict[str, tuple[list[Said], str]] = {
+OF_NO_REQUEST = "$.params.requestId: of no request"
+INVALID: dict[str, tuple[list[Sent], str]] = {
     "a result of an extension that the request does not declare": (
         [modern(1, "tools/call", CALL), result(1, {"resultType": "task", "taskId": "t"})],
         '$.result: "content" is a required property',
@@ -196,61 +204,67 @@ INVALID: dict[str, tuple[list[Said], str]] = {
         "CallToolResult (at result):",
     ),
     "params of the wrong type": ([*handshake(LEGACY), request(1, "tools/call", {"name": 3})], "$.params.name: 3 is"),
-    "a member of no allowed value": (
+    "a member with an unknown value": (
         [modern(1, "tools/list"), result(1, {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "x"})],
         "$.result.cacheScope",
     ),
     "a modern request without envelope": ([modern(1, "tools/list"), request(2, "tools/list")], "names no revision"),
-    "half an envelope": (
+    "an incomplete envelope": (
         [request(1, "tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN}})],
         'clientCapabilities" is a required property',
     ),
     "a method of a later revision": (
-        [*handshake("2024-11-05"), asked(1, "elicitation/create", {"message": "m"})],
+        [*handshake("2024-11-05"), server_request(1, "elicitation/create", {"message": "m"})],
         "no server sends a request 'elicitation/create' in this revision",
     ),
     "a method of an earlier revision": ([modern(1, "ping")], "no client sends a request 'ping' in this revision"),
-    "a method of the other side": ([*handshake(LEGACY), asked(1, "tools/list")], "no server sends a request"),
+    "a method of the other side": ([*handshake(LEGACY), server_request(1, "tools/list")], "no server sends a request"),
     "a notification of the other side": (
-        [*handshake(LEGACY), note("client", "notifications/tools/list_changed")],
+        [*handshake(LEGACY), notification("client", "notifications/tools/list_changed")],
         "no client sends a notification",
     ),
-    "a made-up method": ([request(1, "work")], "no client sends a request 'work' in this revision"),
-    "an answer to nothing": ([*handshake(LEGACY), result(1, {})], "$.id: a result for no request"),
+    "an invented method": ([request(1, "work")], "no client sends a request 'work' in this revision"),
+    "an answer without a request": ([*handshake(LEGACY), result(1, {})], "$.id: a result for no request"),
     "a second answer": ([request(1, "ping"), result(1, {}), result(1, {})], "$.id: a result for no request"),
-    "an answer to an id of the other kind": ([request(1, "ping"), result("1", {})], "$.id: a result for no request"),
-    "an error for nothing": ([*handshake(LEGACY), error(-32603, id=1)], "$.id: an error for no request, 1"),
+    "an answer to an id of the other type": ([request(1, "ping"), result("1", {})], "$.id: a result for no request"),
+    "an error without a request": ([*handshake(LEGACY), error(-32603, id=1)], "$.id: an error for no request, 1"),
     "an id that was used before": ([request(1, "ping"), result(1, {}), request(1, "ping")], "used before"),
-    "progress for nothing": (
-        [modern(1, "tools/call", CALL), note("server", "notifications/progress", {"progressToken": 1, "progress": 1})],
+    "progress without a request": (
+        [
+            modern(1, "tools/call", CALL),
+            notification("server", "notifications/progress", {"progressToken": 1, "progress": 1}),
+        ],
         "$.params.progressToken: of no request",
     ),
-    "the cancellation of nothing": (
-        [*handshake(LEGACY), note("client", "notifications/cancelled", {"requestId": 1})],
-        OF_NOTHING,
+    "a cancellation without a request": (
+        [*handshake(LEGACY), notification("client", "notifications/cancelled", {"requestId": 1})],
+        OF_NO_REQUEST,
     ),
     "a second cancellation of an answered subscription": (
         [*subscribed(), ended(1, _meta=tag(1)), ended(1, _meta=tag(1))],
-        OF_NOTHING,
+        OF_NO_REQUEST,
     ),
-    "the cancellation of an answered subscription without its tag": ([*subscribed(), ended(1)], OF_NOTHING),
-    "one with the tag of another": ([*subscribed(), ended(1, _meta=tag(2))], OF_NOTHING),
-    "one with a tag of the other kind": ([*subscribed(), ended(1, _meta=tag("1"))], OF_NOTHING),
-    "one of another subscription": ([*subscribed(2), *subscribed(1), ended(2, _meta=tag(2))], OF_NOTHING),
-    "one that does not follow at once": (
+    "the cancellation of an answered subscription without its tag": ([*subscribed(), ended(1)], OF_NO_REQUEST),
+    "a cancellation with the tag of another subscription": ([*subscribed(), ended(1, _meta=tag(2))], OF_NO_REQUEST),
+    "a cancellation with a tag of the other type": ([*subscribed(), ended(1, _meta=tag("1"))], OF_NO_REQUEST),
+    "the cancellation of an earlier subscription": (
+        [*subscribed(2), *subscribed(1), ended(2, _meta=tag(2))],
+        OF_NO_REQUEST,
+    ),
+    "a cancellation that does not follow the result directly": (
         [*subscribed(), modern(2, "tools/call", CALL), error(-32603, id=2), ended(1, _meta=tag(1))],
-        OF_NOTHING,
+        OF_NO_REQUEST,
     ),
-    "the cancellation of an answered request that is no subscription": (
+    "the cancellation of an answered request that is not a subscription": (
         [modern(1, "tools/call", CALL), result(1, {"resultType": "complete", "content": []}), ended(1, _meta=tag(1))],
-        OF_NOTHING,
+        OF_NO_REQUEST,
     ),
     "the cancellation of a subscription that an error has ended": (
         [modern(1, "subscriptions/listen", {"notifications": {}}), error(-32603, id=1), ended(1, _meta=tag(1))],
-        OF_NOTHING,
+        OF_NO_REQUEST,
     ),
-    "a log message of no level": (
-        [*handshake(LEGACY), note("server", "notifications/message", {"level": "loud", "data": 1})],
+    "a log message with an unknown level": (
+        [*handshake(LEGACY), notification("server", "notifications/message", {"level": "loud", "data": 1})],
         "$.params.level",
     ),
     "an error of a known code without its data": (
@@ -263,7 +277,7 @@ INVALID: dict[str, tuple[list[Said], str]] = {
         [*handshake("2024-11-05"), ("server", {"jsonrpc": "2.0", "id": None, "result": {}})],
         "a result for no request",
     ),
-    "an error that is wrong beside its id": (
+    "an invalid error with a null id": (
         [*handshake("2024-11-05"), ("server", {"jsonrpc": "2.0", "id": None, "error": {"code": "x", "message": ""}})],
         "$.error.code",
     ),
@@ -271,22 +285,25 @@ INVALID: dict[str, tuple[list[Said], str]] = {
         [*handshake(LEGACY), request(1, "ping"), ("server", [result(1, {})[1]])],  # type: ignore[list-item] # the same
         f"batch of the server in {LEGACY}, against JSONRPCMessage:",
     ),
-    "a null as a request's id": ([("client", {"jsonrpc": "2.0", "id": None, "method": "ping"})], "this is no message"),
-    "nothing": ([("client", {})], "this is no message"),
+    "a null as a request's id": (
+        [("client", {"jsonrpc": "2.0", "id": None, "method": "ping"})],
+        "this is not a message",
+    ),
+    "an empty object": ([("client", {})], "this is not a message"),
 }
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_an_invalid_message_is_a_fault_that_names_its_definition_and_place(case: str) -> None:
-    said, expected = INVALID[case]
-    (fault, *_) = listen(judge(), *said)
+def test_the_fault_of_an_invalid_message_names_its_definition_and_path(case: str) -> None:
+    sent, expected = INVALID[case]
+    (fault, *_) = faults_of(judge(), *sent)
     assert expected in fault
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b'{"jsonrpc":"2.0","id":1,"method":NaN}\n', "what is not JSON (NaN is no JSON value)"),
+        (b'{"jsonrpc":"2.0","id":1,"method":NaN}\n', "what is not JSON (NaN is not a JSON value)"),
         (b"Server started!\n", "what is not JSON"),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', "what is not one line"),
         (b'{"jsonrpc":"2.0",\n"id":1,"method":"ping"}\n', "what is not one line"),
@@ -295,9 +312,9 @@ def test_an_invalid_message_is_a_fault_that_names_its_definition_and_place(case:
 def test_a_line_that_is_not_json_is_a_fault_only_if_our_code_has_sent_it(line: bytes, expected: str) -> None:
     here = judge()
     here.opened(1, None)
-    here.said(1, "server", line, ours=False)
+    here.observed(1, "server", line, ours=False)
     assert here.faults == []
-    here.said(1, "client", line, ours=True)
+    here.observed(1, "client", line, ours=True)
     assert expected in here.faults[0]
 
 
@@ -305,8 +322,8 @@ def test_every_message_of_a_peer_that_the_parser_of_the_package_accepts_is_read(
     here = judge()
     here.opened(1, None)
     line = deepest()
-    here.said(1, "client", line, ours=False)
-    here.said(1, "server", json.dumps(error(-32602, id=1)[1]).encode() + b"\n", ours=True)
+    here.observed(1, "client", line, ours=False)
+    here.observed(1, "server", json.dumps(error(-32602, id=1)[1]).encode() + b"\n", ours=True)
     assert here.faults == []
     assert sys.getrecursionlimit() < 2 * line.count(b"[")  # the limit was restored
 
@@ -318,7 +335,7 @@ def deepest() -> bytes:
         with suppress(Undecodable):
             decode(line)
             return line
-    raise AssertionError("it cannot read anything")
+    raise AssertionError("the parser accepts no nesting")
 
 
 # -- Exemptions.
@@ -327,7 +344,7 @@ def deepest() -> bytes:
 @pytest.mark.parametrize("revision", ["2024-11-05", BATCHES, "2025-06-18"])
 def test_an_error_with_a_null_id_is_exempt_where_the_schema_requires_an_id(revision: str) -> None:
     here = judge()
-    assert listen(here, *handshake(revision), error(-32700, id=None)) == []
+    assert faults_of(here, *handshake(revision), error(-32700, id=None)) == []
     assert list(here.counts.exempt.items()) == [(EXEMPTIONS[0].reason, 1)]
 
 
@@ -335,9 +352,9 @@ def test_a_batch_is_exempt_if_its_errors_are() -> None:
     null: Any = error(-32600, id=None)[1]
     wrong: Any = {"jsonrpc": "2.0", "id": None, "error": {}}
     here, there = judge(), judge()
-    assert listen(here, *handshake(BATCHES), ("server", [null])) == []
+    assert faults_of(here, *handshake(BATCHES), ("server", [null])) == []
     assert sum(here.counts.exempt.values()) == 2  # the batch, and the error in it
-    assert len(listen(there, *handshake(BATCHES), ("server", [null, wrong]))) == 2  # the same
+    assert len(faults_of(there, *handshake(BATCHES), ("server", [null, wrong]))) == 2  # the same
 
 
 @pytest.mark.parametrize("place", ["result", "inputResponses"])
@@ -354,29 +371,34 @@ def test_only_numbers_in_answers_to_forms_need_not_be_integers(place: str) -> No
 
 
 def test_every_test_of_a_file_can_be_exempt_on_one_side() -> None:
-    hand = next(each for each in BY_HAND if "::" not in each.test)
+    entry = next(each for each in INVALID_ON_PURPOSE if "::" not in each.test)
     wrong = request(1, "initialize")
-    for test, faults in ((f"{hand.test}::test_x[y] (call)", 0), (f"{hand.test}_either::test_x", 1)):
-        assert len(listen(judge(test), wrong)) == faults
+    for test, faults in ((f"{entry.test}::test_x[y] (call)", 0), (f"{entry.test}_either::test_x", 1)):
+        assert len(faults_of(judge(test), wrong)) == faults
 
 
 def test_an_exemption_for_a_test_applies_only_to_that_test_and_that_side() -> None:
     wrong = request(1, "initialize")
-    hand = next(each for each in BY_HAND if "never_cancelled" in each.test)
-    for test, faults in ((hand.test, 0), (f"{hand.test}[x] (call)", 0), (f"{hand.test}_either (call)", 1), ("here", 1)):
-        assert len(listen(judge(test), wrong)) == faults
-    assert len(listen(judge(hand.test), *handshake(LEGACY), asked(1, "sampling/createMessage"))) == 1
+    entry = next(each for each in INVALID_ON_PURPOSE if "never_cancelled" in each.test)
+    for test, faults in (
+        (entry.test, 0),
+        (f"{entry.test}[x] (call)", 0),
+        (f"{entry.test}_either (call)", 1),
+        ("here", 1),
+    ):
+        assert len(faults_of(judge(test), wrong)) == faults
+    assert len(faults_of(judge(entry.test), *handshake(LEGACY), server_request(1, "sampling/createMessage"))) == 1
 
 
 def test_invented_methods_of_link_tests_are_counted_separately_and_real_methods_are_checked() -> None:
     bench = f"{BENCHES[0]}test_link.py::test_x (call)"
     here = judge(bench)
-    assert listen(here, modern(1, "work"), result(1, {"anything": 1})) == []
-    assert here.counts.made_up.total() == 2
-    assert listen(judge(bench), ("client", {"jsonrpc": "2.0", "id": 1, "method": "work", "params": [1]})) != []
-    assert listen(judge(bench), modern(1, "tools/list"), result(1, {"anything": 1})) != []
-    assert listen(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"revision": "2024-11-05"})) == []
-    assert listen(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"protocolVersion": "x"})) != []
+    assert faults_of(here, modern(1, "work"), result(1, {"anything": 1})) == []
+    assert here.counts.invented.total() == 2
+    assert faults_of(judge(bench), ("client", {"jsonrpc": "2.0", "id": 1, "method": "work", "params": [1]})) != []
+    assert faults_of(judge(bench), modern(1, "tools/list"), result(1, {"anything": 1})) != []
+    assert faults_of(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"revision": "2024-11-05"})) == []
+    assert faults_of(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"protocolVersion": "x"})) != []
 
 
 def test_only_link_tests_may_cancel_a_request_with_an_invented_method() -> None:
@@ -386,9 +408,9 @@ def test_only_link_tests_may_cancel_a_request_with_an_invented_method() -> None:
         result(1, {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}),
     ]
     bench = f"{BENCHES[0]}test_peer.py::test_x (call)"
-    assert listen(judge(bench), *work) == []
-    assert OF_NOTHING in listen(judge(bench), *work, work[-1])[0]
-    assert OF_NOTHING in listen(judge(bench), *called, work[-1])[0]
+    assert faults_of(judge(bench), *work) == []
+    assert OF_NO_REQUEST in faults_of(judge(bench), *work, work[-1])[0]
+    assert OF_NO_REQUEST in faults_of(judge(bench), *called, work[-1])[0]
 
 
 # -- Complete runs.
@@ -396,17 +418,17 @@ def test_only_link_tests_may_cancel_a_request_with_an_invented_method() -> None:
 
 def test_an_incomplete_run_fails() -> None:
     here = judge()
-    listen(here, *VALID["a modern call and its result"])
+    faults_of(here, *VALID["a modern call and its result"])
     found = missing(here, upstream())
     assert f"no error of a server in {MODERN} was seen" in found
     assert f"no result of a server in {MODERN} was seen" not in found
-    assert "no child process was heard" in found
-    assert sum("not needed any more" in fault for fault in found) == len(EXEMPTIONS) + len(BY_HAND)
+    assert "no child process recorded messages" in found
+    assert sum("unused exemption" in fault for fault in found) == len(EXEMPTIONS) + len(INVALID_ON_PURPOSE)
 
 
 def test_every_test_with_an_exemption_exists() -> None:
-    for hand in BY_HAND:
-        path, _, name = hand.test.partition("::")
+    for entry in INVALID_ON_PURPOSE:
+        path, _, name = entry.test.partition("::")
         assert (f"async def {name}(" if name else "async def test_") in (ROOT / path).read_text("utf-8")
 
 
@@ -421,9 +443,9 @@ def test_every_request_of_every_revision_has_a_definition_of_its_result() -> Non
 
 def test_a_report_counts_by_revision_and_role() -> None:
     here = judge()
-    listen(here, *VALID["a batch of answers"])
+    faults_of(here, *VALID["a batch of answers"])
     assert list(table(here.counts))[:3] == [
-        "held against upstream's schema: 8 messages",
+        "checked against upstream's schema: 8 messages",
         f"    {BATCHES} client: 3 requests, 1 notifications",
         f"    {BATCHES} server: 3 results, 1 batches",
     ]

@@ -11,7 +11,7 @@ import trio
 
 from tests.cli.command import environment
 from tests.cli.conftest import Command
-from tests.client.http_origin import Answer, Got, HttpOrigin, modern, served
+from tests.client.http_origin import Answer, HttpOrigin, ReceivedRequest, modern, served
 
 FAR = "http://127.0.0.1:1/mcp"
 """A URL whose port is closed."""
@@ -41,8 +41,8 @@ def test_an_invalid_url_or_header_is_reported_in_one_line(
     assert "secret" not in done.err
 
 
-def header_reply(got: Got) -> Answer:
-    return modern(content=[{"type": "text", "text": got.headers.get("x-who", "missing")}])
+def header_reply(request: ReceivedRequest) -> Answer:
+    return modern(content=[{"type": "text", "text": request.headers.get("x-who", "missing")}])
 
 
 async def run(*arguments: str) -> str:

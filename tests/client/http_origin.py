@@ -1,4 +1,4 @@
-"""A server by hand that is reached over HTTP: an ASGI application which says what no program of ours would."""
+"""A scripted HTTP server: an ASGI application that sends any answer, also invalid ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVERYTHING: Json = {
 
 @frozen
 class Failure:
-    """An answer that is an error."""
+    """An error response."""
 
     code: int
     data: Any = None
@@ -44,7 +44,7 @@ class Failure:
 
 @frozen
 class Page:
-    """An answer that is no message."""
+    """A body that is not a JSON-RPC message."""
 
     status: int
     text: str = "a page"
@@ -52,22 +52,22 @@ class Page:
 
 @frozen
 class Cut:
-    """No answer: the connection ends in the middle of it."""
+    """A response that breaks off in the middle."""
 
 
 @frozen
 class Events:
-    """No answer either, but what is said before it: the response ends when that has been said."""
+    """An event stream with these messages that ends without a response to the request."""
 
     messages: Sequence[Json]
 
 
 @frozen
-class Got:
-    """A request, or a notification, that came."""
+class ReceivedRequest:
+    """A request or notification that the server has received."""
 
     id: Any
-    """None of a notification."""
+    """The id of the request; None for a notification."""
     method: str
     params: Json
     headers: Mapping[str, str]
@@ -78,36 +78,36 @@ class Got:
 
 
 Answer: TypeAlias = "Json | Failure | Page | Cut | Events"
-Reply: TypeAlias = "Callable[[Got], Answer | Awaitable[Answer]]"
+Reply: TypeAlias = "Callable[[ReceivedRequest], Answer | Awaitable[Answer]]"
 
 
 @define(eq=False)
 class HttpOrigin:
-    """Speaks one era, or, with replies for it, says whatever a test wants.
+    """A server of one era whose replies a test can replace.
 
     Args:
-        revision: what it speaks.
-        replies: what it answers, by method; by default with an empty result, which says that it may not be kept.
+        revision: the revision that the server supports.
+        replies: the answers by method; the default is an empty result that is not cacheable.
     """
 
     revision: str = MODERN
     replies: dict[str, Reply] = field(factory=dict[str, "Reply"])
     capabilities: Json = field(factory=lambda: dict(EVERYTHING))
-    got: list[Got] = field(factory=list[Got], init=False)
+    received: list[ReceivedRequest] = field(factory=list[ReceivedRequest], init=False)
     sessions: set[str] = field(factory=set[str], init=False)
-    """Those that are alive; take one out, and it is lost."""
+    """The live sessions; the server forgets a session that a test removes."""
     streams: list[trio.MemorySendChannel[Json]] = field(factory=list["trio.MemorySendChannel[Json]"], init=False)
-    """The standing streams that clients have opened; send a message, or close one."""
+    """The standalone streams that clients have opened; a test can send a message or close one."""
     _numbers: count[int] = field(factory=lambda: count(1), init=False)
 
     def methods(self) -> list[str]:
-        return [each.method for each in self.got]
+        return [each.method for each in self.received]
 
-    def of(self, method: str) -> list[Got]:
-        return [each for each in self.got if each.method == method]
+    def of(self, method: str) -> list[ReceivedRequest]:
+        return [each for each in self.received if each.method == method]
 
-    async def notify_nowait(self, method: str, **params: Any) -> None:
-        """Say something on the newest standing stream."""
+    async def notify(self, method: str, **params: Any) -> None:
+        """Send a notification on the newest standalone stream."""
         await self.streams[-1].send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -121,17 +121,17 @@ class HttpOrigin:
 
     async def _post(self, headers: Mapping[str, str], receive: Any, send: Any) -> None:
         message = json.loads(await _body(receive))
-        got = Got(message.get("id"), message.get("method", ""), message.get("params", {}), headers)
-        self.got.append(got)
+        request = ReceivedRequest(message.get("id"), message.get("method", ""), message.get("params", {}), headers)
+        self.received.append(request)
         answer: Answer | None = Page(404, "no session")
-        if got.session in {None, *self.sessions}:
-            answer = await self._answer_unless_left(got, receive)
-        if got.id is None:
+        if request.session in {None, *self.sessions}:
+            answer = await self._answer_unless_disconnected(request, receive)
+        if request.id is None:
             await _respond(send, answer.status if isinstance(answer, Page) else 202, b"")
         elif answer is not None:
-            await self._send(send, got, answer)
+            await self._send(send, request, answer)
 
-    async def _send(self, send: Any, got: Got, answer: Answer) -> None:
+    async def _send(self, send: Any, request: ReceivedRequest, answer: Answer) -> None:
         match answer:
             case Cut():
                 await send({"type": "http.response.start", "status": 200, "headers": [_JSON]})
@@ -145,57 +145,57 @@ class HttpOrigin:
                 await _respond(send, status, text.encode(), "text/html")
             case Failure(code=code, data=data, status=status):
                 error = {"code": code, "message": "no", "data": data}
-                await _respond(send, status, encode({"jsonrpc": "2.0", "id": got.id, "error": error}))
+                await _respond(send, status, encode({"jsonrpc": "2.0", "id": request.id, "error": error}))
             case result:
-                fields = {"mcp-session-id": self._session()} if got.method == "initialize" else {}
-                await _respond(send, 200, encode({"jsonrpc": "2.0", "id": got.id, "result": result}), **fields)
+                fields = {"mcp-session-id": self._session()} if request.method == "initialize" else {}
+                await _respond(send, 200, encode({"jsonrpc": "2.0", "id": request.id, "result": result}), **fields)
 
     def _session(self) -> str:
         name = f"session-{next(self._numbers)}"
         self.sessions.add(name)
         return name
 
-    async def _answer_unless_left(self, got: Got, receive: Any) -> Answer | None:
-        """Return the answer; None where the client leaves before it is there."""
+    async def _answer_unless_disconnected(self, request: ReceivedRequest, receive: Any) -> Answer | None:
+        """Return the answer, or None if the client disconnects first."""
         answers: list[Answer] = []
 
-        async def leave_with_the_client() -> None:
+        async def cancel_on_disconnect() -> None:
             await receive()
             nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(leave_with_the_client)
-            answers.append(await self._answer(got))
+            nursery.start_soon(cancel_on_disconnect)
+            answers.append(await self._answer(request))
             nursery.cancel_scope.cancel()
         return answers[0] if answers else None
 
-    async def _answer(self, got: Got) -> Answer:
-        if got.method in self.replies:
-            answer = self.replies[got.method](got)
+    async def _answer(self, request: ReceivedRequest) -> Answer:
+        if request.method in self.replies:
+            answer = self.replies[request.method](request)
             return await answer if isinstance(answer, Awaitable) else answer
-        if got.method == "server/discover":
+        if request.method == "server/discover":
             if self.revision != MODERN:
                 return Failure(-32601, status=404)
             return modern(supportedVersions=[MODERN], capabilities=self.capabilities)
-        if got.method == "initialize":
-            named = {"serverInfo": {"name": "by hand", "version": "0"}, "capabilities": self.capabilities}
+        if request.method == "initialize":
+            named = {"serverInfo": {"name": "scripted", "version": "0"}, "capabilities": self.capabilities}
             return {"protocolVersion": self.revision, **named}
         return {} if self.revision != MODERN else modern()
 
     async def _stream(self, receive: Any, send: Any) -> None:
-        told, telling = trio.open_memory_channel[Json](10)
-        self.streams.append(told)
+        send_message, messages = trio.open_memory_channel[Json](10)
+        self.streams.append(send_message)
         await send({"type": "http.response.start", "status": 200, "headers": [_STREAM]})
         await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
 
-        async def leave_with_the_client() -> None:
+        async def cancel_on_disconnect() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
             nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(leave_with_the_client)
-            async for message in telling:
+            nursery.start_soon(cancel_on_disconnect)
+            async for message in messages:
                 await send({"type": "http.response.body", "body": _event(message), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
             nursery.cancel_scope.cancel()
@@ -215,7 +215,7 @@ def _event(message: Json) -> bytes:
 
 
 def modern(**members: Any) -> Json:
-    """Return a result as modern servers give it."""
+    """Return a complete result with the members that modern servers add."""
     return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **members}
 
 
@@ -236,7 +236,7 @@ async def connected(origin: HttpOrigin, **options: Unpack[ClientOptions]) -> Asy
 @asynccontextmanager
 async def served(origin: Any) -> AsyncGenerator[str]:
     """Serve *origin* on a port of this machine; yield its URL."""
-    serve: Any = vars(hypercorn.trio)["serve"]  # whose own types are incomplete
+    serve: Any = vars(hypercorn.trio)["serve"]  # its type hints are incomplete
     config = Config()
     config.bind = ["127.0.0.1:0"]
     with trio.fail_after(60):

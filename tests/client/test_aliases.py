@@ -1,4 +1,4 @@
-"""The names that the types of callbacks have: of use where a program runs, too, and not only to type checkers."""
+"""Type aliases of callbacks: programs can use them at run time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from trio_mcp.client import Consent, Consentable, OnElicit, OnElicitComplete, On
 
 
 @pytest.mark.parametrize("alias", [Consent, Consentable, OnElicit, OnElicitComplete, OnLog, OnProgress, OnSample])
-def test_an_alias_can_be_a_part_of_a_union(alias: Any) -> None:
+def test_an_alias_can_be_part_of_a_union(alias: Any) -> None:
     assert get_args(alias | None)[-1] is NoneType
 
 
 @pytest.mark.parametrize("client", [Client, Clients])
-def test_the_hints_of_methods_name_classes(client: type[Any]) -> None:
+def test_type_hints_of_methods_can_be_resolved(client: type[Any]) -> None:
     hints = get_type_hints(client.call_tool)
 
     assert hints["return"] is types.CallToolResult

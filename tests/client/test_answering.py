@@ -1,4 +1,4 @@
-"""What a client makes of the application's answers before they leave, and of questions before anybody is asked."""
+"""Validation of questions before a callback runs, and of the callback's answers before they are sent."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.asking_server import (
+from tests.client.scripted_questions import (
     DONE,
     HI,
     HOW_MANY,
-    LOG_IN,
-    PAGE,
-    THINK,
+    SAMPLE,
     TWO,
+    URL_PARAMS,
+    VISIT_URL,
     Json,
-    asked,
-    hi,
+    answer_hi,
+    answer_two,
+    fail_if_asked,
     in_background,
     interim,
-    no,
-    two,
+    scripted_server,
 )
 from trio_mcp import (
     Context,
@@ -46,7 +46,7 @@ def accepting(content: Any, action: Any = "accept") -> Any:
     return on_elicit
 
 
-def saying(answer: Any) -> Any:
+def returning(answer: Any) -> Any:
     async def on_sample(_: object) -> Any:
         await trio.lowlevel.checkpoint()
         return answer
@@ -63,21 +63,21 @@ def form(properties: Json, required: list[str] | None = None, more: Json | None 
     return {"message": "?", "requestedSchema": schema}
 
 
-async def told(params: Json, method: str = "elicitation/create", revision: str = LEGACY, **options: Any) -> Json:
-    """Return what a server is answered that asks by a request of its own."""
-    async with asked(revision=revision, **options) as (client, server):
+async def answer_to(params: Json, method: str = "elicitation/create", revision: str = LEGACY, **options: Any) -> Json:
+    """Return the client's answer to a request of the server."""
+    async with scripted_server(revision=revision, **options) as (client, server):
         answer = await server.request(method, params)
-        async with in_background(client.list_tools):  # and whatever it was, the connection works
+        async with in_background(client.list_tools):  # the connection works after any answer
             await server.answer({"tools": []}, method="tools/list")
     del answer["jsonrpc"], answer["id"]
     return answer
 
 
 async def outcome_of(question: Json, **options: Any) -> Any:
-    """Return what becomes of a call whose server asks in its result: the answer, or what the call raises."""
+    """Return the client's answer to a question inside a result, or the exception of the call."""
     answers: list[Any] = []
     async with (
-        asked(**options) as (client, server),
+        scripted_server(**options) as (client, server),
         in_background(lambda: client.call_tool("t")) as outcome,
         trio.open_nursery() as nursery,
     ):
@@ -105,19 +105,19 @@ UNFIT: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.requirement("B.23-C3")
 @pytest.mark.parametrize("case", UNFIT)
-async def test_accepted_content_that_does_not_fit_the_form_is_not_sent(
+async def test_accepted_content_that_does_not_match_the_form_is_not_sent(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     content, fault = UNFIT[case]
-    said = f"on_elicit accepted a form with invalid content: {fault}"
+    message = f"on_elicit accepted a form with invalid content: {fault}"
     for revision in ("2025-06-18", LEGACY):
         caplog.clear()
-        answer = await told(HOW_MANY["params"], revision=revision, on_elicit=accepting(content))
-        assert answer == {"error": {"code": -32603, "message": said}}
-        assert said in caplog.text
+        answer = await answer_to(HOW_MANY["params"], revision=revision, on_elicit=accepting(content))
+        assert answer == {"error": {"code": -32603, "message": message}}
+        assert message in caplog.text
     outcome = await outcome_of(HOW_MANY, on_elicit=accepting(content))
     assert isinstance(outcome, LocalProtocolError)
-    assert str(outcome) == said
+    assert str(outcome) == message
 
 
 FIT: dict[str, tuple[Json, Any, Json]] = {
@@ -127,8 +127,8 @@ FIT: dict[str, tuple[Json, Any, Json]] = {
         {"count": 2.0},
         {"action": "accept", "content": {"count": 2.0}},
     ),
-    "nothing is asked for": (form({}), None, {"action": "accept"}),
-    "nothing is needed": (form({"a": {"type": "string"}}), {}, {"action": "accept", "content": {}}),
+    "a form without fields": (form({}), None, {"action": "accept"}),
+    "a form without required fields": (form({"a": {"type": "string"}}), {}, {"action": "accept", "content": {}}),
     "choices": (
         form(
             {
@@ -140,7 +140,7 @@ FIT: dict[str, tuple[Json, Any, Json]] = {
         {"one": "b", "titled": "a", "many": ["a", "b"]},
         {"action": "accept", "content": {"one": "b", "titled": "a", "many": ["a", "b"]}},
     ),
-    "a form of a dialect that nobody knows cannot be checked": (
+    "a form of an unknown dialect cannot be checked": (
         form({"a": {"type": "string"}}, more={"$schema": "urn:odd"}),
         {"a": "x"},
         {"action": "accept", "content": {"a": "x"}},
@@ -150,16 +150,16 @@ FIT: dict[str, tuple[Json, Any, Json]] = {
 
 @pytest.mark.requirement("B.23-C3")
 @pytest.mark.parametrize("case", FIT)
-async def test_accepted_content_that_fits_is_sent_as_it_is(case: str) -> None:
+async def test_accepted_content_that_matches_the_form_is_sent_unchanged(case: str) -> None:
     params, content, answer = FIT[case]
-    assert await told(params, on_elicit=accepting(content)) == {"result": answer}
+    assert await answer_to(params, on_elicit=accepting(content)) == {"result": answer}
     assert await outcome_of({"method": "elicitation/create", "params": params}, on_elicit=accepting(content)) == answer
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_content_leaves_only_with_an_accepted_form(action: str) -> None:
+async def test_content_is_sent_only_with_an_accepted_form(action: str) -> None:
     on_elicit = accepting({"count": "secret"}, action)
-    assert await told(HOW_MANY["params"], on_elicit=on_elicit) == {"result": {"action": action}}
+    assert await answer_to(HOW_MANY["params"], on_elicit=on_elicit) == {"result": {"action": action}}
     assert await outcome_of(HOW_MANY, on_elicit=on_elicit) == {"action": action}
 
 
@@ -182,37 +182,37 @@ PREFILLED = form(
         ({"count": 2, "sure": True, "note": "x"}, {"count": 2, "where": "circle", "sure": True, "note": "x"}),
     ],
 )
-async def test_defaults_that_fit_fill_what_was_left_out_on_request(content: Any, filled: Json) -> None:
+async def test_apply_form_defaults_adds_valid_defaults_of_missing_fields(content: Any, filled: Json) -> None:
     options: Json = {"on_elicit": accepting(content), "apply_form_defaults": True}
     accepted = {"action": "accept", "content": filled}
-    assert await told(PREFILLED, **options) == {"result": accepted}
+    assert await answer_to(PREFILLED, **options) == {"result": accepted}
     assert await outcome_of({"method": "elicitation/create", "params": PREFILLED}, **options) == accepted
 
 
-async def test_without_the_request_no_default_is_taken() -> None:
-    answer = await told(PREFILLED, on_elicit=accepting({"count": 3}))
+async def test_without_apply_form_defaults_no_default_is_added() -> None:
+    answer = await answer_to(PREFILLED, on_elicit=accepting({"count": 3}))
     assert answer == {"result": {"action": "accept", "content": {"count": 3}}}
 
 
-async def test_defaults_fill_no_form_that_was_not_accepted() -> None:
-    answer = await told(PREFILLED, on_elicit=accepting(None, "decline"), apply_form_defaults=True)
+async def test_defaults_are_not_added_to_a_declined_form() -> None:
+    answer = await answer_to(PREFILLED, on_elicit=accepting(None, "decline"), apply_form_defaults=True)
     assert answer == {"result": {"action": "decline"}}
 
 
 @pytest.mark.parametrize("answer", [None, {"action": "accept"}, HI])
 async def test_a_callback_that_returns_a_wrong_type_is_an_error(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     refused = {"error": {"code": -32603, "message": "this client failed to answer 'elicitation/create'"}}
-    assert await told(HOW_MANY["params"], on_elicit=saying(answer)) == refused
+    assert await answer_to(HOW_MANY["params"], on_elicit=returning(answer)) == refused
     assert "on_elicit returned" in caplog.text
-    outcome = await outcome_of(HOW_MANY, on_elicit=saying(answer))
+    outcome = await outcome_of(HOW_MANY, on_elicit=returning(answer))
     assert isinstance(outcome, TypeError)
     assert str(outcome).endswith("expected types.ElicitResult")
 
 
-# Pages to visit.
+# URLs to visit.
 
 
-async def test_a_page_is_answered_without_content_where_pages_were_declared() -> None:
+async def test_a_url_elicitation_is_answered_without_content() -> None:
     seen: list[Any] = []
 
     async def on_elicit(request: object) -> types.ElicitResult:
@@ -221,13 +221,13 @@ async def test_a_page_is_answered_without_content_where_pages_were_declared() ->
         return types.ElicitResult(action="accept", content={"a": "b"})
 
     options: Json = {"on_elicit": on_elicit, "elicit_modes": ("url",)}
-    assert await told({**PAGE, "elicitationId": "1"}, **options) == {"result": {"action": "accept"}}
-    assert await outcome_of(LOG_IN, **options) == {"action": "accept"}
+    assert await answer_to({**URL_PARAMS, "elicitationId": "1"}, **options) == {"result": {"action": "accept"}}
+    assert await outcome_of(VISIT_URL, **options) == {"action": "accept"}
     assert [each.url for each in seen] == ["https://example.com/login"] * 2
 
 
-async def test_a_form_is_refused_where_only_pages_were_declared() -> None:
-    answer = await told(HOW_MANY["params"], on_elicit=no, elicit_modes=("url",))
+async def test_a_form_is_refused_if_only_url_elicitation_is_declared() -> None:
+    answer = await answer_to(HOW_MANY["params"], on_elicit=fail_if_asked, elicit_modes=("url",))
     assert answer["error"]["code"] == -32602
     assert "'elicitation.form'" in answer["error"]["message"]
 
@@ -238,11 +238,11 @@ def complete(elicitation: Any) -> Json:
 
 
 @pytest.mark.requirement("B.23-L2")
-async def test_on_elicit_complete_is_called_once_and_only_for_known_pages(
+async def test_on_elicit_complete_is_called_once_and_only_for_known_elicitations(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     done: list[str] = []
-    all_told = trio.Event()
+    all_received = trio.Event()
 
     async def on_elicit_complete(visit: types.ElicitationCompleteNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
@@ -250,13 +250,13 @@ async def test_on_elicit_complete_is_called_once_and_only_for_known_pages(
         if visit.elicitation_id == "broken":
             raise KeyError("mine")
         if visit.elicitation_id == "last":
-            all_told.set()
+            all_received.set()
 
-    required = [{**PAGE, "elicitationId": each} for each in ("error", "last")]
+    required = [{**URL_PARAMS, "elicitationId": each} for each in ("error", "last")]
     options: Any = {"on_elicit": accepting(None), "elicit_modes": ("url",), "on_elicit_complete": on_elicit_complete}
-    async with asked(revision=LEGACY, **options) as (client, server):
+    async with scripted_server(revision=LEGACY, **options) as (client, server):
         for name in ("asked", "broken"):
-            await server.request("elicitation/create", {**PAGE, "elicitationId": name})
+            await server.request("elicitation/create", {**URL_PARAMS, "elicitationId": name})
         async with in_background(lambda: client.call_tool("t")) as outcome:
             await server.refuse(-32042, {"elicitations": required})
         error = outcome[0]
@@ -266,26 +266,26 @@ async def test_on_elicit_complete_is_called_once_and_only_for_known_pages(
         for each in ("unknown", 7, None, "asked", "asked", "broken", "error", "last"):
             await server.send(complete(each))
         await server.send({"jsonrpc": "2.0", "method": "notifications/elicitation/complete"})
-        await all_told.wait()
+        await all_received.wait()
     assert done == ["asked", "broken", "error", "last"]
     assert "on_elicit_complete failed" in caplog.text
 
 
 @pytest.mark.requirement("B.23-L2")
-async def test_completed_pages_are_ignored_without_a_callback() -> None:
-    async with asked(revision=LEGACY, on_elicit=accepting(None), elicit_modes=("url",)) as (client, server):
-        await server.request("elicitation/create", {**PAGE, "elicitationId": "1"})
+async def test_completed_elicitations_are_ignored_without_a_callback() -> None:
+    async with scripted_server(revision=LEGACY, on_elicit=accepting(None), elicit_modes=("url",)) as (client, server):
+        await server.request("elicitation/create", {**URL_PARAMS, "elicitationId": "1"})
         await server.send(complete("1"))
         async with in_background(client.list_tools):
             await server.answer({"tools": []})
 
 
 @pytest.mark.parametrize("data", [None, 7, {}, {"elicitations": [{"url": 7}]}])
-async def test_an_error_that_names_pages_badly_is_still_the_outcome(
+async def test_an_error_with_an_invalid_list_of_elicitations_is_raised_unchanged(
     data: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
-        asked(revision=LEGACY, on_elicit=no, elicit_modes=("url",)) as (client, server),
+        scripted_server(revision=LEGACY, on_elicit=fail_if_asked, elicit_modes=("url",)) as (client, server),
         in_background(lambda: client.call_tool("t")) as outcome,
     ):
         await server.refuse(-32042, data)
@@ -293,26 +293,26 @@ async def test_an_error_that_names_pages_badly_is_still_the_outcome(
     assert "error -32042 of the server lists no valid pages" in caplog.text
 
 
-async def test_the_oldest_of_too_many_pages_are_forgotten() -> None:
+async def test_the_client_forgets_the_oldest_of_too_many_elicitations() -> None:
     done: list[str] = []
-    all_told = trio.Event()
+    all_received = trio.Event()
 
     async def on_elicit_complete(visit: types.ElicitationCompleteNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
         done.append(visit.elicitation_id)
-        all_told.set()
+        all_received.set()
 
-    options: Any = {"on_elicit": no, "elicit_modes": ("url",), "on_elicit_complete": on_elicit_complete}
-    required = [{**PAGE, "elicitationId": str(number)} for number in range(1025)]
-    async with asked(revision=LEGACY, **options) as (client, server):
+    options: Any = {"on_elicit": fail_if_asked, "elicit_modes": ("url",), "on_elicit_complete": on_elicit_complete}
+    required = [{**URL_PARAMS, "elicitationId": str(number)} for number in range(1025)]
+    async with scripted_server(revision=LEGACY, **options) as (client, server):
         async with in_background(lambda: client.call_tool("t")):
             await server.refuse(-32042, {"elicitations": required})
         await server.send(complete("0"), complete("1"))
-        await all_told.wait()
+        await all_received.wait()
     assert done == ["1"]
 
 
-# Questions to the model.
+# Sampling requests.
 
 USE: Json = {"type": "tool_use", "id": "u1", "name": "add", "input": {}}
 USE_2: Json = {**USE, "id": "u2"}
@@ -321,27 +321,27 @@ RESULT_2: Json = {**RESULT, "toolUseId": "u2"}
 TEXT: Json = {"type": "text", "text": "?"}
 
 
-def conversation(*turns: Any) -> Json:
-    roles = ["user", "assistant"] * len(turns)
-    messages = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
+def sampling_params(*contents: Any) -> Json:
+    roles = ["user", "assistant"] * len(contents)
+    messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=False)]
     return {"messages": messages, "maxTokens": 5, "tools": []}
 
 
 BROKEN_CONVERSATIONS: dict[str, tuple[Json, str]] = {
-    "a result beside something else": (conversation(TEXT, USE, [RESULT, TEXT]), "$.messages[2]"),
-    "a result that is missing": (conversation(TEXT, [USE, USE_2], RESULT), "'u2'"),
-    "no result at all": (conversation(TEXT, USE, TEXT), "'u1'"),
-    "a use at the end": (conversation(TEXT, USE), "'u1'"),
-    "a result of nothing": (conversation(RESULT), "'u1'"),
+    "a result beside something else": (sampling_params(TEXT, USE, [RESULT, TEXT]), "$.messages[2]"),
+    "a result that is missing": (sampling_params(TEXT, [USE, USE_2], RESULT), "'u2'"),
+    "no result at all": (sampling_params(TEXT, USE, TEXT), "'u1'"),
+    "a tool use at the end": (sampling_params(TEXT, USE), "'u1'"),
+    "a result without a tool use": (sampling_params(RESULT), "'u1'"),
 }
 
 
 @pytest.mark.requirement("B.24-P1")
 @pytest.mark.parametrize("case", BROKEN_CONVERSATIONS)
-async def test_a_conversation_whose_results_of_tools_do_not_match_is_refused(case: str) -> None:
+async def test_a_conversation_whose_tool_results_do_not_match_the_tool_uses_is_refused(case: str) -> None:
     params, name = BROKEN_CONVERSATIONS[case]
-    options: Json = {"on_sample": no, "sample_with_tools": True}
-    error = (await told(params, "sampling/createMessage", **options))["error"]
+    options: Json = {"on_sample": fail_if_asked, "sample_with_tools": True}
+    error = (await answer_to(params, "sampling/createMessage", **options))["error"]
     assert error["code"] == -32602
     assert name in error["message"]
     outcome = await outcome_of({"method": "sampling/createMessage", "params": params}, **options)
@@ -350,16 +350,16 @@ async def test_a_conversation_whose_results_of_tools_do_not_match_is_refused(cas
 
 
 @pytest.mark.requirement("B.24-P1")
-async def test_a_conversation_with_tools_reaches_the_model_and_its_wishes_the_server() -> None:
-    wish = types.CreateMessageResult(
+async def test_a_conversation_with_tools_reaches_on_sample_and_its_tool_uses_reach_the_server() -> None:
+    result = types.CreateMessageResult(
         role="assistant",
         model="m",
         content=[types.TextContent(text="hm"), types.ToolUseContent(id="u3", name="add", input={"a": 1})],
         stop_reason="toolUse",
     )
-    params = conversation(TEXT, [USE, USE_2], [RESULT_2, RESULT]) | {"toolChoice": {"mode": "required"}}
-    options: Json = {"on_sample": saying(wish), "sample_with_tools": True}
-    said = {
+    params = sampling_params(TEXT, [USE, USE_2], [RESULT_2, RESULT]) | {"toolChoice": {"mode": "required"}}
+    options: Json = {"on_sample": returning(result), "sample_with_tools": True}
+    answer = {
         "role": "assistant",
         "model": "m",
         "content": [
@@ -368,8 +368,8 @@ async def test_a_conversation_with_tools_reaches_the_model_and_its_wishes_the_se
         ],
         "stopReason": "toolUse",
     }
-    assert await told(params, "sampling/createMessage", **options) == {"result": said}
-    assert await outcome_of({"method": "sampling/createMessage", "params": params}, **options) == said
+    assert await answer_to(params, "sampling/createMessage", **options) == {"result": answer}
+    assert await outcome_of({"method": "sampling/createMessage", "params": params}, **options) == answer
 
 
 BLOCKS: dict[str, tuple[Any, str]] = {
@@ -381,23 +381,27 @@ BLOCKS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each <= LEGACY])
 @pytest.mark.parametrize("name", BLOCKS)
-async def test_a_model_s_content_is_sent_in_the_form_of_the_revision_or_refused(name: str, revision: str) -> None:
+async def test_the_content_of_on_sample_is_sent_in_the_form_of_the_revision_or_refused(
+    name: str, revision: str
+) -> None:
     block, since = BLOCKS[name]
 
-    async def notify_nowait(content: Any) -> Json:
+    async def sample(content: Any) -> Json:
         answer = types.CreateMessageResult(role="assistant", model="m", content=content)
-        return await told(THINK["params"], "sampling/createMessage", revision=revision, on_sample=saying(answer))
+        return await answer_to(
+            SAMPLE["params"], "sampling/createMessage", revision=revision, on_sample=returning(answer)
+        )
 
     if revision < since:
         message = f"on_sample returned {name}, which revision {revision} does not have"
-        assert await notify_nowait(block) == {"error": {"code": -32603, "message": message}}
-        assert await notify_nowait([block]) == {"error": {"code": -32603, "message": message}}
+        assert await sample(block) == {"error": {"code": -32603, "message": message}}
+        assert await sample([block]) == {"error": {"code": -32603, "message": message}}
     else:
         wire = types.unstructure(block)
         has_lists = revision == LEGACY
-        assert (await notify_nowait(block))["result"]["content"] == wire
-        assert (await notify_nowait([block]))["result"]["content"] == ([wire] if has_lists else wire)
-        several = await notify_nowait([block, block])
+        assert (await sample(block))["result"]["content"] == wire
+        assert (await sample([block]))["result"]["content"] == ([wire] if has_lists else wire)
+        several = await sample([block, block])
         if has_lists:
             assert several["result"]["content"] == [wire, wire]
         else:
@@ -411,16 +415,16 @@ async def test_a_model_s_content_is_sent_in_the_form_of_the_revision_or_refused(
 @pytest.mark.parametrize("modes", ["form", [], ["form", "smoke"]])
 async def test_unknown_elicit_modes_are_rejected(modes: Any) -> None:
     with pytest.raises(ValueError, match=r"elicit_modes=.*: expected a list of one or both of"):
-        async with asked(on_elicit=two, elicit_modes=modes):
+        async with scripted_server(on_elicit=answer_two, elicit_modes=modes):
             raise AssertionError
 
 
-async def test_context_is_declared_where_the_callback_understands_it() -> None:
-    params = {**THINK["params"], "includeContext": "thisServer"}
-    assert "result" in await told(params, "sampling/createMessage", on_sample=hi, sample_with_context=True)
+async def test_a_request_for_context_is_answered_with_sample_with_context() -> None:
+    params = {**SAMPLE["params"], "includeContext": "thisServer"}
+    assert "result" in await answer_to(params, "sampling/createMessage", on_sample=answer_hi, sample_with_context=True)
 
 
-async def test_the_clients_own_limits_bound_the_callbacks_that_work_at_once() -> None:
+async def test_the_limits_of_the_client_bound_concurrent_callbacks() -> None:
     working, most = 0, 0
 
     async def on_elicit(_: object) -> types.ElicitResult:

@@ -1,4 +1,4 @@
-"""What ends the freshness of a cached result before its time: changes, silence about them, cursors that are refused."""
+"""Early invalidation of cached results: reported changes, ended subscriptions and refused cursors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.cacheable_server import ASK, Json, Origin, connected, hinted
+from tests.client.counting_server import REQUESTS, CountingServer, Json, cacheable, connected
 from trio_mcp import (
     CacheHint,
     ClientOptions,
@@ -28,11 +28,11 @@ from trio_mcp import (
 from trio_mcp.client import CacheOption
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
-LISTS = [method for method in ASK if method.endswith("/list")]
+LISTS = [method for method in REQUESTS if method.endswith("/list")]
 CHANGED = {kind: f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 UPDATED = "notifications/resources/updated"
 ID = "io.modelcontextprotocol/subscriptionId"
-TELLS: Json = {
+CAPABILITIES: Json = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
@@ -40,15 +40,15 @@ TELLS: Json = {
 
 
 async def welcome(peer: ScriptedPeer) -> None:
-    await peer.answer(hinted("server/discover", 0, capabilities=TELLS))
+    await peer.answer(cacheable("server/discover", 0, capabilities=CAPABILITIES))
 
 
-async def stale(origin: Origin, client: Any) -> set[str]:
-    """Ask for everything; return what the server was asked for."""
-    before = len(origin.asked)
-    for ask in ASK.values():
-        await ask(client)
-    return {method for method, _ in origin.asked[before:]}
+async def requested_methods(origin: CountingServer, client: Any) -> set[str]:
+    """Send every cacheable request; return the methods that reached the server."""
+    before = len(origin.requests)
+    for send in REQUESTS.values():
+        await send(client)
+    return {method for method, _ in origin.requests[before:]}
 
 
 # Changes.
@@ -56,27 +56,27 @@ async def stale(origin: Origin, client: Any) -> set[str]:
 
 @pytest.mark.requirement("B.17-C5")
 @pytest.mark.parametrize("kind", CHANGED)
-async def test_a_list_that_has_changed_is_asked_for_again_all_pages_of_it(kind: str) -> None:
-    origin = Origin()
+async def test_all_pages_of_a_changed_list_are_requested_again(kind: str) -> None:
+    origin = CountingServer()
     async with connected(origin) as (client, peer):
-        await stale(origin, client)
+        await requested_methods(origin, client)
         await client.list_tools("a")
-        assert await stale(origin, client) == set()
+        assert await requested_methods(origin, client) == set()
 
         await peer.notify(CHANGED[kind])
         await trio.testing.wait_all_tasks_blocked()
 
-        assert await stale(origin, client) == {method for method in LISTS if method.startswith(kind)}
+        assert await requested_methods(origin, client) == {method for method in LISTS if method.startswith(kind)}
         await client.list_tools("a")
-        assert origin.asked.count(("tools/list", {"cursor": "a"})) == (2 if kind == "tools" else 1)
+        assert origin.requests.count(("tools/list", {"cursor": "a"})) == (2 if kind == "tools" else 1)
 
 
 @pytest.mark.requirement("B.17-C5")
-async def test_a_resource_that_was_updated_is_read_again_and_no_other() -> None:
+async def test_only_updated_resources_are_read_again() -> None:
     uris = ["file:///a", "file:///a/b", "file:///a/bc", "file:///a/bc/d", "file:///ab", "file:///a/bc?x"]
-    origin = Origin()
+    origin = CountingServer()
     async with connected(origin) as (client, peer):
-        await stale(origin, client)
+        await requested_methods(origin, client)
         for uri in uris:
             await client.read_resource(uri)
             await client.read_resource(uri, meta={"tenant": 1})
@@ -84,13 +84,14 @@ async def test_a_resource_that_was_updated_is_read_again_and_no_other() -> None:
         await peer.notify(UPDATED, {"uri": "file:///a/bc"})
         await trio.testing.wait_all_tasks_blocked()
 
-        assert await stale(origin, client) == set()
-        asked = len(origin.asked)
+        assert await requested_methods(origin, client) == set()
+        count = len(origin.requests)
         for uri in uris:
             await client.read_resource(uri)
             await client.read_resource(uri, meta={"tenant": 1})
-    again = [params["uri"] for _, params in origin.asked[asked:]]
-    assert again == ["file:///a", "file:///a", "file:///a/bc", "file:///a/bc"]  # of the first, a part has changed
+    again = [params["uri"] for _, params in origin.requests[count:]]
+    # file:///a contains the changed resource
+    assert again == ["file:///a", "file:///a", "file:///a/bc", "file:///a/bc"]
 
 
 @pytest.mark.requirement("B.17-C5")
@@ -118,12 +119,12 @@ async def test_a_request_after_a_reported_change_gets_the_new_state() -> None:
 async def test_a_result_in_flight_during_a_change_is_not_kept() -> None:
     cache = ResponseCache()
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
-        for told, kept in ((CHANGED["tools"], 0), (CHANGED["prompts"], 1), (None, 1)):
+        for notification, kept in ((CHANGED["tools"], 0), (CHANGED["prompts"], 1), (None, 1)):
             nursery.start_soon(partial(client.list_tools, fresh=True))
             request = await peer.expect_request("tools/list")
-            if told is not None:
-                await peer.notify(told)
-            await peer.respond(request, hinted("tools/list"))
+            if notification is not None:
+                await peer.notify(notification)
+            await peer.respond(request, cacheable("tools/list"))
             await trio.testing.wait_all_tasks_blocked()
             assert cache.statistics().entries == kept
 
@@ -131,15 +132,15 @@ async def test_a_result_in_flight_during_a_change_is_not_kept() -> None:
         nursery.start_soon(client.read_resource, "a:c")
         first, second = await peer.expect_request("resources/read"), await peer.expect_request("resources/read")
         await peer.notify(UPDATED, {"uri": first["params"]["uri"]})
-        await peer.respond(first, hinted("resources/read"))
-        await peer.respond(second, hinted("resources/read"))
+        await peer.respond(first, cacheable("resources/read"))
+        await peer.respond(second, cacheable("resources/read"))
         await trio.testing.wait_all_tasks_blocked()
         assert cache.statistics().entries == 2
 
 
 @attrs.define(eq=False)
-class WhileOthersRun(trio.abc.Instrument):
-    """Forgets what is cached when the test's task first lets others run."""
+class ClearCacheAtCheckpoint(trio.abc.Instrument):
+    """An instrument that clears the cache at the first checkpoint of the test's task."""
 
     cache: ResponseCache
     task: trio.lowlevel.Task
@@ -151,21 +152,21 @@ class WhileOthersRun(trio.abc.Instrument):
 
 
 async def test_an_entry_dropped_during_the_checkpoint_is_requested_again() -> None:
-    origin, cache = Origin(), ResponseCache()
+    origin, cache = CountingServer(), ResponseCache()
     async with connected(origin, cache=cache) as (client, _):
         await client.list_tools()
-        trio.lowlevel.add_instrument(WhileOthersRun(cache, trio.lowlevel.current_task()))
+        trio.lowlevel.add_instrument(ClearCacheAtCheckpoint(cache, trio.lowlevel.current_task()))
         await client.list_tools()
     assert origin.count("tools/list") == 2
 
 
-# Nobody tells.
+# Subscriptions and connections that end.
 
 
 @asynccontextmanager
-async def listened(cache: CacheOption = None) -> AsyncGenerator[tuple[Any, Origin, Any, list[Any]]]:
+async def listened(cache: CacheOption = None) -> AsyncGenerator[tuple[Any, CountingServer, Any, list[Any]]]:
     """Connect to a server that acknowledges requests to listen; yield their ids as well."""
-    origin, ids = Origin(), list[Any]()
+    origin, ids = CountingServer(), list[Any]()
 
     async def answer(peer: ScriptedPeer) -> None:
         while True:
@@ -176,8 +177,8 @@ async def listened(cache: CacheOption = None) -> AsyncGenerator[tuple[Any, Origi
                 params: Json = {"notifications": honored, "_meta": {ID: request["id"]}}
                 await peer.notify("notifications/subscriptions/acknowledged", params)
             elif "id" in request:
-                origin.asked.append((request["method"], {}))
-                await peer.respond(request, hinted(request["method"]))
+                origin.requests.append((request["method"], {}))
+                await peer.respond(request, cacheable(request["method"]))
 
     async with open_scripted_server(welcome, cache=cache) as (client, peer), trio.open_nursery() as nursery:
         nursery.start_soon(answer, peer)
@@ -187,26 +188,30 @@ async def listened(cache: CacheOption = None) -> AsyncGenerator[tuple[Any, Origi
 
 async def test_results_from_before_listening_are_requested_again() -> None:
     async with listened() as (client, origin, _, __):
-        await stale(origin, client)
+        await requested_methods(origin, client)
         async with client.listen(tools=True, resources=["a:"]):
-            assert await stale(origin, client) == {"tools/list"}
-            assert await stale(origin, client) == set()
+            assert await requested_methods(origin, client) == {"tools/list"}
+            assert await requested_methods(origin, client) == set()
         async with client.listen(resource_list=True, resources=["a:b"]):
-            assert await stale(origin, client) == {"resources/list", "resources/templates/list", "resources/read"}
-        assert await stale(origin, client) == set()
+            assert await requested_methods(origin, client) == {
+                "resources/list",
+                "resources/templates/list",
+                "resources/read",
+            }
+        assert await requested_methods(origin, client) == set()
 
 
-@pytest.mark.parametrize("in_peace", [True, False])
-async def test_results_are_requested_again_after_the_server_ends_a_subscription(in_peace: bool) -> None:
+@pytest.mark.parametrize("is_orderly", [True, False])
+async def test_results_are_requested_again_after_the_server_ends_a_subscription(is_orderly: bool) -> None:
     async with listened() as (client, origin, peer, ids), client.listen(prompts=True) as changes:
-        await stale(origin, client)
+        await requested_methods(origin, client)
         end: Json = {"result": {"resultType": "complete", "_meta": {ID: ids[0]}}}
         await peer.send(
-            {"jsonrpc": "2.0", "id": ids[0], **(end if in_peace else {"error": {"code": -32603, "message": ""}})}
+            {"jsonrpc": "2.0", "id": ids[0], **(end if is_orderly else {"error": {"code": -32603, "message": ""}})}
         )
-        with pytest.raises(StopAsyncIteration if in_peace else ErrorResponse):
+        with pytest.raises(StopAsyncIteration if is_orderly else ErrorResponse):
             await anext(changes)
-        assert await stale(origin, client) == {"prompts/list"}
+        assert await requested_methods(origin, client) == {"prompts/list"}
 
 
 async def test_listening_works_without_a_cache() -> None:
@@ -214,7 +219,7 @@ async def test_listening_works_without_a_cache() -> None:
         await peer.notify(CHANGED["prompts"], {"_meta": {ID: ids[0]}})
         assert await anext(changes) == ListChanged("prompts")
         for _ in range(2):
-            assert await stale(origin, client) == {*ASK}
+            assert await requested_methods(origin, client) == {*REQUESTS}
 
 
 async def test_a_result_in_flight_when_listening_begins_is_not_kept() -> None:
@@ -226,7 +231,7 @@ async def test_a_result_in_flight_when_listening_begins_is_not_kept() -> None:
         listen = await peer.expect_request("subscriptions/listen")
         params: Json = {"notifications": {"toolsListChanged": True}, "_meta": {ID: listen["id"]}}
         await peer.notify("notifications/subscriptions/acknowledged", params)
-        await peer.respond(request, hinted("tools/list"))
+        await peer.respond(request, cacheable("tools/list"))
         await trio.testing.wait_all_tasks_blocked()
         assert cache.statistics().entries == 0
 
@@ -236,7 +241,7 @@ async def test_requests_on_a_lost_connection_fail_and_its_private_results_are_dr
     cache = ResponseCache()
     option = cache.for_server("s") if shared else cache
     scope = "public" if shared else "private"
-    origin = Origin(lambda method, _: hinted(method, scope=scope))
+    origin = CountingServer(lambda method, _: cacheable(method, scope=scope))
     async with connected(origin, cache=option) as (client, peer):
         await client.list_tools()
         await client.list_tools()
@@ -264,7 +269,7 @@ async def test_a_result_that_arrives_as_the_connection_ends_is_not_kept() -> Non
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
         nursery.start_soon(client.list_tools)
         request = await peer.expect_request("tools/list")
-        await peer.respond(request, hinted("tools/list"))
+        await peer.respond(request, cacheable("tools/list"))
         await peer.stream.aclose()
     assert cache.statistics().entries == 0
 
@@ -289,19 +294,19 @@ async def test_a_connection_may_be_lost_with_a_request_in_flight() -> None:
 @pytest.mark.requirement("B.16-C2b")
 @pytest.mark.parametrize("method", LISTS)
 async def test_a_refused_cursor_ends_the_freshness_of_every_page_of_its_list(method: str) -> None:
-    origin = Origin(lambda method, params: -32602 if params.get("cursor") == "old" else hinted(method))
+    origin = CountingServer(lambda method, params: -32602 if params.get("cursor") == "old" else cacheable(method))
     async with connected(origin) as (client, _):
-        ask = partial(ASK[method], client)
-        await stale(origin, client)
+        ask = partial(REQUESTS[method], client)
+        await requested_methods(origin, client)
         await ask("a")
         with pytest.raises(ErrorResponse):
             await ask("old")
-        assert await stale(origin, client) == {method}
+        assert await requested_methods(origin, client) == {method}
         await ask("a")
-        assert origin.asked.count((method, {"cursor": "a"})) == 2
+        assert origin.requests.count((method, {"cursor": "a"})) == 2
 
 
-class Book:
+class PagedList:
     """A list of tools by page whose cursors last until the next edition."""
 
     def __init__(self, *editions: list[list[str]]) -> None:
@@ -314,31 +319,31 @@ class Book:
         pages = self.editions[edition]
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in pages[number]]
         more = {"nextCursor": f"{edition}.{number + 1}"} if number + 1 < len(pages) else {}
-        return hinted(method, tools=tools) | more
+        return cacheable(method, tools=tools) | more
 
 
 @pytest.mark.requirement("B.16-C2b")
 async def test_iteration_restarts_after_a_refused_cursor_without_repeating_items() -> None:
-    book = Book([["a", "b"], ["c"]], [["b", "x"], ["a", "y"], ["z"]])
-    origin = Origin(book.reply)
+    paged = PagedList([["a", "b"], ["c"]], [["b", "x"], ["a", "y"], ["z"]])
+    origin = CountingServer(paged.reply)
     async with connected(origin) as (client, _):
         assert (await client.list_tools()).next_cursor == "0.1"
-        book.edition = 1  # and nobody has told
+        paged.edition = 1  # without a notification
         assert [tool.name async for tool in client.tools()] == ["a", "b", "x", "y", "z"]
         assert [tool.name async for tool in client.tools()] == ["b", "x", "a", "y", "z"]
-    assert [params.get("cursor") for _, params in origin.asked] == [None, "0.1", None, "1.1", "1.2"]
+    assert [params.get("cursor") for _, params in origin.requests] == [None, "0.1", None, "1.1", "1.2"]
 
 
 @pytest.mark.parametrize(
     "options", [ClientOptions(revision=each) for each in types.REVISIONS[:-1]] + [{"cache": False}]
 )
-async def test_iteration_restarts_without_a_cache_too(options: ClientOptions) -> None:
-    book = Book([["a"], ["b"]], [["a"], ["c"]])
+async def test_iteration_restarts_without_a_cache(options: ClientOptions) -> None:
+    paged = PagedList([["a"], ["b"]], [["a"], ["c"]])
     names = list[str]()
-    async with connected(Origin(book.reply), **options) as (client, _):
+    async with connected(CountingServer(paged.reply), **options) as (client, _):
         async for tool in client.tools():
             names.append(tool.name)
-            book.edition = 1
+            paged.edition = 1
     assert names == ["a", "c"]
 
 
@@ -349,19 +354,19 @@ async def test_iteration_restarts_without_a_cache_too(options: ClientOptions) ->
 )
 async def test_iteration_restarts_once_and_only_after_a_refused_cursor(code_and_cursors: Any) -> None:
     code, cursors = code_and_cursors
-    origin = Origin(lambda method, params: code if "cursor" in params else hinted(method, 0, nextCursor="a"))
+    origin = CountingServer(lambda method, params: code if "cursor" in params else cacheable(method, 0, nextCursor="a"))
     async with connected(origin) as (client, _):
         with pytest.raises(ErrorResponse):
             assert [tool async for tool in client.tools()] == []
-    assert [params.get("cursor") for _, params in origin.asked] == cursors
+    assert [params.get("cursor") for _, params in origin.requests] == cursors
 
 
 async def test_iteration_fails_if_the_first_page_is_refused() -> None:
-    origin = Origin(lambda _, __: -32602)
+    origin = CountingServer(lambda _, __: -32602)
     async with connected(origin) as (client, _):
         with pytest.raises(ErrorResponse):
             await anext(client.tools())
-    assert len(origin.asked) == 1
+    assert len(origin.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -374,7 +379,7 @@ async def test_iteration_fails_if_the_first_page_is_refused() -> None:
 )
 async def test_items_are_identified_by_their_name_or_uri(method: str, entry: Json) -> None:
     member = {"prompts/list": "prompts", "resources/list": "resources"}.get(method, "resourceTemplates")
-    asked = list[str | None]()
+    cursors = list[str | None]()
 
     def numbered(number: int) -> Json:
         return {
@@ -382,13 +387,13 @@ async def test_items_are_identified_by_their_name_or_uri(method: str, entry: Jso
         }
 
     def reply(method: str, params: Json) -> Json | int:
-        asked.append(params.get("cursor"))
-        if len(asked) == 1:
-            return hinted(method, nextCursor="old") | {member: [numbered(1), numbered(2)]}
-        return -32602 if "cursor" in params else hinted(method) | {member: [numbered(2), numbered(3)]}
+        cursors.append(params.get("cursor"))
+        if len(cursors) == 1:
+            return cacheable(method, nextCursor="old") | {member: [numbered(1), numbered(2)]}
+        return -32602 if "cursor" in params else cacheable(method) | {member: [numbered(2), numbered(3)]}
 
-    async with connected(Origin(reply)) as (client, _):
-        walks: dict[str, Any] = {"prompts": client.prompts, "resources": client.resources}
-        entries = [types.unstructure(each) async for each in walks.get(member, client.resource_templates)()]
+    async with connected(CountingServer(reply)) as (client, _):
+        iterators: dict[str, Any] = {"prompts": client.prompts, "resources": client.resources}
+        entries = [types.unstructure(each) async for each in iterators.get(member, client.resource_templates)()]
     assert entries == [numbered(1), numbered(2), numbered(3)]
-    assert asked == [None, "old", None]
+    assert cursors == [None, "old", None]

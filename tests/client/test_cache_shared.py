@@ -1,4 +1,4 @@
-"""One cache for several clients: what they share, what they do not, and how much it may hold."""
+"""One cache for several clients: sharing, concurrent requests and limits."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.cacheable_server import ASK, Json, Origin, connected, hinted
+from tests.client.counting_server import REQUESTS, CountingServer, Json, cacheable, connected
 from trio_mcp import CacheHint, Client, ResponseCache, Server, open_client, types
 from trio_mcp.client import CacheOption
 from trio_mcp.testing import open_scripted_server
 
-# Who shares what.
+# Sharing.
 
 
-async def asked_by_both(first: CacheOption, second: CacheOption, scope: str, **options: Any) -> int:
-    """Let one client after the other ask for everything, both connected; return how much the second had to ask."""
-    origins = [Origin(lambda method, _: hinted(method, scope=scope)) for _ in range(2)]
+async def requests_of_the_second(first: CacheOption, second: CacheOption, scope: str, **options: Any) -> int:
+    """Send every request from two connected clients in turn; return how many the second server received."""
+    origins = [CountingServer(lambda method, _: cacheable(method, scope=scope)) for _ in range(2)]
     async with (
         connected(origins[0], cache=first) as (one, _),
         connected(origins[1], cache=second, **options) as (two, _),
     ):
         for client in (one, two, one, two):
-            for ask in ASK.values():
-                await ask(client)
-    assert len(origins[0].asked) == len(ASK)
-    return len(origins[1].asked)
+            for send in REQUESTS.values():
+                await send(client)
+    assert len(origins[0].requests) == len(REQUESTS)
+    return len(origins[1].requests)
 
 
 @pytest.mark.requirement("B.17-C3")
@@ -50,10 +50,10 @@ async def test_private_results_are_shared_only_between_clients_of_one_principal(
 ) -> None:
     cache = ResponseCache()
     first, second = (cache.for_server("s", principal=each) for each in principals)
-    assert await asked_by_both(first, second, scope) == (0 if shares else len(ASK))
+    assert await requests_of_the_second(first, second, scope) == (0 if shares else len(REQUESTS))
 
 
-async def test_nothing_is_shared_between_servers_of_different_names_or_clients_that_name_none() -> None:
+async def test_clients_without_the_same_server_name_share_no_results() -> None:
     cache = ResponseCache()
     for first, second in (
         (cache.for_server("a", principal=1), cache.for_server("b", principal=1)),
@@ -62,43 +62,43 @@ async def test_nothing_is_shared_between_servers_of_different_names_or_clients_t
         (ResponseCache().for_server("a", principal=1), cache.for_server("a", principal=1)),
     ):
         cache.clear()
-        assert await asked_by_both(first, second, "public") == len(ASK)
+        assert await requests_of_the_second(first, second, "public") == len(REQUESTS)
 
 
 async def test_clients_with_different_envelopes_share_no_results() -> None:
     cache = ResponseCache().for_server("s")
     info = types.Implementation(name="other", version="1")
-    assert await asked_by_both(cache, cache, "public", info=info) == len(ASK)
+    assert await requests_of_the_second(cache, cache, "public", info=info) == len(REQUESTS)
 
     cache = ResponseCache().for_server("s")
-    assert await asked_by_both(cache, cache, "public", roots=[]) == len(ASK)
+    assert await requests_of_the_second(cache, cache, "public", roots=[]) == len(REQUESTS)
 
 
-async def test_a_server_of_the_same_name_and_another_version_is_another() -> None:
-    cache, asked = ResponseCache().for_server("s"), list[str]()
+async def test_servers_of_different_versions_share_no_results() -> None:
+    cache, versions = ResponseCache().for_server("s"), list[str]()
     for version in ("1", "1", "2"):
         server = Server("s", version=version, cache={"tools/list": CacheHint(ttl=60, scope="public")})
         server.tool(name=f"t{version}")(lambda: None)
 
         def tap(direction: str, message: bytes, version: str = version) -> None:
             if direction == "sent" and b"tools/list" in message:
-                asked.append(version)
+                versions.append(version)
 
         async with open_client(server, cache=cache, tap=tap) as client:
             assert [tool.name async for tool in client.tools()] == [f"t{version}"]
-    assert asked == ["1", "2"]
+    assert versions == ["1", "2"]
 
 
-async def test_a_change_reported_to_one_client_applies_to_all_of_the_same_server() -> None:
+async def test_a_change_reported_to_one_client_applies_to_all_clients_of_that_server() -> None:
     cache = ResponseCache()
     names = [("s", "ada"), ("s", "bob"), ("other", "ada")]
-    origins = [Origin() for _ in names]
+    origins = [CountingServer() for _ in names]
     async with AsyncExitStack() as stack:
-        doors = [
+        connections = [
             connected(origin, cache=cache.for_server(server, principal=principal))
             for origin, (server, principal) in zip(origins, names, strict=True)
         ]
-        pairs = [await stack.enter_async_context(door) for door in doors]
+        pairs = [await stack.enter_async_context(connection) for connection in connections]
         for _ in range(2):
             for client, _peer in pairs:
                 await client.list_tools()
@@ -106,21 +106,21 @@ async def test_a_change_reported_to_one_client_applies_to_all_of_the_same_server
         await trio.testing.wait_all_tasks_blocked()
         for client, _peer in pairs:
             await client.list_tools()
-    assert [len(origin.asked) for origin in origins] == [2, 2, 1]
+    assert [len(origin.requests) for origin in origins] == [2, 2, 1]
 
 
-async def test_a_private_result_goes_before_a_public_one_until_it_is_asked_for_anew() -> None:
+async def test_a_private_result_is_preferred_to_a_public_one_until_it_is_requested_again() -> None:
     scopes = {"ada": "private", "bob": "public"}
     cache = ResponseCache()
     async with AsyncExitStack() as stack:
         clients: dict[str, Client] = {}
 
-        def of(name: str) -> Origin:
-            return Origin(lambda method, _: hinted(method, scope=scopes[name], _meta={"of": name}))
+        def of(name: str) -> CountingServer:
+            return CountingServer(lambda method, _: cacheable(method, scope=scopes[name], _meta={"of": name}))
 
         for name, origin in [(name, of(name)) for name in scopes]:
-            door = connected(origin, cache=cache.for_server("s", principal=name))
-            clients[name], _peer = await stack.enter_async_context(door)
+            connection = connected(origin, cache=cache.for_server("s", principal=name))
+            clients[name], _peer = await stack.enter_async_context(connection)
 
         async def seen(name: str, *, fresh: bool = False) -> Any:
             meta: Any = (await clients[name].list_tools(fresh=fresh)).meta
@@ -139,7 +139,7 @@ async def test_a_private_result_goes_before_a_public_one_until_it_is_asked_for_a
 
 async def test_a_result_that_becomes_private_is_no_longer_shared() -> None:
     scopes = ["public", "private"]
-    origin, other = Origin(lambda method, _: hinted(method, scope=scopes.pop(0))), Origin()
+    origin, other = CountingServer(lambda method, _: cacheable(method, scope=scopes.pop(0))), CountingServer()
     cache = ResponseCache()
     async with (
         connected(origin, cache=cache.for_server("s", principal="ada")) as (ada, _),
@@ -147,45 +147,45 @@ async def test_a_result_that_becomes_private_is_no_longer_shared() -> None:
     ):
         await ada.list_tools()
         await bob.list_tools()
-        assert other.asked == []
+        assert other.requests == []
         await ada.list_tools(fresh=True)
         await bob.list_tools()
-    assert len(other.asked) == 1
+    assert len(other.requests) == 1
 
 
 async def test_a_principal_may_change_while_a_client_is_connected() -> None:
-    origin = Origin()
+    origin = CountingServer()
     async with connected(origin, cache=ResponseCache().for_server("s", principal="ada")) as (client, _):
         for principal in ("ada", "bob", "ada", "bob"):
-            client._connection.cache.principal = principal  # pyright: ignore[reportPrivateUsage] # as authentication will
+            client._connection.cache.principal = principal  # pyright: ignore[reportPrivateUsage] # as authentication does
             await client.list_tools()
-    assert len(origin.asked) == 2
+    assert len(origin.requests) == 2
 
 
-# In whatever order.
+# Concurrent requests.
 
 
-async def test_of_two_requests_at_once_both_are_sent_and_the_later_one_counts() -> None:
+async def test_concurrent_requests_are_all_sent_and_the_latest_request_wins() -> None:
     cache = ResponseCache()
-    got = dict[int, Any]()
+    metas = dict[int, Any]()
     async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
 
         async def ask(number: int) -> None:
-            got[number] = (await client.list_tools()).meta
+            metas[number] = (await client.list_tools()).meta
 
         requests: list[Json] = []
         for number in range(3):
             nursery.start_soon(ask, number)
             requests.append(await peer.expect_request("tools/list"))
         for number in (1, 0, 2):
-            await peer.respond(requests[number], hinted("tools/list", _meta={"number": number}))
+            await peer.respond(requests[number], cacheable("tools/list", _meta={"number": number}))
             await trio.testing.wait_all_tasks_blocked()
             await ask(3)
-            assert got[3] == {"number": {1: 1, 0: 1, 2: 2}[number]}
-    assert [got[number] for number in range(3)] == [{"number": number} for number in range(3)]
+            assert metas[3] == {"number": {1: 1, 0: 1, 2: 2}[number]}
+    assert [metas[number] for number in range(3)] == [{"number": number} for number in range(3)]
 
 
-async def test_an_answer_of_one_principal_does_not_outdate_what_another_has_asked_before() -> None:
+async def test_a_result_of_one_principal_does_not_invalidate_an_earlier_request_of_another() -> None:
     cache = ResponseCache()
     ada, bob = (cache.for_server("s", principal=each) for each in ("ada", "bob"))
     async with (
@@ -196,18 +196,18 @@ async def test_an_answer_of_one_principal_does_not_outdate_what_another_has_aske
         nursery.start_soon(first.list_tools)
         request = await first_peer.expect_request()
         nursery.start_soon(second.list_tools)
-        await second_peer.answer(hinted("tools/list"))
+        await second_peer.answer(cacheable("tools/list"))
         await trio.testing.wait_all_tasks_blocked()
-        await first_peer.respond(request, hinted("tools/list"))
+        await first_peer.respond(request, cacheable("tools/list"))
         await trio.testing.wait_all_tasks_blocked()
         assert cache.statistics().entries == 2
 
 
-# How much.
+# Limits.
 
 
 async def test_the_least_recently_used_result_makes_room() -> None:
-    origin, cache = Origin(), ResponseCache(max_entries=3)
+    origin, cache = CountingServer(), ResponseCache(max_entries=3)
     async with connected(origin, cache=cache) as (client, _):
         for cursor in ("a", "b", "c"):
             await client.list_tools(cursor)
@@ -216,14 +216,14 @@ async def test_the_least_recently_used_result_makes_room() -> None:
         assert cache.statistics().entries == 3
         for cursor in ("a", "c", "d", "b"):
             await client.list_tools(cursor)
-    assert [params["cursor"] for _, params in origin.asked] == ["a", "b", "c", "d", "b"]
+    assert [params["cursor"] for _, params in origin.requests] == ["a", "b", "c", "d", "b"]
 
 
-async def test_results_take_no_more_bytes_than_they_may_and_one_that_is_too_large_is_not_kept() -> None:
+async def test_cached_results_stay_within_max_bytes_and_a_larger_result_is_not_cached() -> None:
     def reply(method: str, params: Json) -> Json:
-        return hinted(method, contents=[{"uri": params["uri"], "text": "x" * int(params["uri"][2:])}])
+        return cacheable(method, contents=[{"uri": params["uri"], "text": "x" * int(params["uri"][2:])}])
 
-    origin, cache = Origin(reply), ResponseCache(max_bytes=10_000)
+    origin, cache = CountingServer(reply), ResponseCache(max_bytes=10_000)
     async with connected(origin, cache=cache) as (client, _):
         sizes = [3000, 3001, 4000, 20_000, 100]
         for size in sizes:
@@ -232,12 +232,12 @@ async def test_results_take_no_more_bytes_than_they_may_and_one_that_is_too_larg
         assert cache.statistics().entries == 3
         for size in (3001, 4000, 100, 20_000):
             await client.read_resource(f"a:{size}")
-    asked = [int(params["uri"][2:]) for _, params in origin.asked]
-    assert asked == [*sizes, 20_000]
+    requested = [int(params["uri"][2:]) for _, params in origin.requests]
+    assert requested == [*sizes, 20_000]
 
 
-async def test_a_thousand_results_leave_as_many_as_there_is_room_for_and_then_none() -> None:
-    origin, cache = Origin(), ResponseCache(max_entries=50)
+async def test_the_cache_keeps_at_most_max_entries_and_drops_them_when_the_client_closes() -> None:
+    origin, cache = CountingServer(), ResponseCache(max_entries=50)
     async with connected(origin, cache=cache) as (client, _):
         for number in range(1000):
             await client.list_tools(str(number))
@@ -249,7 +249,7 @@ async def test_a_thousand_results_leave_as_many_as_there_is_room_for_and_then_no
 async def test_an_outdated_entry_is_dropped_when_it_is_looked_up(autojump_clock: trio.testing.MockClock) -> None:
     times = [1000, 0]
     cache = ResponseCache()
-    async with connected(Origin(lambda method, _: hinted(method, times.pop(0))), cache=cache) as (client, _):
+    async with connected(CountingServer(lambda method, _: cacheable(method, times.pop(0))), cache=cache) as (client, _):
         await client.list_tools()
         await trio.sleep(1)
         assert cache.statistics().entries == 1
@@ -265,13 +265,13 @@ async def test_a_cleared_cache_does_not_keep_results_in_flight() -> None:
             request = await peer.expect_request()
             if clear:
                 cache.clear()
-            await peer.respond(request, hinted("tools/list"))
+            await peer.respond(request, cacheable("tools/list"))
             await trio.testing.wait_all_tasks_blocked()
             assert cache.statistics().entries == kept
 
 
-def test_another_run_of_trio_has_another_clock_and_finds_nothing() -> None:
-    cache, origin = ResponseCache(), Origin(lambda method, _: hinted(method, scope="public"))
+def test_results_of_an_earlier_trio_run_are_not_used() -> None:
+    cache, origin = ResponseCache(), CountingServer(lambda method, _: cacheable(method, scope="public"))
 
     async def ask() -> None:
         async with connected(origin, cache=cache.for_server("s")) as (client, _):
@@ -280,15 +280,15 @@ def test_another_run_of_trio_has_another_clock_and_finds_nothing() -> None:
 
     for _ in range(2):
         trio.run(ask, clock=trio.testing.MockClock())  # both begin at the same time
-    assert len(origin.asked) == 2
+    assert len(origin.requests) == 2
 
 
-# What it is given.
+# Arguments.
 
 
 @pytest.mark.parametrize("bound", [0, -1, 1.5, True, "1", None])
 @pytest.mark.parametrize("name", ["max_entries", "max_bytes"])
-def test_a_bound_is_a_whole_number_and_at_least_1(name: str, bound: Any) -> None:
+def test_limits_of_a_cache_are_integers_of_at_least_1(name: str, bound: Any) -> None:
     with pytest.raises(ValueError, match=rf"ResponseCache\({name}={bound!r}\): must be a whole number, and at least 1"):
         ResponseCache(**{name: bound})
 

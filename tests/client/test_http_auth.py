@@ -1,4 +1,4 @@
-"""A client that shows a server who asks: what its doors take and raise, and which of its time limits stand still."""
+"""A client with credentials: what its openers raise, and which timeouts are paused during a sign-in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import trio
 from attrs import define
 
-from tests.client.http_origin import LEGACY, MODERN, URL, Got, HttpOrigin, Json, modern, served
+from tests.client.http_origin import LEGACY, MODERN, URL, HttpOrigin, Json, ReceivedRequest, modern, served
 from tests.transports.http.client.scripted_auth import AuthByHand
 from trio_mcp import HttpStatusError, Limits, RequestTimedOut, TimeLimits, open_http_client, start_http_client
 from trio_mcp._errors import AuthorizationFailed
@@ -17,8 +17,8 @@ from trio_mcp.testing import AsgiEngine
 
 
 @define(eq=False)
-class Guarded:
-    """Lets in who shows the token, but for the methods that are open to all."""
+class TokenProtected:
+    """An application that refuses every request without the token."""
 
     origin: HttpOrigin
     token: str = "t1"
@@ -45,25 +45,25 @@ async def sign_in(auth: AuthByHand, *, seconds: float = 3600, token: str = "t1")
 
 async def refuse(auth: AuthByHand) -> None:
     await trio.lowlevel.checkpoint()
-    raise AuthorizationFailed("the person said no", error="access_denied")
+    raise AuthorizationFailed("the user denied access", error="access_denied")
 
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
 async def test_a_client_signs_in_when_the_server_requires_authentication(revision: str) -> None:
-    guarded, auth = Guarded(HttpOrigin(revision)), AuthByHand()
+    protected, auth = TokenProtected(HttpOrigin(revision)), AuthByHand()
 
-    async with served(guarded) as url, open_http_client(url, auth=auth) as client:
+    async with served(protected) as url, open_http_client(url, auth=auth) as client:
         assert client.revision == revision
 
-    assert auth.renewals == guarded.refusals == 1
+    assert auth.renewals == protected.refusals == 1
     assert auth.url == url
 
 
-async def test_a_client_of_a_nursery_signs_in_as_well(autojump_clock: object) -> None:
-    guarded, auth = Guarded(HttpOrigin()), AuthByHand()
+async def test_a_client_that_is_started_in_a_nursery_signs_in(autojump_clock: object) -> None:
+    protected, auth = TokenProtected(HttpOrigin()), AuthByHand()
 
     async with trio.open_nursery() as nursery:
-        client = await start_http_client(nursery, URL, auth=auth, engine=AsgiEngine(guarded))
+        client = await start_http_client(nursery, URL, auth=auth, engine=AsgiEngine(protected))
         await client.aclose()
 
     assert auth.renewals == 1
@@ -71,45 +71,45 @@ async def test_a_client_of_a_nursery_signs_in_as_well(autojump_clock: object) ->
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
 async def test_a_failed_sign_in_is_raised_by_the_opener(revision: str, autojump_clock: object) -> None:
-    engine = AsgiEngine(Guarded(HttpOrigin(revision)))
+    engine = AsgiEngine(TokenProtected(HttpOrigin(revision)))
 
-    with pytest.raises(AuthorizationFailed, match="the person said no") as caught:
+    with pytest.raises(AuthorizationFailed, match="the user denied access") as caught:
         async with open_http_client(URL, auth=AuthByHand(renew=refuse), engine=engine):
             raise AssertionError
     assert caught.value.error == "access_denied"
     async with trio.open_nursery() as nursery:
-        with pytest.raises(AuthorizationFailed, match="the person said no"):
+        with pytest.raises(AuthorizationFailed, match="the user denied access"):
             await start_http_client(nursery, URL, auth=AuthByHand(renew=refuse), engine=engine)
 
 
 async def test_a_rejected_token_raises_the_http_status(autojump_clock: object) -> None:
-    engine = AsgiEngine(Guarded(HttpOrigin()))
+    engine = AsgiEngine(TokenProtected(HttpOrigin()))
 
     with pytest.raises(HttpStatusError, match="401"):
         async with open_http_client(URL, auth=AuthByHand(times=0), engine=engine):
             raise AssertionError
 
 
-async def test_a_call_whose_sign_in_fails_fails_alone(autojump_clock: object) -> None:
-    guarded = Guarded(with_tools())
+async def test_a_failed_sign_in_fails_only_its_own_call(autojump_clock: object) -> None:
+    protected = TokenProtected(with_tools())
     auth = AuthByHand("t1", renew=refuse)
 
-    async with open_http_client(URL, auth=auth, engine=AsgiEngine(guarded)) as client:
-        guarded.token = "t2"  # nobody's
+    async with open_http_client(URL, auth=auth, engine=AsgiEngine(protected)) as client:
+        protected.token = "t2"  # no client has this token
         with pytest.raises(AuthorizationFailed):
             await client.list_tools()
         auth.renew = partial(sign_in, token="t2")
         assert (await client.list_tools()).tools == []
 
 
-# While a person signs in, no limit runs.
+# Timeouts are paused while a user signs in.
 
 SHORT = TimeLimits(idle=10, total=20, connect=30, probe=5)
 
 
-async def test_opening_waits_for_a_person_as_long_as_it_takes(autojump_clock: object) -> None:
+async def test_no_timeout_applies_while_the_opener_waits_for_the_user(autojump_clock: object) -> None:
     origin, began = HttpOrigin(), trio.current_time()
-    engine, auth = AsgiEngine(Guarded(origin)), AuthByHand(renew=sign_in)
+    engine, auth = AsgiEngine(TokenProtected(origin)), AuthByHand(renew=sign_in)
 
     async with open_http_client(URL, auth=auth, engine=engine, time_limits=SHORT) as client:
         assert trio.current_time() - began == 3600
@@ -118,13 +118,13 @@ async def test_opening_waits_for_a_person_as_long_as_it_takes(autojump_clock: ob
     assert origin.methods() == ["server/discover"]
 
 
-async def test_the_limits_of_opening_go_on_where_they_stood(autojump_clock: object) -> None:
-    async def never(got: Got) -> Json:
+async def test_the_timeouts_of_the_opener_continue_after_the_sign_in(autojump_clock: object) -> None:
+    async def never(request: ReceivedRequest) -> Json:
         await trio.sleep_forever()
         raise AssertionError
 
     origin = HttpOrigin(replies={"server/discover": never, "initialize": never})
-    engine, auth, began = AsgiEngine(Guarded(origin)), AuthByHand(renew=sign_in), trio.current_time()
+    engine, auth, began = AsgiEngine(TokenProtected(origin)), AuthByHand(renew=sign_in), trio.current_time()
 
     with pytest.raises(RequestTimedOut, match="within 30 s"):
         async with open_http_client(URL, auth=auth, engine=engine, time_limits=SHORT):
@@ -134,22 +134,22 @@ async def test_the_limits_of_opening_go_on_where_they_stood(autojump_clock: obje
     assert origin.methods() == ["server/discover", "initialize"]
 
 
-async def test_slow_authentication_without_a_person_times_out(autojump_clock: object) -> None:
+async def test_slow_authentication_without_a_user_times_out(autojump_clock: object) -> None:
     async def hang(auth: AuthByHand) -> None:
         await trio.sleep_forever()
 
     began = trio.current_time()
     with pytest.raises(RequestTimedOut, match="within 30 s"):
         async with open_http_client(
-            URL, auth=AuthByHand(renew=hang), engine=AsgiEngine(Guarded(HttpOrigin())), time_limits=SHORT
+            URL, auth=AuthByHand(renew=hang), engine=AsgiEngine(TokenProtected(HttpOrigin())), time_limits=SHORT
         ):
             raise AssertionError
 
     assert trio.current_time() - began == 30
 
 
-async def test_calls_and_queued_calls_wait_for_a_person(autojump_clock: object) -> None:
-    guarded, auth = Guarded(with_tools()), AuthByHand("t1", renew=partial(sign_in, token="t2"))
+async def test_calls_and_queued_calls_wait_for_the_user(autojump_clock: object) -> None:
+    protected, auth = TokenProtected(with_tools()), AuthByHand("t1", renew=partial(sign_in, token="t2"))
     ended: list[float] = []
 
     async def call() -> None:
@@ -157,9 +157,9 @@ async def test_calls_and_queued_calls_wait_for_a_person(autojump_clock: object) 
         ended.append(trio.current_time() - began)
 
     async with open_http_client(
-        URL, auth=auth, engine=AsgiEngine(guarded), time_limits=SHORT, limits=Limits(max_posts=1)
+        URL, auth=auth, engine=AsgiEngine(protected), time_limits=SHORT, limits=Limits(max_posts=1)
     ) as client:
-        guarded.token = "t2"  # nobody's
+        protected.token = "t2"  # no client has this token
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
@@ -168,8 +168,8 @@ async def test_calls_and_queued_calls_wait_for_a_person(autojump_clock: object) 
     assert ended == [3600, 3600]
 
 
-async def test_waiting_for_a_free_place_times_out(autojump_clock: object) -> None:
-    async def slow(got: Got) -> Json:
+async def test_a_call_that_waits_for_a_free_place_times_out(autojump_clock: object) -> None:
+    async def slow(request: ReceivedRequest) -> Json:
         await trio.sleep(9)
         return modern(tools=[])
 

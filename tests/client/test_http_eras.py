@@ -1,4 +1,4 @@
-"""Finding out over HTTP what a server speaks, from messages and from statuses, and what is raised where that fails."""
+"""Negotiation over HTTP: the era by error codes and statuses, and the exceptions of failures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.client.http_origin import (
     Answer,
     Cut,
     Failure,
-    Got,
     HttpOrigin,
     Page,
+    ReceivedRequest,
     connected,
     modern,
 )
@@ -36,8 +36,8 @@ DISCOVER, INITIALIZE = "server/discover", "initialize"
 HANDSHAKE = [INITIALIZE, "notifications/initialized"]
 
 
-def saying(*answers: Answer) -> Callable[[Got], Answer]:
-    """Give one answer after the other; the last one again and again."""
+def answering(*answers: Answer) -> Callable[[ReceivedRequest], Answer]:
+    """Return a reply that gives the answers in order and repeats the last one."""
     left = [*answers]
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
@@ -54,8 +54,8 @@ async def test_a_modern_server_needs_one_request() -> None:
 @pytest.mark.requirement("B.4-H1")
 @pytest.mark.parametrize("status", [200, 400, 404])
 @pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32001, -32700])
-async def test_an_error_that_legacy_servers_give_as_well_leads_to_a_handshake(status: int, code: int) -> None:
-    origin = HttpOrigin(LEGACY, {DISCOVER: saying(Failure(code, status=status))})
+async def test_an_error_that_legacy_servers_send_leads_to_a_handshake(status: int, code: int) -> None:
+    origin = HttpOrigin(LEGACY, {DISCOVER: answering(Failure(code, status=status))})
 
     async with connected(origin) as client:
         assert client.revision == LEGACY
@@ -65,8 +65,8 @@ async def test_an_error_that_legacy_servers_give_as_well_leads_to_a_handshake(st
 
 @pytest.mark.requirement("B.4-H1")
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 415, 422])
-async def test_a_status_that_says_the_request_is_wrong_leads_to_a_handshake(status: int) -> None:
-    origin = HttpOrigin(LEGACY, {DISCOVER: saying(Page(status))})
+async def test_a_status_for_an_invalid_request_leads_to_a_handshake(status: int) -> None:
+    origin = HttpOrigin(LEGACY, {DISCOVER: answering(Page(status))})
 
     async with connected(origin) as client:
         assert client.revision == LEGACY
@@ -75,8 +75,8 @@ async def test_a_status_that_says_the_request_is_wrong_leads_to_a_handshake(stat
 
 
 @pytest.mark.parametrize("status", [401, 403, 302, 500, 502, 503])
-async def test_a_status_that_says_nothing_about_the_request_is_raised(status: int) -> None:
-    origin = HttpOrigin(LEGACY, {DISCOVER: saying(Page(status, "not today"))})
+async def test_a_status_that_is_not_about_the_request_is_raised(status: int) -> None:
+    origin = HttpOrigin(LEGACY, {DISCOVER: answering(Page(status, "not today"))})
 
     with pytest.raises(HttpStatusError) as raised:
         async with connected(origin):
@@ -87,8 +87,8 @@ async def test_a_status_that_says_nothing_about_the_request_is_raised(status: in
 
 
 @pytest.mark.requirement("B.4-H1")
-async def test_the_refusal_of_a_revision_is_followed_to_one_that_both_speak() -> None:
-    origin = HttpOrigin(LEGACY, {DISCOVER: saying(Failure(-32022, {"supported": [LEGACY]}))})
+async def test_after_a_refused_revision_the_client_uses_one_that_both_support() -> None:
+    origin = HttpOrigin(LEGACY, {DISCOVER: answering(Failure(-32022, {"supported": [LEGACY]}))})
 
     async with connected(origin) as client:
         assert client.revision == LEGACY
@@ -96,8 +96,8 @@ async def test_the_refusal_of_a_revision_is_followed_to_one_that_both_speak() ->
 
 @pytest.mark.requirement("B.4-H1")
 @pytest.mark.parametrize("code", [-32020, -32021])
-async def test_other_errors_of_modern_servers_are_raised_and_no_handshake_is_tried(code: int) -> None:
-    origin = HttpOrigin(LEGACY, {DISCOVER: saying(Failure(code))})
+async def test_other_errors_of_modern_servers_are_raised_without_a_handshake(code: int) -> None:
+    origin = HttpOrigin(LEGACY, {DISCOVER: answering(Failure(code))})
 
     with pytest.raises(ErrorResponse) as raised:
         async with connected(origin):
@@ -107,9 +107,9 @@ async def test_other_errors_of_modern_servers_are_raised_and_no_handshake_is_tri
     assert origin.methods() == [DISCOVER]
 
 
-async def test_a_client_of_modern_revisions_alone_raises_what_the_server_says() -> None:
+async def test_a_client_pinned_to_the_modern_era_raises_the_refusal_of_the_server() -> None:
     for answer, error in ((Page(404), HttpStatusError), (Failure(-32601, status=404), UnsupportedRevision)):
-        origin = HttpOrigin(LEGACY, {DISCOVER: saying(answer)})
+        origin = HttpOrigin(LEGACY, {DISCOVER: answering(answer)})
         with pytest.raises(error):
             async with connected(origin, revision=MODERN):
                 raise AssertionError
@@ -117,7 +117,7 @@ async def test_a_client_of_modern_revisions_alone_raises_what_the_server_says() 
 
 
 async def test_a_refused_handshake_is_raised() -> None:
-    origin = HttpOrigin(LEGACY, {DISCOVER: saying(Page(404)), INITIALIZE: saying(Page(404, "nothing here"))})
+    origin = HttpOrigin(LEGACY, {DISCOVER: answering(Page(404)), INITIALIZE: answering(Page(404, "nothing here"))})
 
     with pytest.raises(HttpStatusError, match="nothing here"):
         async with connected(origin):
@@ -125,8 +125,8 @@ async def test_a_refused_handshake_is_raised() -> None:
 
 
 @pytest.mark.requirement("B.4-H2")
-async def test_a_missing_method_of_a_modern_server_says_nothing_about_its_era() -> None:
-    origin = HttpOrigin(replies={"com.example/rooms": saying(Failure(-32601, status=404))})
+async def test_an_unknown_method_does_not_change_the_era_of_a_connected_server() -> None:
+    origin = HttpOrigin(replies={"com.example/rooms": answering(Failure(-32601, status=404))})
 
     async with connected(origin) as client:
         for _ in range(2):
@@ -138,11 +138,11 @@ async def test_a_missing_method_of_a_modern_server_says_nothing_about_its_era() 
     assert INITIALIZE not in origin.methods()
 
 
-# Servers that take their time.
+# Slow servers.
 
 
-def late(seconds: float, answer: Answer) -> Any:
-    async def reply(got: Got) -> Answer:
+def answering_after(seconds: float, answer: Answer) -> Any:
+    async def reply(request: ReceivedRequest) -> Answer:
         await trio.sleep(seconds)
         return answer
 
@@ -150,11 +150,11 @@ def late(seconds: float, answer: Answer) -> Any:
 
 
 DISCOVERY = modern(supportedVersions=[MODERN], capabilities={})
-SLOW = late(20, DISCOVERY)
+SLOW = answering_after(20, DISCOVERY)
 
 
-async def test_a_silent_server_is_sent_a_handshake_too(autojump_clock: object) -> None:
-    origin = HttpOrigin(LEGACY, {DISCOVER: late(10_000, DISCOVERY)})
+async def test_a_server_that_does_not_answer_the_probe_is_sent_a_handshake(autojump_clock: object) -> None:
+    origin = HttpOrigin(LEGACY, {DISCOVER: answering_after(10_000, DISCOVERY)})
 
     async with connected(origin) as client:
         assert client.revision == LEGACY
@@ -162,18 +162,18 @@ async def test_a_silent_server_is_sent_a_handshake_too(autojump_clock: object) -
     assert origin.methods() == [DISCOVER, *HANDSHAKE]
 
 
-async def test_a_late_discovery_switches_back(autojump_clock: object) -> None:
-    origin = HttpOrigin(replies={DISCOVER: SLOW, INITIALIZE: late(10_000, Page(404))})
+async def test_a_late_discovery_switches_back_to_the_modern_era(autojump_clock: object) -> None:
+    origin = HttpOrigin(replies={DISCOVER: SLOW, INITIALIZE: answering_after(10_000, Page(404))})
 
     async with connected(origin) as client:
         assert client.revision == MODERN
 
 
 @pytest.mark.parametrize("refusal", [Failure(-32020), Page(404), Page(400)])
-async def test_a_refusal_that_modern_servers_give_to_handshakes_decides_nothing(
+async def test_a_refused_handshake_does_not_end_the_wait_for_a_slow_modern_server(
     refusal: Answer, autojump_clock: object
 ) -> None:
-    origin = HttpOrigin(replies={DISCOVER: SLOW, INITIALIZE: saying(refusal)})
+    origin = HttpOrigin(replies={DISCOVER: SLOW, INITIALIZE: answering(refusal)})
 
     async with connected(origin) as client:
         assert client.revision == MODERN
@@ -181,10 +181,10 @@ async def test_a_refusal_that_modern_servers_give_to_handshakes_decides_nothing(
 
 @pytest.mark.parametrize("refusal", [Failure(-32020), Page(404)])
 @pytest.mark.parametrize("answer", [Failure(-32601), Page(400)])
-async def test_such_a_refusal_is_raised_when_the_probe_fails_as_well(
+async def test_a_refused_handshake_is_raised_when_the_probe_fails_too(
     refusal: Answer, answer: Answer, autojump_clock: object
 ) -> None:
-    origin = HttpOrigin(replies={DISCOVER: late(20, answer), INITIALIZE: saying(refusal)})
+    origin = HttpOrigin(replies={DISCOVER: answering_after(20, answer), INITIALIZE: answering(refusal)})
 
     with pytest.raises(ErrorResponse if isinstance(refusal, Failure) else HttpStatusError, match=r"no|404"):
         async with connected(origin):
@@ -192,8 +192,8 @@ async def test_such_a_refusal_is_raised_when_the_probe_fails_as_well(
 
 
 @pytest.mark.parametrize("refusal", [Failure(-5), Page(401), Page(503)])
-async def test_any_other_refusal_is_raised_at_once(refusal: Answer, autojump_clock: object) -> None:
-    origin = HttpOrigin(replies={DISCOVER: late(10_000, DISCOVERY), INITIALIZE: saying(refusal)})
+async def test_any_other_refusal_of_the_handshake_is_raised_at_once(refusal: Answer, autojump_clock: object) -> None:
+    origin = HttpOrigin(replies={DISCOVER: answering_after(10_000, DISCOVERY), INITIALIZE: answering(refusal)})
 
     began = trio.current_time()
     with pytest.raises(ErrorResponse if isinstance(refusal, Failure) else HttpStatusError):
@@ -203,7 +203,7 @@ async def test_any_other_refusal_is_raised_at_once(refusal: Answer, autojump_clo
 
 
 async def test_a_server_that_never_answers_times_out(autojump_clock: object) -> None:
-    silence = late(10_000, DISCOVERY)
+    silence = answering_after(10_000, DISCOVERY)
     origin = HttpOrigin(replies={DISCOVER: silence, INITIALIZE: silence})
 
     with pytest.raises(RequestTimedOut, match=r"within 30 s \(TimeLimits.connect\)"):
@@ -211,31 +211,31 @@ async def test_a_server_that_never_answers_times_out(autojump_clock: object) -> 
             raise AssertionError
 
 
-# Servers that cannot be reached.
+# Unreachable servers.
 
 
-async def test_a_discovery_that_is_lost_is_asked_for_once_more() -> None:
-    origin = HttpOrigin(replies={DISCOVER: saying(Cut(), DISCOVERY)})
+async def test_a_lost_discovery_is_requested_once_more() -> None:
+    origin = HttpOrigin(replies={DISCOVER: answering(Cut(), DISCOVERY)})
 
     async with connected(origin) as client:
         assert client.revision == MODERN
 
 
-async def test_a_server_whose_answers_are_lost_is_no_connection() -> None:
-    origin = HttpOrigin(replies={DISCOVER: saying(Cut())})
+async def test_a_server_whose_answers_are_lost_raises_connection_broken() -> None:
+    origin = HttpOrigin(replies={DISCOVER: answering(Cut())})
 
     with pytest.raises(ConnectionBroken, match="server/discover"):
         async with connected(origin):
             raise AssertionError
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_server_is_named_in_the_error() -> None:
     with pytest.raises(ConnectionBroken, match=r"cannot connect to http://127\.0\.0\.1:1/mcp: "):
         async with open_http_client("http://127.0.0.1:1/mcp?key=secret"):
             raise AssertionError
 
 
-async def test_an_application_that_fails_is_an_error_of_the_server() -> None:
+async def test_an_application_that_raises_leads_to_status_500() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         raise KeyError
 

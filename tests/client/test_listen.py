@@ -1,4 +1,4 @@
-"""`client.listen`, with servers by hand: what it asks for, what it makes of the answers, and how it ends."""
+"""`client.listen` with scripted servers: its requests, acknowledgements, changes and end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def connected(
         yield client, server
 
 
-async def agree(server: ScriptedPeer, honored: Any = MANY_ON_THE_WIRE) -> Any:
+async def acknowledge_listen(server: ScriptedPeer, honored: Any = MANY_ON_THE_WIRE) -> Any:
     """Receive a request to listen, acknowledge it, and return its id."""
     request = await server.expect_request("subscriptions/listen")
     await server.notify(ACK, {"notifications": honored, "_meta": {ID: request["id"]}})
@@ -79,25 +79,25 @@ async def agree(server: ScriptedPeer, honored: Any = MANY_ON_THE_WIRE) -> Any:
 async def listening(
     revision: str, capabilities: Any = CAPABILITIES, options: Any = None, **wanted: Any
 ) -> AsyncGenerator[tuple[Changes, ScriptedPeer, Callable[..., Awaitable[None]]]]:
-    """Listen to a server by hand; yield that, too, and what tells in its name."""
+    """Listen to a scripted server; yield the changes, the server, and a function that sends its notifications."""
     async with connected(revision, capabilities, **(options or {})) as (client, server):
         ids: list[Any] = []
 
         async def answer() -> None:
             if revision == MODERN:
-                ids.append(await agree(server))
+                ids.append(await acknowledge_listen(server))
             else:
                 for _ in wanted.get("resources", ()):
                     await server.answer({}, method="resources/subscribe")
 
-        async def notify_nowait(method: str, **params: Any) -> None:
+        async def notify(method: str, **params: Any) -> None:
             await server.notify(method, {**params, "_meta": {ID: ids[0]}} if ids else params)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer)
             block = client.listen(**wanted)
             changes = await block.__aenter__()
-        yield changes, server, notify_nowait
+        yield changes, server, notify
         await block.__aexit__(None, None, None)
 
 
@@ -109,30 +109,30 @@ async def rest_of(changes: Changes) -> list[Change]:
     return [change async for change in changes]
 
 
-# What is asked for.
+# Requests.
 
 
 @pytest.mark.requirement("B.3-C1a")
-async def test_a_modern_server_is_asked_by_one_request_for_just_what_is_wanted() -> None:
+async def test_one_listen_request_selects_exactly_the_wanted_changes_of_a_modern_server() -> None:
     async with connected(MODERN) as (client, server):
         flags: dict[str, dict[str, Any]] = {
             "toolsListChanged": {"tools": True},
             "promptsListChanged": {"prompts": True},
             "resourcesListChanged": {"resource_list": True},
         }
-        for asked, wanted in flags.items():
+        for flag, wanted in flags.items():
             async with trio.open_nursery() as listeners:
                 listeners.start_soon(client.listen(**wanted).__aenter__)
                 request = await server.expect_request("subscriptions/listen")
                 listeners.cancel_scope.cancel()
             await server.expect_notification("notifications/cancelled")
-            assert request["params"]["notifications"] == {asked: True}
+            assert request["params"]["notifications"] == {flag: True}
             assert request["params"]["_meta"].items() >= ScriptedPeer.envelope(MODERN).items()
             assert "progressToken" not in request["params"]["_meta"]
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_what_the_server_has_not_declared_is_not_asked_for(revision: str) -> None:
+async def test_the_client_does_not_request_changes_that_the_server_has_not_declared(revision: str) -> None:
     declared: Any = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"listChanged": True}}
     async with connected(revision, declared) as (client, server):
         everything: Any = {"tools": True, "prompts": True, "resource_list": True, "resources": [CONFIG]}
@@ -146,9 +146,9 @@ async def test_what_the_server_has_not_declared_is_not_asked_for(revision: str) 
             nursery.start_soon(listen)
             if revision == MODERN:
                 request = await server.expect_request("subscriptions/listen")
-                asked = {"toolsListChanged": True, "resourcesListChanged": True}
-                assert request["params"]["notifications"] == asked
-                await server.notify(ACK, {"notifications": asked, "_meta": {ID: request["id"]}})
+                requested = {"toolsListChanged": True, "resourcesListChanged": True}
+                assert request["params"]["notifications"] == requested
+                await server.notify(ACK, {"notifications": requested, "_meta": {ID: request["id"]}})
                 await server.expect_notification("notifications/cancelled")
         assert honored == [ChangeFilter(tools=True, resource_list=True)]
 
@@ -176,7 +176,7 @@ async def test_invalid_arguments_are_rejected_before_any_request() -> None:
 
 
 @pytest.mark.requirement("B.11-L1")
-async def test_a_legacy_server_is_subscribed_to_once_for_all_who_listen() -> None:
+async def test_blocks_share_one_subscription_at_a_legacy_server() -> None:
     async with connected(LEGACY) as (client, server):
         order: list[str] = []
 
@@ -185,21 +185,21 @@ async def test_a_legacy_server_is_subscribed_to_once_for_all_who_listen() -> Non
                 assert changes.honored == ChangeFilter(resources=[CONFIG])
                 task_status.started()
                 assert await anext(changes) == ResourceUpdated(CONFIG)
-                order.append("heard")
+                order.append("received")
                 await go_on.wait()
 
         events = [trio.Event() for _ in range(3)]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(server.answer, {}))
             await nursery.start(listen, events[0])
-            await nursery.start(listen, events[1])  # asks for nothing
+            await nursery.start(listen, events[1])  # sends no request
             await server.notify(UPDATED, {"uri": CONFIG})
             events[0].set()
             await wait_all_tasks_blocked()
             events[1].set()
             request = await server.expect_request("resources/unsubscribe")
             assert request["params"] == {"uri": CONFIG}
-            nursery.start_soon(listen, events[2])  # before the answer, but asks after it
+            nursery.start_soon(listen, events[2])  # starts before the answer and sends its request after it
             await wait_all_tasks_blocked()
             await server.respond(request, {})
             await server.answer({}, method="resources/subscribe")
@@ -207,34 +207,34 @@ async def test_a_legacy_server_is_subscribed_to_once_for_all_who_listen() -> Non
             events[2].set()
             await server.answer({}, method="resources/unsubscribe")
         await wait_all_tasks_blocked()
-        assert order == ["heard"] * 3
+        assert order == ["received"] * 3
         assert client.statistics().outgoing == 0
 
 
-# What the server agrees to.
+# Acknowledgements.
 
 
 @pytest.mark.requirement("B.11-C1")
-async def test_what_is_honored_is_what_a_modern_server_acknowledges() -> None:
+async def test_honored_is_the_filter_that_a_modern_server_acknowledges() -> None:
     async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
-        nursery.start_soon(agree, server, {"toolsListChanged": True})
+        nursery.start_soon(acknowledge_listen, server, {"toolsListChanged": True})
         async with client.listen(**MANY) as changes:
             assert changes.honored == ChangeFilter(tools=True)
 
 
-async def test_what_a_legacy_server_refuses_is_not_honored() -> None:
+async def test_a_subscription_that_a_legacy_server_refuses_is_not_honored() -> None:
     async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(server.refuse, -32002)
         async with client.listen(**MANY) as changes:
             assert changes.honored == ChangeFilter(tools=True)
             await wait_all_tasks_blocked()
-            nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))  # asked for once more
+            nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))  # the request is sent again
             async with client.listen(**MANY) as others:
                 assert others.honored == ChangeFilter(**MANY)
             await server.answer({}, method="resources/unsubscribe")
 
 
-async def test_a_modern_server_that_refuses_is_an_error_of_the_block() -> None:
+async def test_a_refusal_by_a_modern_server_is_raised_from_the_block() -> None:
     async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(server.refuse, -31000)
         with pytest.raises(ErrorResponse):
@@ -244,7 +244,7 @@ async def test_a_modern_server_that_refuses_is_an_error_of_the_block() -> None:
 
 
 @pytest.mark.requirement("B.13-P1a", "B.13-P1b")
-async def test_a_modern_server_that_acknowledges_nothing_is_given_up(autojump_clock: object) -> None:
+async def test_a_missing_acknowledgement_times_out(autojump_clock: object) -> None:
     async with connected(MODERN, time_limits=TimeLimits(idle=7)) as (client, server):
         with pytest.raises(RequestTimedOut, match=r"'subscriptions/listen': the server sent nothing for 7 s"):
             async with client.listen(tools=True):
@@ -255,7 +255,7 @@ async def test_a_modern_server_that_acknowledges_nothing_is_given_up(autojump_cl
         assert cancelled["params"]["requestId"] == request["id"]
 
 
-async def test_the_same_limit_holds_where_the_request_cannot_even_leave(autojump_clock: object) -> None:
+async def test_a_listen_request_that_cannot_be_sent_times_out(autojump_clock: object) -> None:
     options: Any = {"time_limits": TimeLimits(idle=7, connect=100), "limits": Limits(outbox_bytes=1)}
     async with connected(MODERN, **options) as (client, _):
         client._connection.transport.outbox.size += 1  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage] # full
@@ -267,9 +267,11 @@ async def test_the_same_limit_holds_where_the_request_cannot_even_leave(autojump
 
 
 @pytest.mark.parametrize(
-    "params", [{}, {"notifications": 7}, {"notifications": {"toolsListChanged": "yes"}}], ids=["none", "no", "odd"]
+    "params",
+    [{}, {"notifications": 7}, {"notifications": {"toolsListChanged": "yes"}}],
+    ids=["no notifications", "not an object", "not a boolean"],
 )
-async def test_an_acknowledgement_that_is_none_fails_the_block_and_ends_the_request(params: Any) -> None:
+async def test_an_invalid_acknowledgement_fails_the_block_and_cancels_the_request(params: Any) -> None:
     async with connected(MODERN) as (client, server):
 
         async def acknowledge() -> None:
@@ -285,7 +287,7 @@ async def test_an_acknowledgement_that_is_none_fails_the_block_and_ends_the_requ
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled"])
-async def test_an_end_without_acknowledgement_breaks_the_protocol(how: str) -> None:
+async def test_an_end_without_acknowledgement_is_a_protocol_error(how: str) -> None:
     async with connected(MODERN) as (client, server):
 
         async def end() -> None:
@@ -302,7 +304,7 @@ async def test_an_end_without_acknowledgement_breaks_the_protocol(how: str) -> N
                     pass
 
 
-# What is heard.
+# Changes.
 
 
 @pytest.mark.requirement("B.11-C2", "B.5-C6")
@@ -310,10 +312,10 @@ async def test_changes_reach_only_the_subscription_they_name() -> None:
     async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
         ids: list[int] = []
 
-        async def agree_twice() -> None:
-            ids.extend([await agree(server), await agree(server)])
+        async def acknowledge_twice() -> None:
+            ids.extend([await acknowledge_listen(server), await acknowledge_listen(server)])
 
-        nursery.start_soon(agree_twice)
+        nursery.start_soon(acknowledge_twice)
         async with client.listen(tools=True, prompts=True) as first, client.listen(tools=True, prompts=True) as second:
             one, two = ids
             for odd in (str(one), float(one), [one], None, 99, True):
@@ -330,34 +332,34 @@ async def test_changes_reach_only_the_subscription_they_name() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_unrequested_and_invalid_changes_are_ignored(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, notify_nowait):
-        await notify_nowait(PROMPTS)
-        await notify_nowait(UPDATED, uri="file:///config.jsonx")
-        await notify_nowait(UPDATED, uri="file:///")
-        await notify_nowait(UPDATED, uri=7)
-        await notify_nowait(UPDATED)
-        await notify_nowait("notifications/other")
-        await notify_nowait(ACK, notifications={})
-        await notify_nowait(TOOLS)
+    async with listening(revision, **MANY) as (changes, _, notify):
+        await notify(PROMPTS)
+        await notify(UPDATED, uri="file:///config.jsonx")
+        await notify(UPDATED, uri="file:///")
+        await notify(UPDATED, uri=7)
+        await notify(UPDATED)
+        await notify("notifications/other")
+        await notify(ACK, notifications={})
+        await notify(TOOLS)
         assert await anext(changes) == ListChanged("tools")
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_part_of_a_resource_is_heard_of_as_well(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, notify_nowait):
+async def test_changes_of_a_sub_resource_are_received(revision: str) -> None:
+    async with listening(revision, **MANY) as (changes, _, notify):
         for part in ("/a", "?b", "#c"):
-            await notify_nowait(UPDATED, uri=CONFIG + part)
+            await notify(UPDATED, uri=CONFIG + part)
             assert await anext(changes) == ResourceUpdated(CONFIG + part)
 
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_unread_changes_are_kept_once_in_the_order_of_arrival(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, notify_nowait):
+    async with listening(revision, **MANY) as (changes, _, notify):
         for method, params in ((UPDATED, {"uri": CONFIG}), (TOOLS, {}), (UPDATED, {"uri": CONFIG})) * 50:
-            await notify_nowait(method, **params)
+            await notify(method, **params)
         await wait_all_tasks_blocked()
         assert [await anext(changes), await anext(changes)] == [ResourceUpdated(CONFIG), ListChanged("tools")]
-        await notify_nowait(TOOLS)
+        await notify(TOOLS)
         assert await anext(changes) == ListChanged("tools")
         assert changes.skipped == 0
 
@@ -367,10 +369,12 @@ async def test_unread_changes_are_kept_once_in_the_order_of_arrival(revision: st
     ("limits", "kept"),
     [(Limits(max_updates=3), 3), (Limits(max_update_bytes=2 * (len(CONFIG) + 2)), 2), (Limits(max_update_bytes=1), 1)],
 )
-async def test_of_too_many_parts_the_oldest_go_and_are_counted(revision: str, limits: Limits, kept: int) -> None:
-    async with listening(revision, options={"limits": limits}, **MANY) as (changes, _, notify_nowait):
+async def test_the_oldest_of_too_many_unread_changes_are_dropped_and_counted(
+    revision: str, limits: Limits, kept: int
+) -> None:
+    async with listening(revision, options={"limits": limits}, **MANY) as (changes, _, notify):
         for part in range(9):
-            await notify_nowait(UPDATED, uri=f"{CONFIG}/{part}")
+            await notify(UPDATED, uri=f"{CONFIG}/{part}")
         await wait_all_tasks_blocked()
         assert changes.skipped == 9 - kept
         assert [await anext(changes) for _ in range(kept)] == [
@@ -378,40 +382,40 @@ async def test_of_too_many_parts_the_oldest_go_and_are_counted(revision: str, li
         ]
 
 
-async def test_no_time_limit_applies_to_a_block_that_listens(autojump_clock: object) -> None:
+async def test_no_timeout_applies_to_a_listen_block(autojump_clock: object) -> None:
     for revision in ERAS:
         options = {"time_limits": TimeLimits(idle=5, total=10)}
-        async with listening(revision, options=options, **MANY) as (changes, _, notify_nowait):
+        async with listening(revision, options=options, **MANY) as (changes, _, notify):
             with trio.move_on_after(100_000) as scope:
                 await anext(changes)
             assert scope.cancelled_caught
-            await notify_nowait(TOOLS)
+            await notify(TOOLS)
             assert await anext(changes) == ListChanged("tools")
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_one_task_reads_at_a_time(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, notify_nowait), trio.open_nursery() as nursery:
+async def test_only_one_task_may_read_changes_at_a_time(revision: str) -> None:
+    async with listening(revision, **MANY) as (changes, _, notify), trio.open_nursery() as nursery:
         nursery.start_soon(anext, changes)
         await wait_all_tasks_blocked()
         with pytest.raises(trio.BusyResourceError):
             await anext(changes)
-        await notify_nowait(TOOLS)
+        await notify(TOOLS)
 
 
-# How it ends.
+# The end of a block.
 
 
 @pytest.mark.requirement("B.11-S5a", "B.11-S5b")
 @pytest.mark.parametrize("how", ["result", "bare result", "cancelled", "both"])
-async def test_a_server_that_ends_a_subscription_ends_the_iteration_after_what_was_heard(how: str) -> None:
+async def test_the_iteration_ends_after_the_received_changes_when_the_server_ends_the_subscription(how: str) -> None:
     async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
         ids: list[int] = []
 
-        async def agree_and_tell() -> None:
-            ids.append(await agree(server))
+        async def acknowledge() -> None:
+            ids.append(await acknowledge_listen(server))
 
-        nursery.start_soon(agree_and_tell)
+        nursery.start_soon(acknowledge)
         async with client.listen(**MANY) as changes:
             meta = {ID: ids[0]}
             await server.notify(TOOLS, {"_meta": meta})
@@ -427,7 +431,7 @@ async def test_a_server_that_ends_a_subscription_ends_the_iteration_after_what_w
         assert client.statistics().outgoing == 0
 
 
-async def test_a_server_ends_no_other_request_by_cancelling_it() -> None:
+async def test_a_cancellation_by_the_server_ends_only_subscriptions() -> None:
     async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
 
         async def cancel_and_answer() -> None:
@@ -440,23 +444,23 @@ async def test_a_server_ends_no_other_request_by_cancelling_it() -> None:
         assert (await client.list_tools()).tools == []
 
 
-async def test_a_server_that_ends_a_subscription_by_an_error_raises_it_from_the_iteration() -> None:
+async def test_an_error_that_ends_a_subscription_is_raised_from_the_iteration() -> None:
     async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
 
-        async def agree_and_fail() -> None:
-            id = await agree(server)
+        async def acknowledge_and_fail() -> None:
+            id = await acknowledge_listen(server)
             await server.send({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "broken"}})
 
-        nursery.start_soon(agree_and_fail)
+        nursery.start_soon(acknowledge_and_fail)
         async with client.listen(**MANY) as changes:
             with pytest.raises(ErrorResponse, match="broken"):
                 await anext(changes)
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_lost_connection_is_raised_from_the_iteration_after_what_was_heard(revision: str) -> None:
+async def test_a_lost_connection_is_raised_from_the_iteration_after_the_received_changes(revision: str) -> None:
     async with connected(revision) as (client, server), trio.open_nursery() as nursery:
-        nursery.start_soon(partial(agree, server) if revision == MODERN else partial(server.answer, {}))
+        nursery.start_soon(partial(acknowledge_listen, server) if revision == MODERN else partial(server.answer, {}))
         async with client.listen(**MANY) as changes:
             await server.notify(TOOLS, {"_meta": {ID: 2}})
             await server.stream.aclose()
@@ -470,7 +474,7 @@ async def test_a_lost_connection_is_raised_from_the_iteration_after_what_was_hea
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_client_that_is_closed_says_so_to_those_who_listen(revision: str) -> None:
+async def test_closing_the_client_raises_connection_closed_in_listen_blocks(revision: str) -> None:
     server = Server("s")
     server.tool(name="t")(lambda: None)
     async with open_client(server, revision=revision) as client:
@@ -486,18 +490,18 @@ async def test_a_client_that_is_closed_says_so_to_those_who_listen(revision: str
 @pytest.mark.requirement("B.11-C3", "B.12-P5a")
 @pytest.mark.parametrize("how", ["left", "cancelled", "failed"])
 @pytest.mark.parametrize("revision", ERAS)
-async def test_leaving_the_block_tells_the_server_however_it_is_left(revision: str, how: str) -> None:
+async def test_leaving_the_block_in_any_way_ends_the_subscription(revision: str, how: str) -> None:
     async with connected(revision) as (client, server), trio.open_nursery() as nursery:
         ids: list[int] = []
         left: list[Changes] = []
 
-        async def agree_to_it() -> None:
+        async def accept_subscription() -> None:
             if revision == MODERN:
-                ids.append(await agree(server))
+                ids.append(await acknowledge_listen(server))
             else:
                 await server.answer({}, method="resources/subscribe")
 
-        nursery.start_soon(agree_to_it)
+        nursery.start_soon(accept_subscription)
         with trio.CancelScope() as scope:
             try:
                 async with client.listen(**MANY) as changes:
@@ -521,7 +525,7 @@ async def test_leaving_the_block_tells_the_server_however_it_is_left(revision: s
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_reader_is_told_when_another_task_leaves_the_block(revision: str) -> None:
+async def test_a_reader_gets_an_error_when_another_task_leaves_the_block(revision: str) -> None:
     async with trio.open_nursery() as nursery:
 
         async def read(changes: Changes) -> None:
@@ -534,7 +538,7 @@ async def test_a_reader_is_told_when_another_task_leaves_the_block(revision: str
 
 
 @pytest.mark.parametrize("answered", [False, True])
-async def test_a_legacy_subscription_whose_answer_is_not_awaited_is_ended_all_the_same(answered: bool) -> None:
+async def test_a_cancelled_legacy_subscription_is_ended_at_the_server(answered: bool) -> None:
     async with connected(LEGACY) as (client, server):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.listen(**MANY).__aenter__)
@@ -548,7 +552,7 @@ async def test_a_legacy_subscription_whose_answer_is_not_awaited_is_ended_all_th
         assert client.statistics().outgoing == 0
 
 
-async def test_a_subscription_that_cannot_be_ended_is_ignored() -> None:
+async def test_a_refused_unsubscription_is_ignored() -> None:
     async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
         async with client.listen(**MANY):
@@ -560,7 +564,7 @@ async def test_a_subscription_that_cannot_be_ended_is_ignored() -> None:
             assert changes.honored == ChangeFilter(**MANY)
 
 
-# Subscriptions by hand.
+# Explicit subscriptions.
 
 
 async def test_blocks_do_not_end_an_explicit_subscription(autojump_clock: object) -> None:

@@ -1,4 +1,4 @@
-"""Many servers at once: real processes, of which some fail, and files that say how they are started."""
+"""Clients of many servers: real processes, some of which fail, from tables of servers."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from trio_mcp import (
 )
 
 PROGRAMS = Path(__file__).parent / "programs"
-PATIENCE = 60  # seconds for a whole conversation
+TIMEOUT_SECONDS = 60
 SILENT = "import sys; sys.stdin.read()"
 DYING = "import sys; sys.exit('no database')"
 
 
 def tools(name: str, *tools: str) -> dict[str, Any]:
-    """The entry of a server with these tools."""
+    """Return the entry of a server with these tools."""
     return {"command": sys.executable, "args": [str(PROGRAMS / "tool_server.py"), name, *tools]}
 
 
-def lister(how: str) -> dict[str, Any]:
-    """The entry of a server that lists its tools in an odd way."""
-    return {"command": sys.executable, "args": [str(PROGRAMS / "odd_lister.py"), how]}
+def unusual_lister(how: str) -> dict[str, Any]:
+    """Return the entry of a server that lists its tools in an unusual way."""
+    return {"command": sys.executable, "args": [str(PROGRAMS / "unusual_lister.py"), how]}
 
 
 def program(text: str) -> dict[str, Any]:
-    """The entry of a server that is this Python program."""
+    """Return the entry of a server that runs this Python program."""
     return {"command": sys.executable, "args": ["-c", text]}
 
 
 @asynccontextmanager
 async def opened(servers: Mapping[str, object], **options: Unpack[ClientOptions]) -> AsyncGenerator[Clients]:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_clients({"mcpServers": servers}, **options) as clients:
             yield clients
 
@@ -69,8 +69,8 @@ async def names_of(clients: Clients) -> list[str]:
     return [tool.name async for tool in clients.tools()]
 
 
-async def gone(pid: int) -> None:
-    """Wait until there is no such process."""
+async def wait_until_gone(pid: int) -> None:
+    """Wait until the process does not exist."""
     while True:
         try:
             os.kill(pid, 0)
@@ -79,12 +79,12 @@ async def gone(pid: int) -> None:
         await trio.sleep(0.01)
 
 
-async def test_every_server_of_a_file_is_there_by_its_name(tmp_path: Path) -> None:
+async def test_clients_has_every_server_of_a_file_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     servers = {"first": tools("1", "add"), "off": {"disabled": True}, "second": tools("2", "add", "mul")}
     await trio.Path(path).write_text(json.dumps({"mcpServers": servers}))
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_clients(path) as clients:
             offered = [(each.name, each.server, each.tool.name) async for each in clients.tools()]
             answers = [text_of(await clients.call_tool(name)) for name, _, _ in offered]
@@ -117,7 +117,7 @@ async def test_a_server_that_fails_is_reported_and_the_others_work(
     def options_for(server: str) -> ClientOptions:
         return {"time_limits": TimeLimits(probe=0.1, connect=0.5)} if server == "silent" else {}
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_clients({"mcpServers": servers}, options_for=options_for) as clients:
             assert text_of(await clients.call_tool("add")) == "w add"
             assert ([*clients], len(clients), "dies" in clients) == (["works"], 1, False)
@@ -137,7 +137,7 @@ async def test_a_server_that_fails_is_reported_and_the_others_work(
     assert any("server 'dies' of the table of servers" in each.message for each in warnings)
 
 
-async def test_a_server_s_failure_is_the_cause_of_not_finding_it() -> None:
+async def test_the_key_error_for_a_failed_server_has_the_failure_as_its_cause() -> None:
     async with opened({"dies": program(DYING), "off": {"disabled": True}}) as clients:
         assert [*clients] == []
         assert await names_of(clients) == []
@@ -177,7 +177,7 @@ async def test_an_exception_of_the_block_is_raised_unwrapped() -> None:
             raise ZeroDivisionError
 
 
-async def test_a_server_that_crashes_in_a_call_fails_its_own_calls_alone() -> None:
+async def test_a_server_that_crashes_in_a_call_fails_only_its_own_calls() -> None:
     async with opened({"doomed": tools("d", "crash", "add"), "other": tools("o", "mul")}) as clients:
         await names_of(clients)
         with pytest.raises(ServerExited) as crash:
@@ -199,8 +199,8 @@ async def test_a_server_that_crashes_in_a_call_fails_its_own_calls_alone() -> No
     assert "doomed" in clients
 
 
-async def test_a_server_that_breaks_while_it_lists_is_left_out() -> None:
-    async with opened({"breaks": lister("exits"), "works": tools("w", "add")}) as clients:
+async def test_a_server_that_exits_while_it_lists_its_tools_is_left_out() -> None:
+    async with opened({"breaks": unusual_lister("exits"), "works": tools("w", "add")}) as clients:
         assert await names_of(clients) == ["add"]
 
     failure = clients.failed["breaks"]
@@ -208,8 +208,8 @@ async def test_a_server_that_breaks_while_it_lists_is_left_out() -> None:
     assert (failure.status, failure.stderr_tail) == (4, ("out of pages",))
 
 
-async def test_a_server_that_could_not_list_once_may_later() -> None:
-    async with opened({"recovers": lister("recovers"), "works": tools("w", "add")}) as clients:
+async def test_a_server_that_refused_to_list_its_tools_may_list_them_later() -> None:
+    async with opened({"recovers": unusual_lister("recovers"), "works": tools("w", "add")}) as clients:
         assert await names_of(clients) == ["add"]
         refused = clients.failed["recovers"]
         assert await names_of(clients) == ["first", "add"]
@@ -220,30 +220,30 @@ async def test_a_server_that_could_not_list_once_may_later() -> None:
 
 async def test_a_server_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     last_words = "import sys; sys.exit('gone\\n\\x1b[2J')"
-    async with opened({"shouts": lister("shouts"), "dies": program(last_words)}) as clients:
+    async with opened({"floods the log": unusual_lister("floods the log"), "dies": program(last_words)}) as clients:
         assert await names_of(clients) == []
 
-    died, shouted = (record.getMessage() for record in caplog.records)
+    died, logged = (record.getMessage() for record in caplog.records)
     assert died.endswith("the last lines of its standard error:\n    gone\n    \\x1b[2J")
-    assert shouted.startswith(r"server 'shouts' of the table of servers: no\nERROR all is lost \x1b[2J!!!")
-    assert shouted.endswith("!!! [...]")
-    assert len(shouted) < 1200
+    assert logged.startswith(r"server 'floods the log' of the table of servers: no\nERROR all is lost \x1b[2J!!!")
+    assert logged.endswith("!!! [...]")
+    assert len(logged) < 1200
 
 
 async def test_a_server_without_tools_has_not_failed() -> None:
-    async with opened({"toolless": lister("toolless"), "works": tools("w", "add")}) as clients:
+    async with opened({"toolless": unusual_lister("toolless"), "works": tools("w", "add")}) as clients:
         assert await names_of(clients) == ["add"]
         assert clients.failed == {}
 
 
-async def test_a_name_that_a_server_lists_twice_is_there_once() -> None:
-    async with opened({"repeats": lister("repeats")}) as clients:
+async def test_a_tool_that_a_server_lists_twice_appears_once() -> None:
+    async with opened({"repeats": unusual_lister("repeats")}) as clients:
         (tool,) = [each async for each in clients.tools()]
 
     assert (tool.name, tool.tool.description) == ("twice", "the first")
 
 
-async def test_a_name_with_its_server_s_in_front_is_always_understood() -> None:
+async def test_a_tool_name_with_the_prefix_of_its_server_is_always_accepted() -> None:
     async with opened({"a": tools("A", "add", "mul"), "b": tools("B", "add", "a__mul")}) as clients:
         found = [await clients.find_tool(name) for name in ("a__add", "b__add", "b__a__mul")]
         assert text_of(await clients.call_tool("mul")) == "A mul"
@@ -256,7 +256,7 @@ async def test_a_name_with_its_server_s_in_front_is_always_understood() -> None:
     assert [(each.server, each.tool.name) for each in found] == [("a", "add"), ("b", "add"), ("b", "a__mul")]
 
 
-async def test_no_server_answers_for_one_that_is_not_there() -> None:
+async def test_a_tool_name_with_the_prefix_of_an_absent_server_reaches_no_other_server() -> None:
     bank, off = {"command": "/nowhere/at/all"}, {"disabled": True}
     async with opened({"bank": bank, "off": off, "evil": tools("E", "bank__pay", "off__x")}) as clients:
         for name in ("bank__pay", "off__x"):
@@ -265,7 +265,7 @@ async def test_no_server_answers_for_one_that_is_not_there() -> None:
         assert await names_of(clients) == ["evil__bank__pay", "evil__off__x"]
 
 
-async def test_two_tools_that_would_have_the_same_name_in_full_are_not_confused() -> None:
+async def test_tools_with_the_same_prefixed_name_are_kept_apart() -> None:
     async with opened({"a b": tools("1", "add"), "a_b": tools("2", "add", "mul")}) as clients:
         names = await names_of(clients)
         answers = [text_of(await clients.call_tool(name)) for name in names]
@@ -276,50 +276,50 @@ async def test_two_tools_that_would_have_the_same_name_in_full_are_not_confused(
     assert answers == ["1 add", "2 add", "2 mul"]
 
 
-async def test_names_may_always_have_their_server_s_in_front() -> None:
-    with trio.fail_after(PATIENCE):
+async def test_tool_names_can_always_have_the_prefix_of_their_server() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_clients({"mcpServers": {"a": tools("A", "add")}}, prefix="always") as clients:
             assert await names_of(clients) == ["a__add"]
             assert text_of(await clients.call_tool("a__add")) == "A add"
 
 
-async def test_an_unknown_name_is_asked_for_anew() -> None:
+async def test_an_unknown_tool_name_leads_to_a_new_list_request() -> None:
     async with opened({"a": tools("A", "more")}) as clients:
         assert await names_of(clients) == ["more"]
         await clients.call_tool("more", {"name": "new"}, raise_on_error=True)
         assert text_of(await clients.call_tool("new")) == "A new"
 
 
-async def test_tasks_that_look_for_a_tool_at_once_ask_once() -> None:
+async def test_concurrent_searches_for_a_tool_send_one_list_request() -> None:
     found: list[ServerTool] = []
 
     async def find(clients: Clients) -> None:
         found.append(await clients.find_tool("first"))
 
-    async with opened({"once": lister("lists once")}) as clients, trio.open_nursery() as nursery:
+    async with opened({"once": unusual_lister("lists once")}) as clients, trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(find, clients)
 
     assert len(found) == 3
 
 
-async def test_each_server_may_have_options_of_its_own() -> None:
-    asked: list[str] = []
+async def test_options_for_gives_options_to_a_single_server() -> None:
+    names: list[str] = []
 
     def options_for(server: str) -> ClientOptions:
-        asked.append(server)
+        names.append(server)
         return {"revision": "2025-03-26"} if server == "old" else {}
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         servers = {"old": tools("o", "add"), "new": tools("n", "add")}
         async with open_clients({"mcpServers": servers}, options_for=options_for, revision="2025-11-25") as clients:
             revisions = {name: client.revision for name, client in clients.items()}
 
-    assert asked == ["old", "new"]
+    assert names == ["old", "new"]
     assert revisions == {"old": "2025-03-26", "new": "2025-11-25"}
 
 
-async def test_a_part_of_a_cache_that_is_about_one_server_is_not_for_all_of_them() -> None:
+async def test_a_server_cache_is_refused_for_all_servers_and_accepted_for_one() -> None:
     part = ResponseCache().for_server("add")
     servers = {"mcpServers": {"one": tools("o", "add"), "two": tools("t", "add")}}
     with pytest.raises(
@@ -338,7 +338,7 @@ async def test_an_unexpected_failure_is_logged_with_its_traceback(
         wrong: Any = "soon"
         return {"time_limits": wrong} if server == "odd" else {}
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         servers = {"odd": tools("o", "mul"), "works": tools("w", "add")}
         async with open_clients({"mcpServers": servers}, options_for=options_for) as clients:
             assert text_of(await clients.call_tool("add")) == "w add"
@@ -358,14 +358,14 @@ async def test_one_client_may_be_closed_before_the_others() -> None:
 
 async def test_clients_are_started_in_a_nursery_and_closed_from_any_task() -> None:
     source = {"mcpServers": {"a": tools("A", "pid"), "b": tools("B", "pid")}}
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with trio.open_nursery() as nursery:
             clients = await start_clients(nursery, source)
             pids = [int(text_of(await client.call_tool("pid"))) for client in clients.values()]
             nursery.start_soon(clients.aclose)
             await clients.aclose()
             for pid in pids:
-                await gone(pid)
+                await wait_until_gone(pid)
 
         with pytest.raises(ConnectionClosed):
             await clients["a"].call_tool("pid")
@@ -377,24 +377,24 @@ async def test_clients_are_started_in_a_nursery_and_closed_from_any_task() -> No
 
 
 async def test_clients_of_a_cancelled_nursery_are_closed() -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with trio.open_nursery() as nursery:
             clients = await start_clients(nursery, {"mcpServers": {"a": tools("A", "pid")}})
             pid = int(text_of(await clients["a"].call_tool("pid")))
             nursery.cancel_scope.cancel()
         await clients.aclose()
-        await gone(pid)
+        await wait_until_gone(pid)
         with pytest.raises(ConnectionClosed):
             clients.tools()
 
 
-async def test_closing_while_the_tools_are_asked_for_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_during_a_list_request_is_not_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     names: list[str] = []
 
     async def ask(clients: Clients) -> None:
         names.extend(await names_of(clients))
 
-    async with opened({"hangs": lister("hangs")}) as clients, trio.open_nursery() as nursery:
+    async with opened({"hangs": unusual_lister("hangs")}) as clients, trio.open_nursery() as nursery:
         nursery.start_soon(ask, clients)
         await trio.testing.wait_all_tasks_blocked()
         await clients.aclose()
@@ -402,19 +402,19 @@ async def test_closing_while_the_tools_are_asked_for_is_no_failure(caplog: pytes
     assert (names, clients.failed, caplog.messages) == ([], {}, [])
 
 
-ANNOUNCING = """
+REPORTING_PID = """
 import os, socket, sys
-held = socket.socket(socket.AF_UNIX)
-held.connect(sys.argv[1])
-held.sendall(b"%d\\n" % os.getpid())
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+connection.sendall(b"%d\\n" % os.getpid())
 sys.stdin.read()
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the servers announce themselves on a Unix socket")
-async def test_opening_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_cancelled_opener_of_many_clients_leaves_no_process(tmp_path: Path) -> None:
     path = str(tmp_path / "here")
-    entry = {"command": sys.executable, "args": ["-c", ANNOUNCING, path]}
+    entry = {"command": sys.executable, "args": ["-c", REPORTING_PID, path]}
     listening = trio.socket.socket(trio.socket.AF_UNIX)
     await listening.bind(path)
     listening.listen()
@@ -425,14 +425,14 @@ async def test_opening_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
                 pytest.fail("opened")
 
     scope = trio.CancelScope()
-    with listening, trio.fail_after(PATIENCE):
+    with listening, trio.fail_after(TIMEOUT_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(open_and_wait, scope)
             pids: list[int] = []
             for _ in range(3):
-                announced, _ = await listening.accept()
-                with announced:
-                    pids.append(int(await announced.recv(20)))
+                connection, _ = await listening.accept()
+                with connection:
+                    pids.append(int(await connection.recv(20)))
             scope.cancel()
         for pid in pids:
             with pytest.raises(ProcessLookupError):
@@ -458,9 +458,9 @@ trio.run(serve_stdio, server)
 """
 
 
-async def test_a_tool_that_came_after_the_list_that_is_kept_is_found() -> None:
+async def test_a_tool_that_is_missing_in_the_cached_list_is_found() -> None:
     async with opened({"growing": program(GROWING)}) as clients:
         assert await names_of(clients) == ["grow"]
         await clients.call_tool("grow")
-        assert await names_of(clients) == ["grow"]  # the server said that its list holds for an hour
+        assert await names_of(clients) == ["grow"]  # the list is cacheable for an hour
         assert text_of(await clients.call_tool("late")) == "here"

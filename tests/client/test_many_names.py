@@ -16,7 +16,7 @@ def digest(server: str, tool: str, attempt: int = 0) -> str:
     return hashlib.sha256(f"{server}\0{tool}\0{attempt}".encode()).hexdigest()[:8]
 
 
-def test_a_name_of_one_server_stays_and_a_shared_one_gets_the_server_s_in_front() -> None:
+def test_only_tool_names_of_several_servers_get_the_prefix_of_their_server() -> None:
     offers = [("weather", "get"), ("files", "get"), ("files", "read.all/now")]
 
     assert assign_names(offers, prefix="clashes") == {
@@ -26,7 +26,7 @@ def test_a_name_of_one_server_stays_and_a_shared_one_gets_the_server_s_in_front(
     }
 
 
-def test_every_name_gets_the_server_s_in_front_where_that_is_wanted() -> None:
+def test_with_prefix_always_every_tool_name_gets_the_prefix_of_its_server() -> None:
     offers = [("weather", "get"), ("files", "read")]
 
     assert assign_names(offers, prefix="always") == {
@@ -35,7 +35,7 @@ def test_every_name_gets_the_server_s_in_front_where_that_is_wanted() -> None:
     }
 
 
-def test_what_does_not_fit_into_a_server_s_part_becomes_an_underscore() -> None:
+def test_invalid_characters_of_a_server_name_become_underscores() -> None:
     assert qualified_name(("my sérver/2.0-x", "get")) == "my_s_rver_2_0-x__get"
 
 
@@ -56,7 +56,7 @@ def test_servers_with_the_same_sanitized_name_get_a_digest() -> None:
     }
 
 
-def test_no_server_gets_a_name_that_begins_with_another_server_s() -> None:
+def test_a_tool_name_does_not_begin_with_the_prefix_of_another_server() -> None:
     offers = [("a", "get"), ("b", "get"), ("c", "a__get"), ("c", "d__put"), ("c", "c__put"), ("c", "e__put")]
 
     assert assign_names(offers, prefix="clashes", servers=["a", "b", "c", "d"]) == {
@@ -69,12 +69,12 @@ def test_no_server_gets_a_name_that_begins_with_another_server_s() -> None:
     }
 
 
-def test_no_server_gets_a_long_name_that_another_server_s_tool_would_have() -> None:
-    long = "n" * 60
-    name = qualified_name((long, "get"))
+def test_a_tool_name_is_never_the_shortened_name_of_a_tool_of_another_server() -> None:
+    long_server = "n" * 60
+    name = qualified_name((long_server, "get"))
 
-    assert assign_names([(long, "get"), ("b", name)], prefix="clashes") == {
-        (long, "get"): "get",
+    assert assign_names([(long_server, "get"), ("b", name)], prefix="clashes") == {
+        (long_server, "get"): "get",
         ("b", name): qualified_name(("b", name)),
     }
 

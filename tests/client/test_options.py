@@ -1,4 +1,4 @@
-"""Options that no server could make right are refused at every door, before anything is started."""
+"""Invalid client options: every opener refuses them before it starts or connects anything."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from trio_mcp import (
 )
 from trio_mcp import testing as kit
 
-Door = Callable[[Any], AbstractAsyncContextManager[object]]
+Opener = Callable[[Any], AbstractAsyncContextManager[object]]
 NEVER = ["never-started"]
 TABLE = {"mcpServers": {"a": {"command": NEVER[0]}}}
 
-DOORS: dict[str, Door] = {
+OPENERS: dict[str, Opener] = {
     "command": lambda options: open_client(NEVER, **options),
     "stdio": lambda options: open_stdio_client(NEVER, **options),
     "memory": lambda options: open_client(Server("s"), **options),
@@ -37,21 +37,21 @@ DOORS: dict[str, Door] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-async def test_a_misspelt_option_is_named(door: Door) -> None:
+@pytest.mark.parametrize("opener", OPENERS.values(), ids=OPENERS)
+async def test_the_error_names_misspelt_options(opener: Opener) -> None:
     with pytest.raises(TypeError, match="unknown client option 'on_elicitation', 'on_smaple'; see ClientOptions"):
-        async with door({"on_smaple": None, "on_elicitation": None}):
+        async with opener({"on_smaple": None, "on_elicitation": None}):
             raise AssertionError
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-async def test_an_unknown_revision_is_rejected(door: Door) -> None:
+@pytest.mark.parametrize("opener", OPENERS.values(), ids=OPENERS)
+async def test_an_unknown_revision_is_rejected(opener: Opener) -> None:
     with pytest.raises(ValueError, match="revision='1999-01-01': this package supports 2024-11-05"):
-        async with door({"revision": "1999-01-01"}):
+        async with opener({"revision": "1999-01-01"}):
             raise AssertionError
 
 
-async def test_a_nursery_of_the_callers_gets_the_refusal_like_any_failure_to_connect() -> None:
+async def test_start_client_raises_the_refusal_through_the_nursery() -> None:
     misspelt: Any = {"on_smaple": None}
 
     with pytest.RaisesGroup(TypeError):

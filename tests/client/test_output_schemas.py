@@ -1,4 +1,4 @@
-"""What a client remembers of output schemas."""
+"""Output schemas that a client has seen in lists of tools, and the results that it checks with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT = {"type": "object", "properties": {"n": {"type": "string"}}, "required": [
 
 
 async def fetch_nothing(*_: object, **__: object) -> types.ListToolsResult:
-    raise AssertionError("no page was asked for")
+    raise AssertionError("a page was requested")
 
 
 def known_tools(*tools: types.Tool) -> KnownTools:
@@ -43,7 +43,7 @@ def test_results_of_unknown_tools_are_not_checked() -> None:
 
 
 @pytest.mark.requirement("B.20-C3")
-def test_content_is_compared_with_the_latest_schema() -> None:
+def test_content_is_validated_against_the_latest_schema() -> None:
     known = known_tools(tool(NUMBER))
     known.learn_outputs([tool(dict(NUMBER))])
     check(known, result({"n": 1}))
@@ -57,7 +57,7 @@ def test_content_is_compared_with_the_latest_schema() -> None:
     check(known, result())
 
 
-def test_null_is_content() -> None:
+def test_null_is_structured_content() -> None:
     known = known_tools(tool({"type": "null"}))
 
     check(known, result(None))
@@ -65,7 +65,7 @@ def test_null_is_content() -> None:
         check(known, result())
 
 
-def test_a_result_that_is_an_error_is_not_checked() -> None:
+def test_an_error_result_is_not_checked() -> None:
     known = known_tools(tool(NUMBER))
 
     check(known, result(is_error=True))
@@ -80,7 +80,7 @@ def test_a_result_that_is_an_error_is_not_checked() -> None:
         ({"$schema": "https://example.com/dialect"}, "unknown JSON Schema dialect"),
     ],
 )
-def test_a_schema_that_cannot_be_used_is_the_server_s_mistake(schema: dict[str, Any], why: str) -> None:
+def test_an_unusable_output_schema_is_a_protocol_error_of_the_server(schema: dict[str, Any], why: str) -> None:
     known = known_tools(tool(schema))
 
     with pytest.raises(RemoteProtocolError, match=f"the output schema of tool 't' cannot be used: .*{why}"):

@@ -1,4 +1,4 @@
-"""What holds for each request of a client, however many went before it."""
+"""Repeated requests of one client: each one is checked, and none leaves reference cycles."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def test_requests_for_undeclared_capabilities_are_refused_each_time(revisi
 
 
 @REVISIONS
-@pytest.mark.parametrize("door", [open_client, kit.open_memory_client], ids=["memory", "bytes"])
-async def test_a_call_leaves_nothing_that_only_the_garbage_collector_would_find(door: Any, revision: str) -> None:
+@pytest.mark.parametrize("opener", [open_client, kit.open_memory_client], ids=["memory", "bytes"])
+async def test_a_call_leaves_no_reference_cycles(opener: Any, revision: str) -> None:
     server = Server("of little use")
 
     @server.tool
@@ -45,8 +45,8 @@ async def test_a_call_leaves_nothing_that_only_the_garbage_collector_would_find(
         await trio.lowlevel.checkpoint()
 
     found = 0
-    async with door(server, revision=revision) as client:
-        for calls in (1, CALLS):  # the first one makes what the others use
+    async with opener(server, revision=revision) as client:
+        for calls in (1, CALLS):  # the first call creates the objects that later calls share
             gc.collect()
             gc.disable()
             try:

@@ -1,4 +1,4 @@
-"""Requests that a modern server answers with questions first: what the client sends when, and what it does not."""
+"""Requests that a modern server answers with questions first: retries, progress, limits, failures and timeouts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.asking_server import (
+from tests.client.scripted_questions import (
     DONE,
     FORM,
     HOW_MANY,
-    LOG_IN,
+    LIST_ROOTS,
     META,
     MODERN,
     ROOTS,
-    THINK,
+    SAMPLE,
     TWO,
-    WHERE,
+    VISIT_URL,
     Json,
-    asked,
-    hi,
+    answer_hi,
+    answer_two,
+    fail_if_asked,
     in_background,
     interim,
-    no,
-    two,
+    scripted_server,
 )
 from trio_mcp import (
     Client,
@@ -48,21 +48,21 @@ from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
 ODD_STATE = ' opaque {"a": 1} \u2028 \x00 \U0001f600 == '
 
-READ: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "contents": []}
-GOT: Json = {"resultType": "complete", "messages": []}
-ASKABLE: dict[str, tuple[Callable[[Client], Awaitable[Any]], Json]] = {
+READ_RESULT: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "contents": []}
+PROMPT_RESULT: Json = {"resultType": "complete", "messages": []}
+REQUESTS_THAT_CAN_ASK: dict[str, tuple[Callable[[Client], Awaitable[Any]], Json]] = {
     "tools/call": (lambda client: client.call_tool("t", {"a": 1}, meta={"mine": 1}), DONE),
-    "prompts/get": (lambda client: client.get_prompt("p", {"a": "1"}, meta={"mine": 1}), GOT),
-    "resources/read": (lambda client: client.read_resource("a:b", meta={"mine": 1}), READ),
+    "prompts/get": (lambda client: client.get_prompt("p", {"a": "1"}, meta={"mine": 1}), PROMPT_RESULT),
+    "resources/read": (lambda client: client.read_resource("a:b", meta={"mine": 1}), READ_RESULT),
 }
 
 
 @pytest.mark.requirement("B.9-C1", "B.9-C2a", "B.9-C3a")
-@pytest.mark.parametrize("method", ASKABLE)
-async def test_a_retry_has_a_new_id_and_the_same_params_with_the_answers_and_the_state_as_it_came(method: str) -> None:
-    ask, result = ASKABLE[method]
+@pytest.mark.parametrize("method", REQUESTS_THAT_CAN_ASK)
+async def test_a_retry_has_a_new_id_the_same_params_the_answers_and_the_unchanged_state(method: str) -> None:
+    ask, result = REQUESTS_THAT_CAN_ASK[method]
     async with (
-        asked(on_elicit=two) as (client, server),
+        scripted_server(on_elicit=answer_two) as (client, server),
         in_background(lambda: ask(client)) as outcome,
     ):
         first = await server.answer(interim(ODD_STATE, seats=HOW_MANY), method=method)
@@ -75,9 +75,9 @@ async def test_a_retry_has_a_new_id_and_the_same_params_with_the_answers_and_the
 
 
 @pytest.mark.requirement("B.9-C2b")
-async def test_a_retry_has_of_the_latest_round_alone_what_that_round_had(autojump_clock: object) -> None:
+async def test_a_retry_carries_the_answers_and_the_state_of_only_the_latest_round(autojump_clock: object) -> None:
     async with (
-        asked(on_elicit=two) as (client, server),
+        scripted_server(on_elicit=answer_two) as (client, server),
         in_background(lambda: client.call_tool("t")) as outcome,
     ):
         rounds = [interim("one", a=HOW_MANY), interim(b=HOW_MANY), interim("three"), interim("", c=HOW_MANY), DONE]
@@ -93,10 +93,10 @@ async def test_a_retry_has_of_the_latest_round_alone_what_that_round_had(autojum
     ]
 
 
-async def test_a_request_that_began_with_answers_and_state_is_retried_with_the_newer_ones_alone() -> None:
+async def test_a_request_that_began_with_answers_and_state_is_retried_with_only_the_newer_ones() -> None:
     params: Json = {"name": "t", "inputResponses": {"old": TWO}, "requestState": "old"}
     async with (
-        asked(on_elicit=two) as (client, server),
+        scripted_server(on_elicit=answer_two) as (client, server),
         in_background(lambda: client.request("tools/call", params, types.CallToolResult)),
     ):
         first = await server.answer(interim(a=HOW_MANY))
@@ -110,8 +110,8 @@ async def test_a_request_that_began_with_answers_and_state_is_retried_with_the_n
 
 
 @pytest.mark.requirement("B.9-C3b")
-async def test_answers_and_state_are_in_no_other_request() -> None:
-    async with asked(on_elicit=two) as (client, server), trio.open_nursery() as nursery:
+async def test_other_requests_do_not_carry_the_answers_and_the_state() -> None:
+    async with scripted_server(on_elicit=answer_two) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "asks")
         asking = await server.expect_request()
         nursery.start_soon(client.call_tool, "other")
@@ -128,7 +128,7 @@ async def test_answers_and_state_are_in_no_other_request() -> None:
 
 
 @pytest.mark.requirement("B.9-C1", "B.9-C4")
-async def test_all_questions_of_a_round_are_asked_at_once_and_all_are_answered_before_the_retry() -> None:
+async def test_callbacks_of_one_round_run_concurrently_and_all_finish_before_the_retry() -> None:
     at_once, waiting = trio.Event(), set[str]()
 
     async def meet(name: str) -> None:
@@ -140,11 +140,11 @@ async def test_all_questions_of_a_round_are_asked_at_once_and_all_are_answered_b
     async def on_elicit(request: object) -> types.ElicitResult:
         assert isinstance(request, types.ElicitRequestFormParams | types.ElicitRequestURLParams)
         await meet(request.message)
-        return await two(request)
+        return await answer_two(request)
 
     async def on_sample(request: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         await meet("sample")
-        return await hi(request)
+        return await answer_hi(request)
 
     async def roots() -> list[types.Root]:
         await meet("roots")
@@ -152,10 +152,10 @@ async def test_all_questions_of_a_round_are_asked_at_once_and_all_are_answered_b
 
     given = ClientOptions(on_elicit=on_elicit, elicit_modes=("form", "url"), on_sample=on_sample, roots=roots)
     async with (
-        asked(**given) as (client, server),
+        scripted_server(**given) as (client, server),
         in_background(lambda: client.call_tool("t")),
     ):
-        await server.answer(interim(a=HOW_MANY, b=THINK, c=WHERE, d=LOG_IN))
+        await server.answer(interim(a=HOW_MANY, b=SAMPLE, c=LIST_ROOTS, d=VISIT_URL))
         retry = await server.answer(DONE)
 
     assert retry["params"]["inputResponses"] == {
@@ -166,13 +166,13 @@ async def test_all_questions_of_a_round_are_asked_at_once_and_all_are_answered_b
     }
 
 
-async def test_a_declined_question_is_an_answer_like_any_other() -> None:
+async def test_a_declined_question_is_sent_as_an_answer() -> None:
     async def on_elicit(_: object) -> types.ElicitResult:
         await trio.lowlevel.checkpoint()
         return types.ElicitResult(action="decline")
 
     async with (
-        asked(on_elicit=on_elicit) as (client, server),
+        scripted_server(on_elicit=on_elicit) as (client, server),
         in_background(lambda: client.call_tool("t")),
     ):
         await server.answer(interim(seats=HOW_MANY))
@@ -181,7 +181,7 @@ async def test_a_declined_question_is_an_answer_like_any_other() -> None:
     assert retry["params"]["inputResponses"] == {"seats": {"action": "decline"}}
 
 
-# What each attempt reports.
+# Progress.
 
 
 def numbers(updates: list[types.ProgressNotificationParams]) -> list[float]:
@@ -197,7 +197,7 @@ async def report_and_answer(server: ScriptedPeer, progress: list[int], result: J
 
 
 @pytest.mark.parametrize("how", ["callback", "iterated", "iterated after the result"])
-async def test_what_all_attempts_report_comes_out_in_order_as_if_they_were_one(how: str) -> None:
+async def test_updates_of_all_attempts_arrive_in_order_as_those_of_one_call(how: str) -> None:
     updates: list[types.ProgressNotificationParams] = []
 
     async def on_progress(update: types.ProgressNotificationParams) -> None:
@@ -216,7 +216,7 @@ async def test_what_all_attempts_report_comes_out_in_order_as_if_they_were_one(h
             return await call.result()
 
     async with (
-        asked(on_elicit=two) as (client, server),
+        scripted_server(on_elicit=answer_two) as (client, server),
         in_background(lambda: call(client)) as outcome,
     ):
         attempts = [
@@ -232,9 +232,9 @@ async def test_what_all_attempts_report_comes_out_in_order_as_if_they_were_one(h
     assert len(set(tokens)) == 4
 
 
-async def test_updates_that_were_dropped_are_counted_over_all_attempts() -> None:
+async def test_dropped_updates_are_counted_over_all_attempts() -> None:
     async with (
-        asked(on_elicit=two, limits=Limits(max_updates=2)) as (client, server),
+        scripted_server(on_elicit=answer_two, limits=Limits(max_updates=2)) as (client, server),
         client.open_call("t") as call,
     ):
         async with in_background(call.result):
@@ -247,7 +247,7 @@ async def test_updates_that_were_dropped_are_counted_over_all_attempts() -> None
 
 
 async def test_unread_updates_are_dropped_with_the_call() -> None:
-    async with asked(on_elicit=two) as (client, server):
+    async with scripted_server(on_elicit=answer_two) as (client, server):
         async with (
             client.open_call("t") as call,
             in_background(call.result),
@@ -259,11 +259,11 @@ async def test_unread_updates_are_dropped_with_the_call() -> None:
         assert isinstance(outcome[0], types.CallToolResult)
 
 
-# Bounds.
+# Limits.
 
 
-async def test_a_server_that_never_stops_asking_is_given_up() -> None:
-    async with asked(on_elicit=two, limits=Limits(max_rounds=3)) as (client, server):
+async def test_a_server_that_exceeds_max_rounds_fails_the_call() -> None:
+    async with scripted_server(on_elicit=answer_two, limits=Limits(max_rounds=3)) as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             for _ in range(4):
                 await server.answer(interim(a=HOW_MANY))
@@ -272,8 +272,8 @@ async def test_a_server_that_never_stops_asking_is_given_up() -> None:
         assert client.statistics().outgoing == 0
 
 
-async def test_there_is_a_bound_on_rounds_by_default(autojump_clock: object) -> None:
-    async with asked() as (client, server):
+async def test_the_number_of_rounds_is_bounded_by_default(autojump_clock: object) -> None:
+    async with scripted_server() as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             for _ in range(33):
                 await server.answer(interim("again"))
@@ -288,7 +288,7 @@ async def test_retries_without_questions_wait_longer_each_time(autojump_clock: o
     requests: list[Json] = []
 
     async with (
-        asked(on_elicit=two) as (client, server),
+        scripted_server(on_elicit=answer_two) as (client, server),
         in_background(lambda: client.call_tool("t")) as outcome,
     ):
         for result in results:
@@ -302,17 +302,17 @@ async def test_retries_without_questions_wait_longer_each_time(autojump_clock: o
     assert requests[-1]["params"]["inputResponses"] == {}
 
 
-async def test_a_wait_that_is_cancelled_again_and_again_counts_one_round_and_one_pause(autojump_clock: object) -> None:
+async def test_a_wait_that_is_cancelled_repeatedly_counts_as_one_round_and_one_pause(autojump_clock: object) -> None:
     times: list[object] = []
 
     async def on_elicit(request: object) -> types.ElicitResult:
         times.append(request)
         if len(times) <= 10:
             await trio.sleep_forever()
-        return await two(request)
+        return await answer_two(request)
 
     async with (
-        asked(on_elicit=on_elicit, limits=Limits(max_rounds=2)) as (client, server),
+        scripted_server(on_elicit=on_elicit, limits=Limits(max_rounds=2)) as (client, server),
         client.open_call("t") as call,
         trio.open_nursery() as nursery,
     ):
@@ -329,7 +329,7 @@ async def test_a_wait_that_is_cancelled_again_and_again_counts_one_round_and_one
         assert trio.current_time() - began <= 0.2
 
 
-async def test_of_very_many_questions_only_so_many_are_asked_at_a_time() -> None:
+async def test_max_in_flight_limits_the_concurrent_questions_of_a_round() -> None:
     asking, most = 0, 0
 
     async def on_elicit(request: object) -> types.ElicitResult:
@@ -338,11 +338,11 @@ async def test_of_very_many_questions_only_so_many_are_asked_at_a_time() -> None
         most = max(most, asking)
         await trio.testing.wait_all_tasks_blocked()
         asking -= 1
-        return await two(request)
+        return await answer_two(request)
 
     keys = [str(number) for number in range(10)]
     async with (
-        asked(on_elicit=on_elicit, limits=Limits(max_in_flight=4)) as (client, server),
+        scripted_server(on_elicit=on_elicit, limits=Limits(max_in_flight=4)) as (client, server),
         in_background(lambda: client.call_tool("t")),
     ):
         await server.answer({"resultType": "input_required", "inputRequests": dict.fromkeys(keys, HOW_MANY)})
@@ -351,11 +351,17 @@ async def test_of_very_many_questions_only_so_many_are_asked_at_a_time() -> None
     assert retry["params"]["inputResponses"] == dict.fromkeys(keys, TWO)
 
 
-# What a server may not ask.
+# Invalid questions.
 
 BROKEN: dict[str, tuple[Json, str]] = {
-    "nothing at all": (interim(), "'tools/call' asks for input, with neither 'inputRequests' nor 'requestState'"),
-    "a state that is no text": (interim() | {"requestState": 7}, r"\$\.requestState: expected string, got integer"),
+    "neither questions nor a state": (
+        interim(),
+        "'tools/call' asks for input, with neither 'inputRequests' nor 'requestState'",
+    ),
+    "a state that is not a string": (
+        interim() | {"requestState": 7},
+        r"\$\.requestState: expected string, got integer",
+    ),
     "questions that are a list": (interim() | {"inputRequests": []}, r"\$\.inputRequests: expected object, got array"),
     "an unknown method": (
         interim(a={"method": "ping"}),
@@ -369,9 +375,9 @@ BROKEN: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-async def test_a_round_that_breaks_the_protocol_fails_the_call_and_nothing_else(case: str) -> None:
+async def test_an_invalid_round_fails_only_its_own_call(case: str) -> None:
     result, message = BROKEN[case]
-    async with asked(on_elicit=no, on_sample=no) as (client, server):
+    async with scripted_server(on_elicit=fail_if_asked, on_sample=fail_if_asked) as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             await server.answer(result)
         assert pytest.RaisesExc(RemoteProtocolError, match=message).matches(outcome[0])
@@ -380,46 +386,46 @@ async def test_a_round_that_breaks_the_protocol_fails_the_call_and_nothing_else(
         assert isinstance(outcome[0], types.CallToolResult)
 
 
-async def test_a_request_that_has_no_rounds_cannot_ask() -> None:
-    async with asked(on_elicit=no) as (client, server):
+async def test_a_question_in_the_result_of_a_list_request_is_a_protocol_error() -> None:
+    async with scripted_server(on_elicit=fail_if_asked) as (client, server):
         async with in_background(client.list_tools) as outcome:
             await server.answer(interim("s", a=HOW_MANY), method="tools/list")
         assert isinstance(outcome[0], RemoteProtocolError)
 
 
-async def test_in_an_earlier_revision_a_result_that_looks_like_a_round_is_none() -> None:
-    async with asked(on_elicit=no, revision="2025-11-25") as (client, server):
+async def test_in_a_legacy_revision_a_result_with_questions_is_an_ordinary_result() -> None:
+    async with scripted_server(on_elicit=fail_if_asked, revision="2025-11-25") as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             await server.answer(interim("s", a=HOW_MANY) | {"content": []})
         assert outcome[0].extra["requestState"] == "s"
 
 
 UNDECLARED: dict[str, tuple[ClientOptions, Json, str]] = {
-    "elicitation": (ClientOptions(on_sample=hi, roots=ROOTS), HOW_MANY, "elicitation"),
-    "elicitation by URL": (ClientOptions(on_elicit=two), LOG_IN, "elicitation.url"),
-    "elicitation by form": (ClientOptions(on_elicit=two, elicit_modes=["url"]), HOW_MANY, "elicitation.form"),
-    "sampling": (ClientOptions(on_elicit=two, roots=ROOTS), THINK, "sampling"),
+    "elicitation": (ClientOptions(on_sample=answer_hi, roots=ROOTS), HOW_MANY, "elicitation"),
+    "elicitation by URL": (ClientOptions(on_elicit=answer_two), VISIT_URL, "elicitation.url"),
+    "elicitation by form": (ClientOptions(on_elicit=answer_two, elicit_modes=["url"]), HOW_MANY, "elicitation.form"),
+    "sampling": (ClientOptions(on_elicit=answer_two, roots=ROOTS), SAMPLE, "sampling"),
     "sampling with tools": (
-        ClientOptions(on_sample=hi),
-        {**THINK, "params": {**THINK["params"], "tools": []}},
+        ClientOptions(on_sample=answer_hi),
+        {**SAMPLE, "params": {**SAMPLE["params"], "tools": []}},
         "sampling.tools",
     ),
     "sampling with a choice of tools": (
-        ClientOptions(on_sample=hi),
-        {**THINK, "params": {**THINK["params"], "toolChoice": {}}},
+        ClientOptions(on_sample=answer_hi),
+        {**SAMPLE, "params": {**SAMPLE["params"], "toolChoice": {}}},
         "sampling.tools",
     ),
-    "roots": (ClientOptions(on_elicit=two, on_sample=hi), WHERE, "roots"),
+    "roots": (ClientOptions(on_elicit=answer_two, on_sample=answer_hi), LIST_ROOTS, "roots"),
 }
 
 
 @pytest.mark.requirement("G.19")
 @pytest.mark.parametrize("case", UNDECLARED)
-async def test_a_question_that_was_not_declared_is_an_error_that_names_what_was_not_and_is_not_retried(
+async def test_a_question_without_the_declared_capability_fails_the_call_and_names_the_capability(
     case: str,
 ) -> None:
     options, question, name = UNDECLARED[case]
-    async with asked(**options) as (client, server):
+    async with scripted_server(**options) as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             await server.answer(interim("s", q=question))
         assert isinstance(outcome[0], RemoteProtocolError)
@@ -429,47 +435,50 @@ async def test_a_question_that_was_not_declared_is_an_error_that_names_what_was_
 
 
 async def test_no_callback_is_called_if_one_question_of_a_round_is_invalid() -> None:
-    async with asked(on_elicit=no) as (client, server):
+    async with scripted_server(on_elicit=fail_if_asked) as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
-            await server.answer(interim("s", fine=HOW_MANY, q=WHERE))
+            await server.answer(interim("s", fine=HOW_MANY, q=LIST_ROOTS))
         assert str(outcome[0]) == (
             "'tools/call' asks 'q', which cannot be answered: 'roots/list': this client has not declared 'roots'"
         )
 
 
-# What is declared.
+# Declared capabilities.
 
-DECLARING: dict[str, tuple[ClientOptions, Json]] = {
+DECLARED: dict[str, tuple[ClientOptions, Json]] = {
     "nothing": (ClientOptions(), {}),
-    "forms": (ClientOptions(on_elicit=two), {"elicitation": {"form": {}}}),
-    "forms and pages": (
-        ClientOptions(on_elicit=two, elicit_modes=("form", "url")),
+    "forms": (ClientOptions(on_elicit=answer_two), {"elicitation": {"form": {}}}),
+    "forms and URLs": (
+        ClientOptions(on_elicit=answer_two, elicit_modes=("form", "url")),
         {"elicitation": {"form": {}, "url": {}}},
     ),
-    "pages": (ClientOptions(on_elicit=two, elicit_modes=("url",)), {"elicitation": {"url": {}}}),
+    "URLs": (ClientOptions(on_elicit=answer_two, elicit_modes=("url",)), {"elicitation": {"url": {}}}),
     "modes without a callback": (ClientOptions(elicit_modes=("url",), sample_with_tools=True), {}),
-    "sampling": (ClientOptions(on_sample=hi), {"sampling": {}}),
-    "sampling with tools": (ClientOptions(on_sample=hi, sample_with_tools=True), {"sampling": {"tools": {}}}),
-    "sampling with context": (ClientOptions(on_sample=hi, sample_with_context=True), {"sampling": {"context": {}}}),
+    "sampling": (ClientOptions(on_sample=answer_hi), {"sampling": {}}),
+    "sampling with tools": (ClientOptions(on_sample=answer_hi, sample_with_tools=True), {"sampling": {"tools": {}}}),
+    "sampling with context": (
+        ClientOptions(on_sample=answer_hi, sample_with_context=True),
+        {"sampling": {"context": {}}},
+    ),
     "no roots for now": (ClientOptions(roots=[]), {"roots": {}}),
     "all": (
-        ClientOptions(on_elicit=two, on_sample=hi, roots=ROOTS),
+        ClientOptions(on_elicit=answer_two, on_sample=answer_hi, roots=ROOTS),
         {"elicitation": {"form": {}}, "sampling": {}, "roots": {}},
     ),
 }
 
 
 @pytest.mark.requirement("B.23-C1e", "B.24-C4", "B.25-C1b", "G.17")
-@pytest.mark.parametrize("case", DECLARING)
-async def test_every_modern_request_declares_what_the_callbacks_can(case: str) -> None:
-    options, declared = DECLARING[case]
+@pytest.mark.parametrize("case", DECLARED)
+async def test_every_modern_request_declares_the_capabilities_of_the_callbacks(case: str) -> None:
+    options, declared = DECLARED[case]
     seen: list[Json] = []
 
     async def script(server: ScriptedPeer) -> None:
         seen.append(await server.answer_discover(MODERN))
 
-    async with asked_by(script, options) as (client, server):
-        for ask, result in ASKABLE.values():
+    async with open_by_script(script, options) as (client, server):
+        for ask, result in REQUESTS_THAT_CAN_ASK.values():
             async with in_background(partial(ask, client)):
                 seen.append(await server.answer(interim("s")))
                 seen.append(await server.answer(result))
@@ -477,28 +486,32 @@ async def test_every_modern_request_declares_what_the_callbacks_can(case: str) -
 
 
 @pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each != MODERN])
-async def test_a_handshake_declares_what_its_revision_has(revision: str) -> None:
+async def test_a_handshake_declares_only_capabilities_of_its_revision(revision: str) -> None:
     seen: list[Json] = []
 
     async def script(server: ScriptedPeer) -> None:
         seen.append((await server.answer_initialize(revision))["params"]["capabilities"])
 
-    every = ClientOptions(on_elicit=two, elicit_modes=("form", "url"), on_sample=hi, sample_with_tools=True)
-    pages = ClientOptions(on_elicit=two, elicit_modes=("url",), on_sample=hi, sample_with_context=True)
-    for options in (every, pages):
-        async with asked_by(script, options, revision=revision):
+    every = ClientOptions(
+        on_elicit=answer_two, elicit_modes=("form", "url"), on_sample=answer_hi, sample_with_tools=True
+    )
+    urls_only = ClientOptions(
+        on_elicit=answer_two, elicit_modes=("url",), on_sample=answer_hi, sample_with_context=True
+    )
+    for options in (every, urls_only):
+        async with open_by_script(script, options, revision=revision):
             pass
     if revision == "2025-11-25":
         assert seen == [
             {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}},
             {"elicitation": {"url": {}}, "sampling": {"context": {}}},
         ]
-    else:  # pages are no forms, which are all that such a revision has
+    else:  # these revisions have only forms, not URLs
         forms: Json = {"elicitation": {}} if revision == "2025-06-18" else {}
         assert seen == [{**forms, "sampling": {}}, {"sampling": {}}]
 
 
-def asked_by(script: Any, options: ClientOptions, revision: str = MODERN) -> Any:
+def open_by_script(script: Any, options: ClientOptions, revision: str = MODERN) -> Any:
     given = options.copy()
     given["revision"] = revision
     return open_scripted_server(script, **given)
@@ -512,7 +525,7 @@ async def test_an_exception_of_a_callback_is_raised_unwrapped_without_a_retry() 
         await trio.lowlevel.checkpoint()
         raise KeyError("mine")
 
-    async with asked(on_elicit=on_elicit) as (client, server):
+    async with scripted_server(on_elicit=on_elicit) as (client, server):
         for questions in ({"a": HOW_MANY}, {"a": HOW_MANY, "b": HOW_MANY}):
             async with in_background(lambda: client.call_tool("t")) as outcome:
                 await server.answer(interim("s", **questions))
@@ -521,32 +534,32 @@ async def test_an_exception_of_a_callback_is_raised_unwrapped_without_a_retry() 
             await server.answer({"tools": []}, method="tools/list")
 
 
-async def test_an_error_that_a_callback_answers_with_ends_the_call_as_it_is() -> None:
+async def test_an_mcp_error_of_a_callback_is_raised_unchanged() -> None:
     async def on_sample(_: object) -> types.CreateMessageResult:
         await trio.lowlevel.checkpoint()
-        raise McpError(-1, "the user said no")
+        raise McpError(-1, "the user refused")
 
     async with (
-        asked(on_sample=on_sample) as (client, server),
+        scripted_server(on_sample=on_sample) as (client, server),
         in_background(lambda: client.call_tool("t")) as outcome,
     ):
-        await server.answer(interim("s", a=THINK))
+        await server.answer(interim("s", a=SAMPLE))
     assert type(outcome[0]) is McpError
     assert outcome[0].code == -1
 
 
-async def test_an_interrupt_in_a_callback_comes_out_bare_too() -> None:
+async def test_a_system_exit_in_a_callback_is_raised_unwrapped() -> None:
     async def on_elicit(_: object) -> types.ElicitResult:
         await trio.lowlevel.checkpoint()
         raise SystemExit(7)
 
-    async with asked(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
+    async with scripted_server(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(server.answer, interim("s", a=HOW_MANY))
         with pytest.raises(SystemExit, match="7"):
             await client.call_tool("t")
 
 
-def test_an_interrupt_while_questions_are_asked_comes_out_bare() -> None:
+def test_a_keyboard_interrupt_during_a_question_is_raised_unwrapped() -> None:
     async def on_elicit(_: object) -> types.ElicitResult:
         await trio.sleep_forever()
         raise AssertionError
@@ -556,7 +569,7 @@ def test_an_interrupt_while_questions_are_asked_comes_out_bare() -> None:
         signal.raise_signal(signal.SIGINT)
 
     async def main() -> None:
-        async with asked(on_elicit=on_elicit) as (client, server), client.open_call("t") as call:
+        async with scripted_server(on_elicit=on_elicit) as (client, server), client.open_call("t") as call:
             await server.answer(interim("s", a=HOW_MANY, b=HOW_MANY))
             trio.lowlevel.spawn_system_task(interrupt)
             await call.result()
@@ -581,27 +594,27 @@ async def test_the_first_failed_question_cancels_the_others(caplog: pytest.LogCa
                 raise OSError("second")
         raise AssertionError
 
-    def saying(message: str) -> Json:
+    def question(message: str) -> Json:
         return {"method": "elicitation/create", "params": {"message": message, "requestedSchema": FORM}}
 
     async with (
-        asked(on_elicit=on_elicit) as (client, server),
+        scripted_server(on_elicit=on_elicit) as (client, server),
         in_background(lambda: client.call_tool("t")) as outcome,
     ):
-        await server.answer(interim("s", a=saying("waits"), b=saying("fails too"), c=saying("fails")))
+        await server.answer(interim("s", a=question("waits"), b=question("fails too"), c=question("fails")))
     assert repr(outcome[0]) == "KeyError('first')"
     assert sorted(stopped) == ["fails too", "waits"]
     assert "another job failed as well" in caplog.text
 
 
-async def test_a_group_that_a_callback_raises_comes_out_as_it_is() -> None:
+async def test_an_exception_group_of_a_callback_is_raised_unchanged() -> None:
     for group in (ExceptionGroup("mine", [KeyError()]), BaseExceptionGroup("mine", [KeyboardInterrupt()])):
 
         async def on_elicit(_: object, group: BaseException = group) -> types.ElicitResult:
             await trio.lowlevel.checkpoint()
             raise group
 
-        async with asked(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
+        async with scripted_server(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
             nursery.start_soon(server.answer, interim("s", a=HOW_MANY))
             with pytest.raises(BaseExceptionGroup) as raised:
                 await client.call_tool("t")
@@ -627,28 +640,28 @@ async def test_a_cancelled_question_that_fails_in_a_nursery_hides_no_exception(
         raise AssertionError
 
     async with (
-        asked(on_elicit=on_elicit, elicit_modes=("form", "url")) as (client, server),
+        scripted_server(on_elicit=on_elicit, elicit_modes=("form", "url")) as (client, server),
         in_background(lambda: client.call_tool("t")) as outcome,
     ):
-        await server.answer(interim("s", a=HOW_MANY, b=LOG_IN))
+        await server.answer(interim("s", a=HOW_MANY, b=VISIT_URL))
     assert repr(outcome[0]) == "KeyError('first')"
     assert "OSError: second" in caplog.text
 
 
-async def test_a_callback_that_fails_when_it_is_cancelled_has_failed(autojump_clock: object) -> None:
+async def test_an_exception_of_a_cancelled_callback_is_raised(autojump_clock: object) -> None:
     async def on_elicit(_: object) -> types.ElicitResult:
         try:
             await trio.sleep_forever()
         finally:
             raise OSError("at the end")
 
-    async with asked(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
+    async with scripted_server(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(server.answer, interim("s", a=HOW_MANY))
         with pytest.raises(OSError, match="at the end"), trio.move_on_after(5):
             await client.call_tool("t")
 
 
-async def test_a_failed_question_is_raised_for_later_waiters_too() -> None:
+async def test_a_failed_question_is_raised_for_later_waiters() -> None:
     times: list[object] = []
 
     async def on_elicit(request: object) -> types.ElicitResult:
@@ -657,7 +670,7 @@ async def test_a_failed_question_is_raised_for_later_waiters_too() -> None:
         raise KeyError
 
     async with (
-        asked(on_elicit=on_elicit) as (client, server),
+        scripted_server(on_elicit=on_elicit) as (client, server),
         client.open_call("t") as call,
         trio.open_nursery() as nursery,
     ):
@@ -675,7 +688,7 @@ async def test_a_failed_question_is_raised_for_later_waiters_too() -> None:
 async def test_an_error_response_to_a_retry_is_the_outcome() -> None:
     updates: list[types.ProgressNotificationParams] = []
 
-    async with asked(on_elicit=two) as (client, server), client.open_call("t") as call:
+    async with scripted_server(on_elicit=answer_two) as (client, server), client.open_call("t") as call:
 
         async def read() -> None:
             updates.extend([update async for update in call.updates])
@@ -689,10 +702,10 @@ async def test_an_error_response_to_a_retry_is_the_outcome() -> None:
     assert numbers(updates) == [1]
 
 
-# Cancellation, and who waits.
+# Cancellation and concurrent waiters.
 
 
-async def test_a_deadline_cancels_the_question_and_tells_the_server_nothing(autojump_clock: object) -> None:
+async def test_a_deadline_cancels_the_question_without_a_message_to_the_server(autojump_clock: object) -> None:
     stopped: list[float] = []
 
     async def on_elicit(_: object) -> types.ElicitResult:
@@ -702,7 +715,7 @@ async def test_a_deadline_cancels_the_question_and_tells_the_server_nothing(auto
             stopped.append(trio.current_time())
         raise AssertionError
 
-    async with asked(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
+    async with scripted_server(on_elicit=on_elicit) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(server.answer, interim("s", a=HOW_MANY))
         began = trio.current_time()
         with pytest.raises(trio.TooSlowError), trio.fail_after(5):
@@ -713,7 +726,7 @@ async def test_a_deadline_cancels_the_question_and_tells_the_server_nothing(auto
 
 
 async def test_a_deadline_during_a_retry_cancels_the_retry_on_the_wire(autojump_clock: object) -> None:
-    async with asked(on_elicit=two) as (client, server), trio.open_nursery() as nursery:
+    async with scripted_server(on_elicit=answer_two) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(server.answer, interim("s", a=HOW_MANY))
         with trio.move_on_after(5):
             await client.call_tool("t")
@@ -729,10 +742,10 @@ async def test_a_cancelled_wait_continues_where_the_round_stopped(autojump_clock
         times.append(request)
         if len(times) == 1:
             await trio.sleep_forever()
-        return await two(request)
+        return await answer_two(request)
 
     async with (
-        asked(on_elicit=on_elicit) as (client, server),
+        scripted_server(on_elicit=on_elicit) as (client, server),
         client.open_call("t") as call,
         trio.open_nursery() as nursery,
     ):
@@ -744,7 +757,7 @@ async def test_a_cancelled_wait_continues_where_the_round_stopped(autojump_clock
     assert len(times) == 2
 
 
-async def test_answers_that_could_not_leave_before_a_deadline_are_not_asked_for_again(autojump_clock: object) -> None:
+async def test_answers_that_were_not_sent_before_a_deadline_are_kept_for_the_next_wait(autojump_clock: object) -> None:
     times: list[object] = []
 
     def fill(client: Client, size: int) -> None:
@@ -755,9 +768,9 @@ async def test_answers_that_could_not_leave_before_a_deadline_are_not_asked_for_
     async def on_elicit(request: object) -> types.ElicitResult:
         times.append(request)
         fill(connected[0], 1)
-        return await two(request)
+        return await answer_two(request)
 
-    async with asked(on_elicit=on_elicit, limits=Limits(outbox_bytes=1)) as (client, server):
+    async with scripted_server(on_elicit=on_elicit, limits=Limits(outbox_bytes=1)) as (client, server):
         connected.append(client)
 
         async with client.open_call("t") as call, trio.open_nursery() as nursery:
@@ -771,28 +784,28 @@ async def test_answers_that_could_not_leave_before_a_deadline_are_not_asked_for_
 
 
 async def test_a_question_is_cancelled_when_the_connection_is_lost(autojump_clock: object) -> None:
-    taken_back: list[float] = []
+    cancelled_at: list[float] = []
 
     async def on_elicit(_: object) -> types.ElicitResult:
         try:
             await trio.sleep_forever()
         finally:
-            taken_back.append(trio.current_time())
+            cancelled_at.append(trio.current_time())
         raise AssertionError
 
-    async with asked(on_elicit=on_elicit) as (client, server):
+    async with scripted_server(on_elicit=on_elicit) as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             await server.answer(interim("s", a=HOW_MANY))
             await trio.sleep(5)
             await server.stream.aclose()
             lost = trio.current_time()
         assert isinstance(outcome[0], ConnectionBroken)
-        assert taken_back == [lost]
+        assert cancelled_at == [lost]
 
 
 async def test_no_callback_is_called_after_the_connection_is_lost() -> None:
     async with (
-        asked(on_elicit=no) as (client, server),
+        scripted_server(on_elicit=fail_if_asked) as (client, server),
         client.open_call("t") as call,
     ):
         await server.answer(interim("s", a=HOW_MANY))
@@ -803,13 +816,13 @@ async def test_no_callback_is_called_after_the_connection_is_lost() -> None:
                 await call.result()
 
 
-async def test_one_task_waits_also_while_questions_are_asked(autojump_clock: object) -> None:
+async def test_only_one_task_may_wait_while_questions_are_asked(autojump_clock: object) -> None:
     async def on_elicit(request: object) -> types.ElicitResult:
         await trio.sleep(10)
-        return await two(request)
+        return await answer_two(request)
 
     async with (
-        asked(on_elicit=on_elicit) as (client, server),
+        scripted_server(on_elicit=on_elicit) as (client, server),
         client.open_call("t") as call,
     ):
         async with trio.open_nursery() as nursery:
@@ -822,38 +835,40 @@ async def test_one_task_waits_also_while_questions_are_asked(autojump_clock: obj
         assert (await call.result()).content == [types.TextContent(text="done")]
 
 
-# Time.
+# Timeouts.
 
 
 @pytest.mark.requirement("B.13-P1a")
-async def test_the_time_of_a_person_between_attempts_is_not_limited(autojump_clock: object) -> None:
+async def test_timeouts_do_not_count_the_time_in_which_the_user_is_asked_between_attempts(
+    autojump_clock: object,
+) -> None:
     async def on_elicit(request: object) -> types.ElicitResult:
         await trio.sleep(1000)
-        return await two(request)
+        return await answer_two(request)
 
-    async with asked(on_elicit=on_elicit, time_limits=TimeLimits(idle=10, total=30)) as (client, server):
+    async with scripted_server(on_elicit=on_elicit, time_limits=TimeLimits(idle=10, total=30)) as (client, server):
         async with in_background(lambda: client.call_tool("t")) as outcome:
             began = trio.current_time()
             for _ in range(3):
                 request = await server.expect_request()
                 await trio.sleep(9)
                 await server.respond(request, interim("s", a=HOW_MANY))
-            await server.expect_request()  # and nothing more is said
+            await server.expect_request()  # the server does not answer
         assert isinstance(outcome[0], RequestTimedOut)
         assert trio.current_time() - began == 3 * 1009 + 10
 
 
-async def test_a_wait_that_goes_on_after_a_cancelled_question_has_lost_no_time(autojump_clock: object) -> None:
+async def test_the_time_of_cancelled_questions_does_not_count_against_the_total_limit(autojump_clock: object) -> None:
     times: list[object] = []
 
     async def on_elicit(request: object) -> types.ElicitResult:
         times.append(request)
         if len(times) < 3:
             await trio.sleep_forever()
-        return await two(request)
+        return await answer_two(request)
 
     async with (
-        asked(on_elicit=on_elicit, time_limits=TimeLimits(total=30)) as (client, server),
+        scripted_server(on_elicit=on_elicit, time_limits=TimeLimits(total=30)) as (client, server),
         client.open_call("t") as call,
         trio.open_nursery() as nursery,
     ):
@@ -867,13 +882,13 @@ async def test_a_wait_that_goes_on_after_a_cancelled_question_has_lost_no_time(a
     assert len(times) == 3
 
 
-async def test_the_clocks_of_other_requests_run_on_while_a_person_is_asked(autojump_clock: object) -> None:
+async def test_timeouts_of_other_requests_continue_while_the_user_is_asked(autojump_clock: object) -> None:
     async def on_elicit(request: object) -> types.ElicitResult:
         await trio.sleep(1000)
-        return await two(request)
+        return await answer_two(request)
 
     async with (
-        asked(on_elicit=on_elicit, time_limits=TimeLimits(idle=10)) as (client, server),
+        scripted_server(on_elicit=on_elicit, time_limits=TimeLimits(idle=10)) as (client, server),
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(client.call_tool, "t")
@@ -887,12 +902,12 @@ async def test_the_clocks_of_other_requests_run_on_while_a_person_is_asked(autoj
         await server.answer(DONE)
 
 
-# By hand.
+# Manual calls.
 
 
 async def test_a_manual_call_returns_its_questions_and_another_client_continues_it() -> None:
     async with (
-        asked(on_elicit=no) as (client, server),
+        scripted_server(on_elicit=fail_if_asked) as (client, server),
         client.open_call("book", {"show": "Hamlet"}, manual_input=True) as call,
     ):
         first = await report_and_answer(server, [1], interim(ODD_STATE, seats=HOW_MANY))
@@ -901,7 +916,7 @@ async def test_a_manual_call_returns_its_questions_and_another_client_continues_
     assert isinstance(asking, types.InputRequiredResult)
     assert asking.request_state == ODD_STATE
     assert types.unstructure(asking.input_requests["seats"] if asking.input_requests else None) == HOW_MANY
-    async with asked() as (other, server):
+    async with scripted_server() as (other, server):
         answers: dict[str, Any] = {
             "seats": types.ElicitResult(action="accept", content={"count": 2}),
             "json": {"action": "cancel"},
@@ -927,8 +942,8 @@ async def test_a_manual_call_returns_its_questions_and_another_client_continues_
     assert retry["params"]["_meta"][META + "clientCapabilities"] == {"elicitation": {"form": {}}}
 
 
-async def test_a_manual_call_fails_like_any_other() -> None:
-    async with asked() as (client, server):
+async def test_a_manual_call_raises_protocol_errors_and_tool_failures() -> None:
+    async with scripted_server() as (client, server):
         async with client.open_call("t", manual_input=True) as call:
             await server.answer(interim())
             with pytest.raises(RemoteProtocolError, match="neither"):
@@ -944,18 +959,18 @@ async def test_a_manual_call_declares_the_extensions_of_its_client_by_default(gi
     usual: Json = {"com.example/rooms": {"size": 1}}
     declared = types.ClientCapabilities(roots=types.RootsCapability(), extensions=given, experimental=given)
     async with (
-        asked(extensions=usual, experimental=usual, on_elicit=two) as (client, server),
+        scripted_server(extensions=usual, experimental=usual, on_elicit=answer_two) as (client, server),
         client.open_call("t", manual_input=True, capabilities=declared) as call,
     ):
         request = await server.answer(DONE)
         await call.result()
-    said = usual if given is None else given
+    extensions = usual if given is None else given
     capabilities = request["params"]["_meta"][META + "clientCapabilities"]
-    assert capabilities == {"roots": {}, "extensions": said, "experimental": said}
+    assert capabilities == {"roots": {}, "extensions": extensions, "experimental": extensions}
 
 
 async def test_a_manual_call_in_a_legacy_revision_asks_the_callbacks_and_carries_no_answers() -> None:
-    async with asked(on_elicit=two, revision="2025-11-25") as (client, server):
+    async with scripted_server(on_elicit=answer_two, revision="2025-11-25") as (client, server):
         declared = types.ClientCapabilities(elicitation=types.ElicitationCapability())
         async with client.open_call("t", manual_input=True, capabilities=declared) as call:
             request = await server.expect_request()
@@ -971,7 +986,7 @@ async def test_a_manual_call_in_a_legacy_revision_asks_the_callbacks_and_carries
 
 @pytest.mark.parametrize("more", [{"input_responses": {}}, {"request_state": ""}, {"capabilities": object()}])
 async def test_arguments_of_manual_calls_are_rejected_for_other_calls(more: Any) -> None:
-    async with asked() as (client, _):
+    async with scripted_server() as (client, _):
         with pytest.raises(TypeError, match="need manual_input=True"):
             client.open_call("t", **more)
         with pytest.raises(TypeError, match="unexpected keyword argument"):

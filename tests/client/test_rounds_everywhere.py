@@ -1,4 +1,4 @@
-"""Questions inside results, whichever door the request went through: many servers at once, a language model's tools."""
+"""Questions inside results through every interface: one client, many clients, and tools of a language model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.client.asking_server import two
+from tests.client.scripted_questions import answer_two
 from trio_mcp import Accepted, ClientOptions, ConsentRefused, Context, Server, open_client, open_clients, types
 from trio_mcp.client import Consentable
 from trio_mcp.llm import load_toolkit
@@ -33,11 +33,13 @@ def make_server() -> Server:
     return server
 
 
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.parametrize("opener", [open_client, open_memory_client])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-async def test_one_call_has_one_row_of_updates_and_one_result_in_every_revision(door: Any, revision: str) -> None:
+async def test_a_call_that_asks_has_one_sequence_of_updates_and_one_result_in_every_revision(
+    opener: Any, revision: str
+) -> None:
     updates: list[float] = []
-    asked: list[Consentable] = []
+    questions: list[Consentable] = []
 
     async def on_progress(update: types.ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
@@ -45,33 +47,33 @@ async def test_one_call_has_one_row_of_updates_and_one_result_in_every_revision(
 
     async def consent(request: Consentable) -> Consentable:
         await trio.lowlevel.checkpoint()
-        asked.append(request)
+        questions.append(request)
         return request
 
-    async with door(make_server(), revision=revision, on_elicit=two, consent=consent) as client:
+    async with opener(make_server(), revision=revision, on_elicit=answer_two, consent=consent) as client:
         result = await client.call_tool("book", on_progress=on_progress)
     assert result.content == [types.TextContent(text="2")]
     assert updates == [1, 2]
-    assert [type(each) for each in asked] == [types.CallToolRequestParams, types.ElicitRequestFormParams]
+    assert [type(each) for each in questions] == [types.CallToolRequestParams, types.ElicitRequestFormParams]
 
 
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.parametrize("opener", [open_client, open_memory_client])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-async def test_a_question_without_consent_is_declined_in_every_revision(door: Any, revision: str) -> None:
+async def test_a_question_without_consent_is_declined_in_every_revision(opener: Any, revision: str) -> None:
     async def consent(request: Consentable) -> Consentable:
         await trio.lowlevel.checkpoint()
         if isinstance(request, types.CallToolRequestParams):
             return request
         raise ConsentRefused("no")
 
-    async with door(make_server(), revision=revision, on_elicit=two, consent=consent) as client:
+    async with opener(make_server(), revision=revision, on_elicit=answer_two, consent=consent) as client:
         assert (await client.call_tool("book")).content == [types.TextContent(text="Declined")]
 
 
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
-async def test_a_manual_call_is_finished_manually(door: Any) -> None:
+@pytest.mark.parametrize("opener", [open_client, open_memory_client])
+async def test_a_manual_call_is_finished_with_its_answers(opener: Any) -> None:
     can = types.ClientCapabilities(elicitation=types.ElicitationCapability(form={}))
-    async with door(make_server()) as client:
+    async with opener(make_server()) as client:
         async with client.open_call("book", manual_input=True, capabilities=can) as call:
             asking = await call.result()
         assert isinstance(asking, types.InputRequiredResult)
@@ -85,10 +87,10 @@ async def test_a_manual_call_is_finished_manually(door: Any) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_many_servers_and_the_tools_of_a_language_model_ask_the_same_callbacks(revision: str) -> None:
+async def test_many_clients_and_the_tools_of_a_language_model_use_the_same_callbacks(revision: str) -> None:
     function = {"name": "book", "arguments": json.dumps({})}
     message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
-    options = ClientOptions(revision=revision, on_elicit=two)
+    options = ClientOptions(revision=revision, on_elicit=answer_two)
     with trio.fail_after(60):
         async with open_clients({"mcpServers": {"theatre": ASKING}}, **options) as clients:
             result = await clients.call_tool("book")
@@ -97,7 +99,7 @@ async def test_many_servers_and_the_tools_of_a_language_model_ask_the_same_callb
     assert "2 seats" in answer["content"]
 
 
-async def test_a_call_without_consent_is_told_to_the_language_model() -> None:
+async def test_a_refused_call_is_reported_to_the_language_model() -> None:
     async def consent(_: object) -> Consentable:
         await trio.lowlevel.checkpoint()
         raise ConsentRefused("not on Sundays")

@@ -1,4 +1,4 @@
-"""One entry of the `mcpServers` table."""
+"""Entries of the `mcpServers` table: commands, URLs, variables and faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp.transports import StdioServer
 URL = "http://localhost:8000/mcp"
 
 
-def test_an_entry_says_how_a_server_is_started() -> None:
+def test_an_entry_describes_the_start_of_a_server() -> None:
     entry = {"command": "run", "args": ["--fast", "x y"], "env": {"KEY": "value"}, "cwd": "/srv"}
 
     assert server_from_entry(entry) == StdioServer(("run", "--fast", "x y"), env={"KEY": "value"}, cwd="/srv")
@@ -67,7 +67,7 @@ def test_variables_of_this_process_are_expanded(monkeypatch: pytest.MonkeyPatch)
         ({"command": "x", "args": ["${NO_SUCH_VARIABLE}"]}, "variable NO_SUCH_VARIABLE in '\\${NO_SUCH_VARIABLE}'"),
     ],
 )
-def test_an_invalid_entry_is_rejected_by_name(entry: object, fault: str) -> None:
+def test_the_error_for_an_invalid_entry_names_the_faults(entry: object, fault: str) -> None:
     with pytest.raises(ValueError, match=f"^server entry: .*{fault}"):
         server_from_entry(entry)
 
@@ -90,17 +90,17 @@ def test_unknown_members_are_ignored_with_one_warning(caplog: pytest.LogCaptureF
     assert caplog.messages == ["mcp.json: server 'sums': ignored unknown members: 'autoApprove', 'headers', 'timeout'"]
 
 
-# Servers that are reached.
+# Servers with a URL.
 
 
 @pytest.mark.parametrize(
     "kind", [{}, *({"type": each} for each in ("http", "sse", "streamable-http", "streamableHttp"))]
 )
-def test_a_url_is_enough_whatever_hosts_call_it(kind: dict[str, str]) -> None:
+def test_a_url_is_enough_with_any_supported_type(kind: dict[str, str]) -> None:
     assert server_from_entry({"url": URL, **kind}) == HttpServer(URL)
 
 
-def test_variables_stand_in_urls_and_header_fields_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_in_urls_and_header_fields_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "secret")
     headers = {"Authorization": "Bearer ${TOKEN}", "X-Team": "${TEAM:-none}"}
 
@@ -110,7 +110,7 @@ def test_variables_stand_in_urls_and_header_fields_as_well(monkeypatch: pytest.M
     assert "secret" not in repr(server)
 
 
-def test_what_does_not_belong_to_a_url_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_members_that_do_not_apply_to_a_url_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert server_from_entry({"url": URL, "env": {}, "oauth": {}}) == HttpServer(URL)
     assert caplog.messages == ["server entry: ignored unknown members: 'env', 'oauth'"]
 
@@ -123,7 +123,7 @@ def test_what_does_not_belong_to_a_url_is_ignored_with_a_warning(caplog: pytest.
         ({"url": URL, "headers": {"X-A": "b\r\nX-C: d"}}, "X-A"),
     ],
 )
-def test_an_invalid_url_is_rejected_with_the_entry_s_name(entry: Any, fault: str) -> None:
+def test_the_error_for_an_invalid_url_names_the_entry(entry: Any, fault: str) -> None:
     with pytest.raises(ValueError, match=f"^mcp.json: server 'a': .*{fault}") as refused:
         opener_from_entry(entry, where="mcp.json: server 'a'")
     assert "X-C" not in str(refused.value)

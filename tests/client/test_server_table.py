@@ -1,4 +1,4 @@
-"""The `mcpServers` table."""
+"""Tables of servers from files and objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_file_is_a_table_of_entries(tmp_path: Path, member: str) -> None
         table.opener("d")
 
 
-async def test_the_contents_of_a_file_are_accepted_too() -> None:
+async def test_a_parsed_table_is_accepted() -> None:
     table = await read_server_table({"mcpServers": {"a": {"command": 7}}, "servers": {"b": {}}})
 
     assert [*table.entries] == ["a"]
@@ -51,7 +51,7 @@ async def test_the_contents_of_a_file_are_accepted_too() -> None:
         (b'{"servers": null}', "'servers' must be an object"),
     ],
 )
-async def test_a_file_that_is_no_table_is_refused_by_name(tmp_path: Path, content: bytes, fault: str) -> None:
+async def test_the_error_for_a_file_without_a_table_names_the_file(tmp_path: Path, content: bytes, fault: str) -> None:
     path = tmp_path / "mcp.json"
     path.write_bytes(content)
 
@@ -59,7 +59,7 @@ async def test_a_file_that_is_no_table_is_refused_by_name(tmp_path: Path, conten
         await read_server_table(str(path))
 
 
-async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_the_error_for_a_missing_file_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="mcp"):
         await read_server_table(tmp_path / "mcp.json")
 
@@ -71,16 +71,16 @@ import os
 server = Server("from a table")
 
 @server.tool
-def told() -> str:
-    return os.environ["TOLD"]
+def value() -> str:
+    return os.environ["VALUE"]
 
 trio.run(serve_stdio, server)
 """
 
 
 async def test_a_table_entry_yields_an_opener() -> None:
-    entry = {"type": "stdio", "command": sys.executable, "args": ["-c", PROGRAM], "env": {"TOLD": "yes"}}
+    entry = {"type": "stdio", "command": sys.executable, "args": ["-c", PROGRAM], "env": {"VALUE": "yes"}}
 
     with trio.fail_after(20):
         async with open_client(entry) as client:
-            assert (await client.call_tool("told")).content == [types.TextContent(text="yes")]
+            assert (await client.call_tool("value")).content == [types.TextContent(text="yes")]

@@ -1,4 +1,4 @@
-"""The numbers of the time policy; tests/interaction/test_time_limits.py has what they do."""
+"""Defaults and bounds of `TimeLimits`; tests/interaction/test_time_limits.py tests their effects."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import MODERN
 from tests.interaction.conftest import connected
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import Client, ClientOptions, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.schema import _validate as _schema
 from trio_mcp.testing import open_memory_client

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
     Client,
     ConnectionBroken,

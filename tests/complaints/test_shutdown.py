@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import ENVELOPE
 from tests.interaction.conftest import over_unix_socket
+from tests.interaction.scripted_peers import ENVELOPE
 from trio_mcp import Context, Limits, Server, ServerExited, open_client, serve_stream, types
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups are POSIX's")

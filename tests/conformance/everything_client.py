@@ -42,9 +42,9 @@ MINIMAL: Mapping[str, Any] = {
 async def connected(url: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Open a client and check that it has negotiated the revision of the scenario."""
     async with open_http_client(url, **options) as client:
-        spoken = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"]
-        if (client.revision == MODERN) != (spoken == MODERN):
-            raise RuntimeError(f"the server speaks {spoken}, and the client {client.revision}")
+        expected = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"]
+        if (client.revision == MODERN) != (expected == MODERN):
+            raise RuntimeError(f"the server speaks {expected}, and the client {client.revision}")
         yield client
 
 
@@ -89,11 +89,11 @@ async def request_metadata(url: str) -> None:
         await trio.lowlevel.checkpoint()
         return types.ElicitResult(action="decline")
 
-    async def say(_: object) -> types.CreateMessageResult:
+    async def answer_sampling(_: object) -> types.CreateMessageResult:
         await trio.lowlevel.checkpoint()
         return types.CreateMessageResult(role="assistant", model="none", content=types.TextContent(text="nothing"))
 
-    async with connected(url, on_elicit=decline, on_sample=say, roots=[]) as client:
+    async with connected(url, on_elicit=decline, on_sample=answer_sampling, roots=[]) as client:
         await client.request("tools/list", {}, types.ListToolsResult)
         await client.request("tools/call", {"name": "anything", "arguments": {}}, types.CallToolResult)
 

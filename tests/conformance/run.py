@@ -1,8 +1,8 @@
 """Run the protocol's conformance suite against our server and our client.
 
-`nox -s conformance` installs the suite, and runs this. By hand, from the root of the project: ``python -m
-tests.conformance.run --only NAME`` prints the suite's output about one scenario. The exit status is 0 if every
-scenario of `scenarios.toml` has passed, without a failed or warned check.
+`nox -s conformance` installs the suite and runs this program. Run from the root of the project,
+``python -m tests.conformance.run --only NAME`` prints the suite's output about one scenario. The exit status is 0 if
+every scenario of `scenarios.toml` has passed, without a failed or warned check.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Runner:
     client: str
     """The command of the client to test."""
     verdicts: list[Verdict] = field(factory=list[Verdict])
-    asked: list[str] = field(factory=list[str])
+    requested: list[str] = field(factory=list[str])
     """The scenarios that the suite requires to pass."""
     troubles: list[str] = field(factory=list[str])
     """The faults beside the scenarios."""
@@ -128,7 +128,7 @@ class Runner:
         for revision in SCORED:
             required = await self.suite.required(revision)
             for leg in self.legs:
-                self.asked.extend(required[leg])
+                self.requested.extend(required[leg])
                 for name in self.scenarios.unexpected(leg, revision, required[leg]):
                     self.troubles.append(f"{leg} {revision}: the suite requires {name!r}, and scenarios.toml does not")
 
@@ -139,7 +139,7 @@ def report(runner: Runner) -> str:
         *runner.outputs,
         table(runner.verdicts),
         summary(runner.verdicts),
-        left_out(runner.scenarios, runner.asked),
+        left_out(runner.scenarios, runner.requested),
     ]
     return "\n\n".join(part for part in (*parts, "\n".join(runner.troubles)) if part)
 
@@ -148,12 +148,12 @@ def make_runner(arguments: Sequence[str] | None) -> Runner:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", type=Path, metavar="DIR", default=INSTALLED, help="where npm has installed it")
-    parser.add_argument("--leg", choices=("server", "client"), help="test this side alone")
-    parser.add_argument("--revision", help="test this revision alone")
-    parser.add_argument("--only", metavar="NAME", help="run this scenario alone")
-    parser.add_argument("--server", metavar="URL", help="test the server there in place of ours")
+    parser.add_argument("--leg", choices=("server", "client"), help="test only this side")
+    parser.add_argument("--revision", help="test only this revision")
+    parser.add_argument("--only", metavar="NAME", help="run only this scenario")
+    parser.add_argument("--server", metavar="URL", help="test the server at this URL instead of ours")
     parser.add_argument(
-        "--client", metavar="COMMAND", default=EVERYTHING_CLIENT, help="test this client in place of ours"
+        "--client", metavar="COMMAND", default=EVERYTHING_CLIENT, help="test this client instead of ours"
     )
     options = parser.parse_args(arguments)
     suite = Suite(options.suite.absolute())

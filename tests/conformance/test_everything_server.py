@@ -45,13 +45,18 @@ def _value(schema: dict[str, Any]) -> Any:
     return options[0] if options else {"string": "x", "integer": 1, "number": 1.5, "boolean": True}[schema["type"]]
 
 
-async def say(_: object) -> types.CreateMessageResult:
+async def answer_sampling(_: object) -> types.CreateMessageResult:
     await trio.lowlevel.checkpoint()
     return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="Paris"))
 
 
 def capable(revision: str) -> ClientOptions:
-    return {"revision": revision, "on_elicit": fill_in, "on_sample": say, "roots": [types.Root(uri="file:///home")]}
+    return {
+        "revision": revision,
+        "on_elicit": fill_in,
+        "on_sample": answer_sampling,
+        "roots": [types.Root(uri="file:///home")],
+    }
 
 
 @ways
@@ -123,12 +128,12 @@ async def test_questions_have_the_keys_that_the_suite_expects(asking: Asking) ->
 
 
 async def test_the_server_asks_only_for_declared_capabilities() -> None:
-    async with open_memory_client(make_server(), revision=MODERN, on_sample=say) as client:
+    async with open_memory_client(make_server(), revision=MODERN, on_sample=answer_sampling) as client:
         async with client.open_call("test_input_required_result_capabilities", manual_input=True) as call:
             outcome = await call.result()
         assert isinstance(outcome, types.InputRequiredResult)
-        (asked,) = (outcome.input_requests or {}).values()
-        assert asked.method == "sampling/createMessage"
+        (question,) = (outcome.input_requests or {}).values()
+        assert question.method == "sampling/createMessage"
 
     async with open_memory_client(make_server(), revision=MODERN) as client:
         with pytest.raises(ErrorResponse) as caught:

@@ -54,5 +54,5 @@ def test_an_impossible_selection_is_reported_before_the_run_starts(
 
 async def test_a_server_that_does_not_start_fails_with_its_output(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=r"(?s)has ended with status 2; it has printed:.*--asking: invalid choice"):
-        async with everything_server(tmp_path / "log", "--asking", "nobody"):
+        async with everything_server(tmp_path / "log", "--asking", "invalid"):
             pytest.fail("it has come up")

@@ -55,10 +55,10 @@ def test_only_the_expected_scenarios_are_unwatched_or_have_skips() -> None:
 
 
 def test_a_scenario_that_the_suite_requires_is_run_or_left_out_for_a_reason() -> None:
-    asked = ["tools_call", "tasks-lifecycle", "telepathy"]
+    requested = ["tools_call", "tasks-lifecycle", "telepathy"]
 
-    assert SCENARIOS.unexpected("client", "2026-07-28", asked) == ["telepathy"]
-    assert SCENARIOS.unexpected("client", "2025-06-18", asked) == ["tools_call", "telepathy"]
+    assert SCENARIOS.unexpected("client", "2026-07-28", requested) == ["telepathy"]
+    assert SCENARIOS.unexpected("client", "2025-06-18", requested) == ["tools_call", "telepathy"]
     assert SCENARIOS.why_left_out("tasks-lifecycle") == "the server does not offer the tasks extension"
     assert SCENARIOS.why_left_out("tools_call") is None
 
@@ -77,7 +77,8 @@ def test_the_last_words_of_a_client_are_its_last_line_that_is_not_empty(tmp_path
 
     words = read_last_words(tmp_path)
     assert words == "RuntimeError: no server"
-    assert Found(1, "", last_words=words).crash == f"the suite has ended with status 1; the client said last: {words}"
+    crash = Found(1, "", last_words=words).crash
+    assert crash == f"the suite has ended with status 1; the last output of the client: {words}"
     assert Found(1, "").crash == "the suite has ended with status 1"
     assert Found(0, "", last_words=words).crash is None
 
@@ -97,6 +98,7 @@ def test_the_table_has_a_line_for_each_scenario_and_lists_the_faults() -> None:
 
 
 def test_a_scenario_that_is_left_out_is_counted_once() -> None:
-    asked = ["tasks-lifecycle", "tasks-lifecycle", "tasks-cancel", "tools_call"]
+    requested = ["tasks-lifecycle", "tasks-lifecycle", "tasks-cancel", "tools_call"]
 
-    assert left_out(SCENARIOS, asked) == "left out, because the server does not offer the tasks extension: 2 scenarios"
+    report = left_out(SCENARIOS, requested)
+    assert report == "left out, because the server does not offer the tasks extension: 2 scenarios"

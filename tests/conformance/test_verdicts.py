@@ -32,9 +32,9 @@ def test_a_scenario_passes_when_all_its_checks_succeed() -> None:
 
 
 def test_an_informational_check_does_not_count() -> None:
-    told = Check("incoming-request", "IncomingRequest", "INFO", "")
+    informational = Check("incoming-request", "IncomingRequest", "INFO", "")
 
-    assert judge(SCENARIO, [*GOOD, told]).faults == []
+    assert judge(SCENARIO, [*GOOD, informational]).faults == []
 
 
 @pytest.mark.parametrize("status", ["FAILURE", "WARNING", "SKIPPED", "PENDING"])

@@ -14,19 +14,19 @@ import trio
 from attrs import define, field
 
 from tests.interaction.asking_server import HOURS, Mode, make_server, program
-from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import over_unix_socket
 from tests.interaction.over_http import IN_PROCESS, over_http
+from tests.interaction.scripted_peers import ENVELOPE, MODERN
 from trio_mcp import Client, ClientOptions, Server, open_client, types
 from trio_mcp.testing import open_memory_client
 
 Json: TypeAlias = dict[str, Any]
 
-WHERE = ("memory", "bytes", "stdio", "unix", *IN_PROCESS)
+ASKING_TRANSPORTS = ("memory", "bytes", "stdio", "unix", *IN_PROCESS)
 MODES: Sequence[Mode] = ("parked", "replayed")
 WITH_ELICITATION = types.REVISIONS[2:]
 
-everywhere = pytest.mark.parametrize("where", WHERE)
+everywhere = pytest.mark.parametrize("where", ASKING_TRANSPORTS)
 in_virtual_time = pytest.mark.parametrize("where", ["memory", "bytes", *IN_PROCESS])
 in_both_modes = pytest.mark.parametrize("mode", MODES)
 LEGACY = types.REVISIONS[:-1]
@@ -134,8 +134,8 @@ async def attempt(
         capabilities=capabilities,
         meta=meta,
     )
-    async with call as under_way:
-        return await under_way.result()
+    async with call as open_call:
+        return await open_call.result()
 
 
 @define(eq=False)
@@ -164,18 +164,18 @@ class Round:
         return self.interim.request_state
 
     def answers(self, answer: types.ElicitResult = TWO) -> dict[str, types.ElicitResult]:
-        """Return the same answer to each question."""
+        """Return the given answer for each question."""
         return dict.fromkeys(self.keys, answer)
 
-    async def again(self, answers: Mapping[str, Any] | None = None, **more: Any) -> Any:
+    async def retry(self, answers: Mapping[str, Any] | None = None, **more: Any) -> Any:
         """Send the retry; by default every question is answered."""
         given = self.answers() if answers is None else answers
         more.setdefault("state", self.state)
         return await attempt(more.pop("client", self._client), self._name, self._arguments, answers=given, **more)
 
-    async def asked_again(self, answers: Mapping[str, Any] | None = None, **more: Any) -> Round:
+    async def next_round(self, answers: Mapping[str, Any] | None = None, **more: Any) -> Round:
         """Send a retry that is answered with questions."""
-        return self._next(await self.again(answers, **more))
+        return self._next(await self.retry(answers, **more))
 
     def _next(self, outcome: Any) -> Round:
         assert isinstance(outcome, types.InputRequiredResult), outcome
@@ -197,7 +197,7 @@ def text(result: Any) -> str:
     return block.text
 
 
-def said(result: Any) -> str:
+def success_text(result: Any) -> str:
     """Return the text of a tool's result, which must not be an error."""
     assert isinstance(result, types.CallToolResult), result
     assert not result.is_error, result
@@ -206,7 +206,7 @@ def said(result: Any) -> str:
 
 async def count_of(client: Client, what: str) -> int:
     result = await client.call_tool("count_of", {"what": what})
-    return int(said(result))
+    return int(success_text(result))
 
 
 async def happens(client: Client, event: str) -> None:

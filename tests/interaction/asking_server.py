@@ -38,7 +38,7 @@ HOURS = 7200.0
 
 Mode: TypeAlias = Literal["parked", "replayed"]
 
-whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+caller: ContextVar[str] = ContextVar("caller", default="default")
 
 
 @frozen
@@ -118,7 +118,7 @@ def ask_plainly(server: Server) -> None:
         return [root.uri for root in await ctx.list_roots()]
 
 
-def ask_more(server: Server) -> None:  # noqa: C901 # a list of tools, not a decision
+def ask_more(server: Server) -> None:  # noqa: C901 # a list of tools without branches
     """Add tools that ask several questions."""
 
     @server.tool
@@ -183,7 +183,7 @@ def ask_more(server: Server) -> None:  # noqa: C901 # a list of tools, not a dec
         return f"paid {ctx.state.counted['paid']}"
 
 
-def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
+def ask_and_end(server: Server) -> None:  # a list of tools without branches
     """Add tools that ask and record how they end."""
 
     @server.tool
@@ -220,7 +220,7 @@ def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
 
     @server.tool
     async def noisy(ctx: Context) -> str:
-        """Send progress and log messages twice while parked, as soon as the test says so."""
+        """Send progress and log messages twice while parked, when the test requests it."""
         await ctx.report_progress(1)
         async with trio.open_nursery() as nursery:
 
@@ -228,7 +228,7 @@ def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
                 await ctx.state.happened["make noise"].wait()
                 for _ in range(2):
                     await ctx.report_progress(2)
-                    await ctx.log("alert", "nobody hears this")
+                    await ctx.log("alert", "dropped")
                 ctx.state.happened["noise was made"].set()
 
             nursery.start_soon(make_noise)
@@ -248,14 +248,14 @@ def ask_within_limits(server: Server) -> None:
     """Add tools that ask and have a timeout or a concurrency limit."""
 
     @server.tool(max_concurrency=1)
-    async def alone(key: str, ctx: Context) -> str:
+    async def exclusive(key: str, ctx: Context) -> str:
         """Ask, and work until the test ends it; only one call may work at a time."""
         await seats(ctx, "How many?")
-        ctx.state.counted["alone"] += 1
-        most = ctx.state.counted["alone"]
+        ctx.state.counted["exclusive"] += 1
+        most = ctx.state.counted["exclusive"]
         ctx.state.happened["some work"].set()
         await ctx.state.happened[f"end {key}"].wait()
-        ctx.state.counted["alone"] -= 1
+        ctx.state.counted["exclusive"] -= 1
         return f"{most} at a time"
 
     @server.tool(timeout=30)
@@ -267,9 +267,9 @@ def ask_within_limits(server: Server) -> None:
 
     @server.tool
     async def whose_call(ctx: Context) -> list[str]:
-        before = whose.get()
+        before = caller.get()
         await seats(ctx, "How many?")
-        return [before, whose.get()]
+        return [before, caller.get()]
 
 
 def watch(server: Server) -> None:
@@ -281,7 +281,7 @@ def watch(server: Server) -> None:
         return event
 
     @server.tool
-    async def let(event: str, ctx: Context) -> None:
+    async def set_event(event: str, ctx: Context) -> None:
         ctx.state.happened[event].set()
 
     @server.tool

@@ -33,7 +33,7 @@ def make_server() -> Server:
 
     @server.resource(MEMO, cache=hour)
     async def memo() -> str:
-        """What there is to remember."""
+        """Return the current memo."""
         return texts[-1]
 
     server.prompt(name="prompt-1")(lambda: "")

@@ -60,7 +60,7 @@ def connect(transport: str, revision: str, tmp_path: Path) -> Opener:
 def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Opener:
     """Return an opener of clients of the surface server, whose lists have pages of `page_size` if that is given.
 
-    Child processes and sockets cost more, so there is one for many tests: see `Scenes`.
+    Child processes and sockets cost more, so there is one for many tests: see `SharedTests`.
     """
     transport = str(request.param)
 

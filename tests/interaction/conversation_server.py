@@ -36,7 +36,7 @@ async def lifespan(_: Server) -> AsyncGenerator[State]:
     yield State()
 
 
-class Boaster(Server):
+class FullyDeclaringServer(Server):
     """A server that declares every capability, even without the feature."""
 
     @property
@@ -134,23 +134,23 @@ def make_server(  # noqa: C901 # a list of tools, not a decision
         """Ask for a review."""
         return f"A {style} review of {code}, please."
 
-    let_it_change(server)
+    add_change_tools(server)
     return server
 
 
 Kind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
 
 
-def let_it_change(server: Server) -> None:
+def add_change_tools(server: Server) -> None:
     """Add tools that announce changes and leave the server as it was."""
 
     @server.tool
     async def change(kind: Kind) -> None:
-        come_and_go(server, kind)
+        add_and_remove(server, kind)
 
     @server.tool
     def change_in_a_thread(kind: Kind) -> None:
-        come_and_go(server, kind)
+        add_and_remove(server, kind)
 
     @server.tool
     async def touch(uris: list[str], ctx: Context) -> None:
@@ -167,7 +167,7 @@ def passing(who: str) -> str:
     return who
 
 
-def come_and_go(server: Server, kind: Kind) -> None:
+def add_and_remove(server: Server, kind: Kind) -> None:
     if kind == "tools":
         server.tool(name="passing")(lambda: None)
         server.tools.remove("passing")

@@ -13,10 +13,10 @@ from trio_mcp import FileTokenStorage, OAuth, open_http_client, types
 
 
 async def refuse_sign_in(url: str) -> None:
-    raise AssertionError(f"somebody is asked, at {url}")
+    raise AssertionError(f"the user is asked to sign in, at {url}")
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -25,10 +25,10 @@ async def main() -> None:
     storage, url = sys.argv[1:]
     auth = OAuth(storage=FileTokenStorage(storage), show=refuse_sign_in)
     async with open_http_client(url, auth=auth) as client:
-        say("connected")
+        write_line("connected")
         while await trio.to_thread.run_sync(sys.stdin.readline):
             [content] = (await client.call_tool("whoami")).content
-            say(content.text if isinstance(content, types.TextContent) else "?")
+            write_line(content.text if isinstance(content, types.TextContent) else "?")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ async def pid() -> int:
 
 @server.tool
 async def finish(ctx: Context) -> str:
-    """Report the start, and return when the test says so."""
+    """Report the start, and return when the test requests it."""
     await ctx.report_progress(1)
     while not (FOLDER / "release").exists():  # noqa: ASYNC110 # another process makes it
         await trio.sleep(0.01)
@@ -42,7 +42,7 @@ class Name:
 
 @server.tool
 async def ask(ctx: Context) -> None:
-    """Wait for an answer, and record in a clean-up that awaits that none came."""
+    """Ask, and record in an async clean-up that no answer arrived."""
     try:
         await ctx.elicit("Who are you?", Name)
     except AskExpired:

@@ -44,10 +44,10 @@ INFO = {
     "icons": [ICON],
 }
 
-Scene: TypeAlias = Callable[[Opener, str], Awaitable[None]]
+SurfaceTest: TypeAlias = Callable[[Opener, str], Awaitable[None]]
 PageOpener: TypeAlias = Callable[["int | None", ClientOptions], AbstractAsyncContextManager[Client]]
 """Opens a client of a new server, whose lists have pages of this size."""
-Test = TypeVar("Test", bound=Scene)
+Test = TypeVar("Test", bound=SurfaceTest)
 Json = TypeVar("Json")
 
 
@@ -89,20 +89,20 @@ PRIVATE = (0, "private")
 
 
 @define
-class Scenes:
+class SharedTests:
     """The tests of one file, which also run over slow transports with one shared connection."""
 
-    _tests: list[Scene] = field(factory=list[Scene], init=False)
+    _tests: list[SurfaceTest] = field(factory=list[SurfaceTest], init=False)
 
     def add(self, test: Test) -> Test:
         """Add a test and return it unchanged."""
         self._tests.append(test)
         return test
 
-    async def play_over_stdio(self, revision: str) -> None:
+    async def run_over_stdio(self, revision: str) -> None:
         await self._play(over_stdio, revision)
 
-    async def play_over_an_http_socket(self, revision: str) -> None:
+    async def run_over_an_http_socket(self, revision: str) -> None:
         await self._play(over_a_socket, revision)
 
     async def _play(self, opener: PageOpener, revision: str) -> None:

@@ -16,11 +16,11 @@ from tests.interaction.asking import (
     first_round,
     in_both_eras,
     in_both_modes,
-    said,
+    success_text,
     text,
 )
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import ErrorResponse, types
 
 LEGACY = WITH_ELICITATION[:-1]
@@ -34,8 +34,8 @@ LEGACY = WITH_ELICITATION[:-1]
 async def test_the_handler_asks_in_straight_line_code(where: str, mode: Mode, revision: str, tmp_path: Path) -> None:
     async with asking(where, tmp_path, mode=mode, revision=revision) as client:
         begun = 2 if (mode, revision) == ("replayed", MODERN) else 1
-        assert said(await client.call_tool("book", {"show": "Hamlet"})) == f"2 seats for Hamlet; begun {begun}"
-        assert said(await client.call_tool("one_by_one", {"questions": ["a?", "b?"]})) == "[2,2]"
+        assert success_text(await client.call_tool("book", {"show": "Hamlet"})) == f"2 seats for Hamlet; begun {begun}"
+        assert success_text(await client.call_tool("one_by_one", {"questions": ["a?", "b?"]})) == "[2,2]"
 
 
 @everywhere
@@ -43,7 +43,7 @@ async def test_the_handler_asks_in_straight_line_code(where: str, mode: Mode, re
 async def test_in_the_legacy_era_the_server_sends_a_nested_request(where: str, revision: str, tmp_path: Path) -> None:
     wire = Wire()
     async with asking(where, tmp_path, revision=revision, tap=wire) as client:
-        said(await client.call_tool("book", {"show": "Hamlet"}))
+        success_text(await client.call_tool("book", {"show": "Hamlet"}))
 
     assert wire.requests_received == ["elicitation/create"]
     (params,) = wire.received("elicitation/create")
@@ -59,7 +59,7 @@ async def test_in_the_modern_era_the_call_returns_its_questions_and_the_client_r
 ) -> None:
     wire = Wire()
     async with asking(where, tmp_path, mode=mode, tap=wire) as client:
-        said(await client.call_tool("book", {"show": "Hamlet"}))
+        success_text(await client.call_tool("book", {"show": "Hamlet"}))
 
     assert wire.requests_received == []
     _, retry = wire.sent("tools/call")
@@ -78,7 +78,7 @@ async def test_a_parked_handler_resumes_exactly_once_at_its_question(where: str,
     async with asking(where, tmp_path) as client:
         first = await first_round(client, "book", {"show": "Hamlet"})
         assert await count_of(client, "book") == 1
-        assert said(await first.again()) == "2 seats for Hamlet; begun 1"
+        assert success_text(await first.retry()) == "2 seats for Hamlet; begun 1"
         assert await count_of(client, "book") == 1
 
 
@@ -90,10 +90,10 @@ async def test_a_replayed_handler_runs_again_from_the_top_and_answered_questions
         questions = ["a?", "b?", "c?"]
         rounds = await first_round(client, "one_by_one", {"questions": questions})
         for number, question in enumerate(questions[1:]):
-            rounds = await rounds.asked_again()
+            rounds = await rounds.next_round()
             assert rounds.messages == [question]
             assert await count_of(client, "one_by_one") == number + 2
-        assert said(await rounds.again()) == "[2,2,2]"
+        assert success_text(await rounds.retry()) == "[2,2,2]"
 
 
 # Kinds of handlers that can ask.
@@ -122,7 +122,7 @@ async def test_plain_functions_can_ask_from_their_worker_thread(
 ) -> None:
     async with asking(where, tmp_path, mode=mode, revision=revision) as client:
         begun = 2 if (mode, revision) == ("replayed", MODERN) else 1
-        assert said(await client.call_tool("book_in_a_thread")) == f"2; begun {begun}"
+        assert success_text(await client.call_tool("book_in_a_thread")) == f"2; begun {begun}"
 
 
 @in_both_modes
@@ -131,7 +131,7 @@ async def test_plain_functions_can_ask_from_their_worker_thread(
 async def test_ask_all_asks_in_one_round(where: str, mode: Mode, revision: str, tmp_path: Path) -> None:
     wire = Wire()
     async with asking(where, tmp_path, mode=mode, revision=revision, tap=wire) as client:
-        assert said(await client.call_tool("everything")) == "2 1 m"
+        assert success_text(await client.call_tool("everything")) == "2 1 m"
 
     methods = {"elicitation/create", "roots/list", "sampling/createMessage"}
     if revision == MODERN:
@@ -148,7 +148,7 @@ async def test_a_handler_can_ask_for_sampling_and_roots_in_every_revision(
     where: str, mode: Mode, revision: str, tmp_path: Path
 ) -> None:
     async with asking(where, tmp_path, mode=mode, revision=revision) as client:
-        assert said(await client.call_tool("mood")) == "fine"
+        assert success_text(await client.call_tool("mood")) == "fine"
         assert text(await client.call_tool("where")) == f'["{ROOTS[0].uri}"]'
 
 

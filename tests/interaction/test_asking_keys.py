@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from attrs import frozen
 
-from tests.interaction.asking import attempt, first_round, in_both_modes, said, serve
+from tests.interaction.asking import attempt, first_round, in_both_modes, serve, success_text
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import Accepted, Client, ClientOptions, Context, ErrorResponse, open_client, types
 
 CAN_ASK = types.ClientCapabilities(elicitation=types.ElicitationCapability())
@@ -31,7 +31,7 @@ async def greet(ctx: Context) -> str:
             case Accepted(value=given):
                 names.append(given.name)
             case _:
-                names.append("nobody")
+                names.append("no answer")
     return " and ".join(names)
 
 
@@ -50,9 +50,9 @@ async def test_a_client_receives_the_key_that_the_handler_gives(mode: Mode) -> N
     async with open_client(serve(greet, mode), **OPTIONS) as client:
         first = await first_round(client, "work", capabilities=CAN_ASK)
         assert first.keys == ["yours"]
-        second = await first.asked_again({"yours": named("Ada")}, capabilities=CAN_ASK)
+        second = await first.next_round({"yours": named("Ada")}, capabilities=CAN_ASK)
         assert second.keys == ["mine"]
-        assert said(await second.again({"mine": named("Bob")}, capabilities=CAN_ASK)) == "Ada and Bob"
+        assert success_text(await second.retry({"mine": named("Bob")}, capabilities=CAN_ASK)) == "Ada and Bob"
 
 
 @in_both_modes
@@ -64,9 +64,9 @@ async def test_questions_with_the_same_key_are_distinguished_by_their_order(mode
             keys += latest.keys
             answers = {key: named(str(number)) for key in latest.keys}
             if number < 2:
-                latest = await latest.asked_again(answers, capabilities=CAN_ASK)
+                latest = await latest.next_round(answers, capabilities=CAN_ASK)
             else:
-                assert said(await latest.again(answers, capabilities=CAN_ASK)) == "0 1 2"
+                assert success_text(await latest.retry(answers, capabilities=CAN_ASK)) == "0 1 2"
 
     assert keys[0] == "x"
     assert len(set(keys)) == 3
@@ -75,7 +75,7 @@ async def test_questions_with_the_same_key_are_distinguished_by_their_order(mode
 @in_both_modes
 async def test_a_question_that_the_call_already_answers_is_not_asked(mode: Mode) -> None:
     async with open_client(serve(greet, mode), **OPTIONS) as client:
-        assert said(await call(client, yours=named("Ada"), mine=named("Bob"), his=named("Cy"))) == "Ada and Bob"
+        assert success_text(await call(client, yours=named("Ada"), mine=named("Bob"), his=named("Cy"))) == "Ada and Bob"
 
         outcome = await call(client, mine=named("Bob"))
         assert isinstance(outcome, types.InputRequiredResult)
@@ -103,6 +103,6 @@ async def test_an_invalid_answer_in_the_first_call_is_refused(mode: Mode) -> Non
 async def test_a_retry_with_a_state_answers_only_the_questions_that_were_asked() -> None:
     async with open_client(serve(greet, "replayed"), **OPTIONS) as client:
         first = await first_round(client, "work", capabilities=CAN_ASK)
-        second = await first.asked_again({"yours": named("Ada"), "mine": named("Eve")}, capabilities=CAN_ASK)
+        second = await first.next_round({"yours": named("Ada"), "mine": named("Eve")}, capabilities=CAN_ASK)
 
         assert second.keys == ["mine"]

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from tests.interaction.asking import in_both_modes
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import ENVELOPE
+from tests.interaction.scripted_peers import ENVELOPE
 from tests.peer.fake_exchange import exchange
 from trio_mcp import Accepted, AskExpired, Context, McpError, Request, Server
 from trio_mcp.server.asking import Seals
@@ -32,13 +32,13 @@ class Name:
 
 
 async def call(
-    client: ScriptedPeer, arguments: Json | None = None, *, asked: Json | None = None, answer: Json = ANN
+    client: ScriptedPeer, arguments: Json | None = None, *, interim: Json | None = None, answer: Json = ANN
 ) -> Json:
-    """Call the tool `ask`, the second time with the *answer* to every question that was *asked*."""
+    """Call the tool `ask`; with an *interim* result, retry with *answer* as the answer to each of its questions."""
     params: Json = {"name": "ask", "arguments": arguments or {}}
-    if asked is not None:
-        params["requestState"] = asked["requestState"]
-        params["inputResponses"] = dict.fromkeys(asked["inputRequests"], answer)
+    if interim is not None:
+        params["requestState"] = interim["requestState"]
+        params["inputResponses"] = dict.fromkeys(interim["inputRequests"], answer)
     response = await client.request("tools/call", params, envelope=CAPABLE)
     outcome: Json = response.get("result") or response["error"]
     return outcome
@@ -49,10 +49,10 @@ async def name_of(ctx: Context, message: str = "Who?") -> str:
         case Accepted(value=answer):
             return answer.name
         case _:
-            return "nobody"
+            return "no answer"
 
 
-def said(result: Json) -> str:
+def text_of(result: Json) -> str:
     return str(result["content"][0]["text"])
 
 
@@ -72,7 +72,7 @@ async def test_a_handler_may_change_its_arguments_before_it_asks(mode: Mode, cha
     async with open_scripted_client(server) as client:
         order: Json = {"order": {"item": "tea"}}
         first = await call(client, order)
-        assert said(await call(client, order, asked=first)) == "Ann"
+        assert text_of(await call(client, order, interim=first)) == "Ann"
 
 
 @in_both_modes
@@ -89,57 +89,57 @@ async def test_a_handler_may_change_an_answer_before_it_asks_again(mode: Mode) -
 
     async with open_scripted_client(server) as client:
         first = await call(client)
-        second = await call(client, asked=first, answer={"action": "accept", "content": {"days": ["Friday"]}})
-        third = await call(client, asked=second)
-        assert said(await call(client, asked=third)) == "Ann, Ann, 2"
+        second = await call(client, interim=first, answer={"action": "accept", "content": {"days": ["Friday"]}})
+        third = await call(client, interim=second)
+        assert text_of(await call(client, interim=third)) == "Ann, Ann, 2"
 
 
 # A shielded clean-up may ask; the question then raises an error.
 
 
-async def ask_shielded(told: list[str], ctx: Context, message: str = "Who?") -> None:
+async def ask_shielded(errors: list[str], ctx: Context, message: str = "Who?") -> None:
     """Ask in a shielded scope and record the reason why no answer came."""
     with trio.CancelScope(shield=True):
         try:
             await name_of(ctx, message)
         except AskExpired as why:
-            told.append(str(why))
+            errors.append(str(why))
 
 
 def shielded_server(mode: Mode, *messages: str) -> tuple[Server, list[str]]:
     """Return a server whose tool asks each of *messages* in a shielded task, and the list of their errors."""
-    server, told = Server("asking", asking=mode), list[str]()
+    server, errors = Server("asking", asking=mode), list[str]()
 
     @server.tool
     async def ask(ctx: Context) -> None:
         async with trio.open_nursery() as nursery:
             for message in messages:
-                nursery.start_soon(ask_shielded, told, ctx, message)
+                nursery.start_soon(ask_shielded, errors, ctx, message)
 
-    return server, told
+    return server, errors
 
 
 async def test_a_shielded_question_raises_when_the_handler_must_run_again(autojump_clock: MockClock) -> None:
-    server, told = shielded_server("replayed", "Who?")
+    server, errors = shielded_server("replayed", "Who?")
     async with server.serving() as serving, open_scripted_client(serving) as client:
         await call(client)
         await trio.sleep(1)
-        assert (serving.statistics().running, told) == (0, ["the call is over"])
+        assert (serving.statistics().running, errors) == (0, ["the call is over"])
 
 
 async def test_a_shielded_question_raises_when_the_retry_is_cancelled(autojump_clock: MockClock) -> None:
-    server, told = shielded_server("parked", "Who?")
+    server, errors = shielded_server("parked", "Who?")
     async with server.serving() as serving, open_scripted_client(serving) as client:
         first = await call(client)
         retry: Json = {"name": "ask", "arguments": {}, "requestState": first["requestState"]}
         id = await client.begin("tools/call", retry, envelope=CAPABLE)
         await client.notify("notifications/cancelled", {"requestId": id})
         await trio.sleep(1)
-        assert (serving.statistics().running, told) == (0, ["the call is over"])
+        assert (serving.statistics().running, errors) == (0, ["the call is over"])
 
 
 async def test_a_shielded_question_raises_when_the_serving_is_cancelled(autojump_clock: MockClock) -> None:
-    server, told = shielded_server("parked", "Who?")
+    server, errors = shielded_server("parked", "Who?")
     began = trio.current_time()
     with trio.CancelScope() as scope:
         async with server.serving() as serving:
@@ -147,16 +147,16 @@ async def test_a_shielded_question_raises_when_the_serving_is_cancelled(autojump
                 await call(client)
             scope.cancel()
             await trio.lowlevel.checkpoint()
-    assert (trio.current_time() - began < 1, told) == (True, ["the server stops"])
+    assert (trio.current_time() - began < 1, errors) == (True, ["the server stops"])
 
 
 async def test_every_shielded_question_raises_when_an_answer_is_refused(autojump_clock: MockClock) -> None:
-    server, told = shielded_server("replayed", "Who?", "Who else?")
+    server, errors = shielded_server("replayed", "Who?", "Who else?")
     async with open_scripted_client(server) as client:
         first = await call(client)
-        refusal = await call(client, asked=first, answer={"action": "accept", "content": {}})
+        refusal = await call(client, interim=first, answer={"action": "accept", "content": {}})
         assert "name" in refusal["message"]
-    assert told == [
+    assert errors == [
         "the call is over",
         "the call is over",
         "the client's answer is invalid",
@@ -223,7 +223,7 @@ async def test_a_second_stop_does_not_extend_the_time_for_cleanup(autojump_clock
 # Refused states.
 
 
-def anew(params: Any) -> Any:
+def restarted(params: Any) -> Any:
     return evolve(params)
 
 
@@ -231,7 +231,7 @@ def without_state(params: Any) -> Any:
     return {"name": params.name, "arguments": params.arguments}
 
 
-@pytest.mark.parametrize(("rewrite", "begun"), [(anew, 1), (without_state, 2)])
+@pytest.mark.parametrize(("rewrite", "begun"), [(restarted, 1), (without_state, 2)])
 @in_both_modes
 async def test_middleware_that_replaces_params_cannot_restore_a_refused_state(
     mode: Mode, rewrite: Callable[[Any], Any], begun: int
@@ -251,7 +251,7 @@ async def test_middleware_that_replaces_params_cannot_restore_a_refused_state(
 
     async with open_scripted_client(server) as client:
         first = await call(client)
-        outcome = await call(client, asked=first | {"requestState": first["requestState"][:-4]})
+        outcome = await call(client, interim=first | {"requestState": first["requestState"][:-4]})
 
     assert runs == begun
     assert ("code" not in outcome) if begun == 2 else (outcome["code"], outcome["message"]) == (-32602, BAD_STATE)
@@ -288,15 +288,15 @@ async def test_a_retry_nested_as_deep_as_the_parser_allows_is_answered(mode: Mod
                 shallow = middle
             else:
                 deep = middle
-        assert said(await call(client, {"tree": 0}, asked=first)) == "Ann"
+        assert text_of(await call(client, {"tree": 0}, interim=first)) == "Ann"
 
 
 def test_a_state_is_refused_for_a_request_that_cannot_be_encoded() -> None:
     seals = Seals([bytes(16)])
     state = seals.seal({}, "binding", 1e12)
-    asked = exchange()
-    asked.params = {"arguments": {"number": float("nan")}}
+    interim = exchange()
+    interim.params = {"arguments": {"number": float("nan")}}
 
     with pytest.raises(McpError) as refusal:
-        seals.open(state, asked)
+        seals.open(state, interim)
     assert refusal.value.message == BAD_STATE

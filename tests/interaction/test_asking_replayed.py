@@ -26,7 +26,7 @@ from tests.interaction.asking import (
     everywhere,
     first_round,
     in_both_modes,
-    said,
+    success_text,
 )
 from tests.interaction.asking_server import HOURS, Mode, Seats, program
 from tests.interaction.parking_server import DRAIN_SECONDS, MOST
@@ -48,9 +48,9 @@ async def test_two_processes_that_share_a_key_finish_each_others_calls() -> None
     with trio.fail_after(60):
         async with process("replayed", OLD) as one, process("replayed", OLD) as other:
             first = await first_round(one, "one_by_one", {"questions": ["a?", "b?"]})
-            second = await first.asked_again(client=other)
+            second = await first.next_round(client=other)
             assert second.messages == ["b?"]
-            assert said(await second.again(client=one)) == "[2,2]"
+            assert success_text(await second.retry(client=one)) == "[2,2]"
             assert [await count_of(client, "one_by_one") for client in (one, other)] == [2, 1]
 
 
@@ -58,10 +58,10 @@ async def test_keys_can_be_rotated_while_calls_are_in_flight() -> None:
     with trio.fail_after(60):
         async with process("replayed", OLD) as not_yet, process("replayed", NEW, OLD) as already:
             first = await first_round(not_yet, "one_by_one", {"questions": ["a?", "b?"]})
-            second = await first.asked_again(client=already)
-            assert said(await second.again(client=already)) == "[2,2]"
+            second = await first.next_round(client=already)
+            assert success_text(await second.retry(client=already)) == "[2,2]"
             with pytest.raises(ErrorResponse, match=BAD_STATE):  # it was sealed with the new key
-                await second.again(client=not_yet)
+                await second.retry(client=not_yet)
 
 
 async def test_a_parked_call_cannot_be_finished_by_another_process() -> None:
@@ -69,8 +69,8 @@ async def test_a_parked_call_cannot_be_finished_by_another_process() -> None:
         async with process("parked", OLD) as one, process("parked", OLD) as other:
             first = await first_round(one, "book", {"show": "Hamlet"})
             with pytest.raises(ErrorResponse, match=BAD_STATE):
-                await first.again(client=other)
-            assert said(await first.again(client=one)) == "2 seats for Hamlet; begun 1"
+                await first.retry(client=other)
+            assert success_text(await first.retry(client=one)) == "2 seats for Hamlet; begun 1"
 
 
 @in_both_modes
@@ -78,8 +78,8 @@ async def test_without_configured_keys_every_server_makes_its_own_key(mode: Mode
     async with asking("bytes", tmp_path, mode=mode) as one, asking("bytes", tmp_path, mode=mode) as other:
         first = await first_round(one, "book", {"show": "Hamlet"})
         with pytest.raises(ErrorResponse, match=BAD_STATE):
-            await first.again(client=other)
-        assert said(await first.again(client=one)).startswith("2 seats")
+            await first.retry(client=other)
+        assert success_text(await first.retry(client=one)).startswith("2 seats")
 
 
 # Side effects.
@@ -89,7 +89,7 @@ async def test_without_configured_keys_every_server_makes_its_own_key(mode: Mode
 @everywhere
 async def test_once_skips_what_an_earlier_round_completed(where: str, mode: Mode, tmp_path: Path) -> None:
     async with asking(where, tmp_path, mode=mode) as client:
-        assert said(await client.call_tool("pay")) == "receipt 1, 2, 2"
+        assert success_text(await client.call_tool("pay")) == "receipt 1, 2, 2"
         assert await count_of(client, "paid") == 1
 
 
@@ -100,7 +100,7 @@ async def test_a_side_effect_before_the_question_happens_once_when_parked(
 ) -> None:
     async with asking(where, tmp_path, mode=mode) as client:
         times = 1 if mode == "parked" else 2
-        assert said(await client.call_tool("pay_carelessly")) == f"paid {times}"
+        assert success_text(await client.call_tool("pay_carelessly")) == f"paid {times}"
 
 
 async def test_once_runs_at_least_once_when_retries_are_duplicated(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ async def test_once_runs_at_least_once_when_retries_are_duplicated(tmp_path: Pat
         outcomes: list[Round] = []
 
         async def retry() -> None:
-            outcomes.append(await first.asked_again())
+            outcomes.append(await first.next_round())
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(retry)
             nursery.start_soon(retry)
-        assert [said(await each.again()) for each in outcomes] == ["receipt 1, 2, 2"] * 2
+        assert [success_text(await each.retry()) for each in outcomes] == ["receipt 1, 2, 2"] * 2
         assert await count_of(client, "paid") == 2
 
 
@@ -159,7 +159,7 @@ async def test_once_returns_copies_of_json_and_retries_failed_steps(mode: Mode) 
         return "fine"
 
     async with open_client(server, **capable()) as client:
-        assert said(await client.call_tool("work")) == "fine"
+        assert success_text(await client.call_tool("work")) == "fine"
     assert calls == ["give", "fail", "fail", "slow"]
 
 
@@ -170,11 +170,11 @@ async def test_answers_are_accepted_only_for_questions_that_were_asked(tmp_path:
     """A client can know the key of a later question from an earlier call, because the question is the same."""
     async with asking("memory", tmp_path, mode="replayed") as client:
         first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]})
-        second = await first.asked_again()
+        second = await first.next_round()
         (foreseen,) = second.keys
 
         first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]})
-        second = await first.asked_again({**first.answers(), foreseen: TWO})
+        second = await first.next_round({**first.answers(), foreseen: TWO})
         assert second.keys == [foreseen]
 
 
@@ -192,12 +192,12 @@ async def test_an_invalid_answer_to_concurrent_questions_is_refused_once() -> No
         first = await first_round(client, "work")
         wrong = types.ElicitResult(action="accept", content={"count": "many"})
         with pytest.raises(ErrorResponse, match="does not fit the form") as caught:
-            await first.again(first.answers(wrong))
+            await first.retry(first.answers(wrong))
         assert caught.value.code == -32602
 
 
 async def test_after_an_invalid_answer_the_handler_gets_no_further_answers() -> None:
-    server, told = Server("s", asking="replayed"), list[str]()
+    server, errors = Server("s", asking="replayed"), list[str]()
 
     @server.tool
     async def work(ctx: Context) -> None:
@@ -206,7 +206,7 @@ async def test_after_an_invalid_answer_the_handler_gets_no_further_answers() -> 
                 try:
                     await ctx.elicit(message, Seats)
                 except AskExpired as exc:
-                    told.append(f"{message} {exc}")
+                    errors.append(f"{message} {exc}")
 
         async with trio.open_nursery() as nursery:
             for message in ("a?", "b?"):
@@ -217,12 +217,12 @@ async def test_after_an_invalid_answer_the_handler_gets_no_further_answers() -> 
     async with open_client(server, **capable()) as client:
         first = await first_round(client, "work")
         await wait_all_tasks_blocked()
-        assert sorted(told) == ["a? the call is over", "b? the call is over", "c? the call is over"]
-        told.clear()
+        assert sorted(errors) == ["a? the call is over", "b? the call is over", "c? the call is over"]
+        errors.clear()
         with pytest.raises(ErrorResponse, match="does not fit the form"):
-            await first.again(first.answers(wrong))
+            await first.retry(first.answers(wrong))
         await wait_all_tasks_blocked()
-    assert sorted(told) == [
+    assert sorted(errors) == [
         "a? the client's answer is invalid",
         "b? the client's answer is invalid",
         "c? the call is over",

@@ -25,9 +25,9 @@ from tests.interaction.asking import (
     first_round,
     happens,
     in_both_modes,
-    said,
+    success_text,
 )
-from tests.interaction.asking_server import Mode, make_server, whose
+from tests.interaction.asking_server import Mode, caller, make_server
 from trio_mcp import Client, ConnectionClosed, ErrorResponse, open_client, serve_stream, types
 from trio_mcp.abc import Serving
 from trio_mcp.testing import open_scripted_client
@@ -52,7 +52,7 @@ async def test_the_deadline_of_the_first_request_does_not_apply_to_the_retry(whe
         with trio.fail_after(30) as deadline:
             first = await first_round(client, "book", {"show": "Hamlet"})
         deadline.cancel()
-        assert said(await first.again()) == "2 seats for Hamlet; begun 1"
+        assert success_text(await first.retry()) == "2 seats for Hamlet; begun 1"
 
 
 async def test_a_late_cancellation_of_the_first_request_does_nothing() -> None:
@@ -75,11 +75,11 @@ async def test_progress_and_log_messages_go_to_the_request_in_flight(where: str,
     tokens: list[Any] = []
     async with asking(where, tmp_path, mode=mode, tap=wire) as client:
         first = await first_round(client, "one_by_one", {"questions": ["a?"]}, meta=LOGGED)
-        told = wire.received("notifications/progress")
-        said(await first.again(meta=LOGGED))
+        updates = wire.received("notifications/progress")
+        success_text(await first.retry(meta=LOGGED))
         tokens = [params["_meta"]["progressToken"] for params in wire.sent("tools/call")]
 
-    assert [(each["progressToken"], each["progress"]) for each in told] == [(tokens[0], 1)]
+    assert [(each["progressToken"], each["progress"]) for each in updates] == [(tokens[0], 1)]
     later = wire.received("notifications/progress")[1:]
     assert {each["progressToken"] for each in later} == {tokens[1]}
     assert later[-1]["progress"] == 2
@@ -95,8 +95,8 @@ async def test_the_log_level_of_the_first_request_does_not_apply_to_the_retry(wh
     wire = Wire()
     async with asking(where, tmp_path, tap=wire) as client:
         first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]}, meta=LOGGED)
-        second = await first.asked_again()
-        said(await second.again(meta=LOGGED))
+        second = await first.next_round()
+        success_text(await second.retry(meta=LOGGED))
 
     assert [each["data"] for each in wire.received("notifications/message")] == ["b? was answered"]
 
@@ -107,9 +107,9 @@ async def test_messages_of_a_parked_handler_are_dropped(where: str, tmp_path: Pa
     wire = Wire()
     async with asking(where, tmp_path, tap=wire) as client:
         first = await first_round(client, "noisy", meta=LOGGED)
-        await client.call_tool("let", {"event": "make noise"})
+        await client.call_tool("set_event", {"event": "make noise"})
         await happens(client, "noise was made")
-        said(await first.again(meta=LOGGED))
+        success_text(await first.retry(meta=LOGGED))
 
     assert [each["progress"] for each in wire.received("notifications/progress")] == [1, 3]
     assert wire.received("notifications/message") == []
@@ -125,7 +125,7 @@ async def test_cancelling_the_retry_cancels_the_handler(where: str, tmp_path: Pa
         async with call as retry:
             assert (await anext(retry.updates)).progress == 1
         await happens(client, "one stopped")
-        await refused(first.again())
+        await refused(first.retry())
 
 
 # The content of an interim result.
@@ -139,7 +139,7 @@ async def test_an_interim_result_carries_every_question_open_when_it_is_written(
     async with asking(where, tmp_path, mode=mode) as client:
         first = await first_round(client, "at_once", {"questions": ["a?", "b?", "c?"]})
         assert first.messages == ["a?", "b?", "c?"]
-        assert said(await first.again()) == '{"a?":2,"b?":2,"c?":2}'
+        assert success_text(await first.retry()) == '{"a?":2,"b?":2,"c?":2}'
 
 
 @pytest.mark.requirement("B.9-S4b")
@@ -151,11 +151,11 @@ async def test_unanswered_questions_are_asked_again_and_unknown_answers_are_igno
     async with asking(where, tmp_path, mode=mode) as client:
         first = await first_round(client, "at_once", {"questions": ["a?", "b?", "c?"]})
         answered = first.keys[0]
-        second = await first.asked_again({answered: TWO, "nobody asked": TWO})
+        second = await first.next_round({answered: TWO, "unknown key": TWO})
         assert sorted(second.keys) == sorted(set(first.keys) - {answered})
-        third = await second.asked_again({})
+        third = await second.next_round({})
         assert sorted(third.keys) == sorted(second.keys)
-        assert said(await third.again()) == '{"a?":2,"b?":2,"c?":2}'
+        assert success_text(await third.retry()) == '{"a?":2,"b?":2,"c?":2}'
 
 
 @in_both_modes
@@ -170,19 +170,19 @@ async def test_a_question_is_identified_by_its_key_or_content_never_by_its_posit
         assert keys_by_message(one_way) == keys_by_message(other_way)
 
         adults = await first_round(client, "by_key")
-        children = await adults.asked_again()
-        third = await children.asked_again()
+        children = await adults.next_round()
+        third = await children.next_round()
         assert len({*adults.keys, *children.keys, *third.keys}) == 3
-        assert said(await third.again()) == "[2,2,2]"
+        assert success_text(await third.retry()) == "[2,2,2]"
 
         twice = await first_round(client, "one_by_one", {"questions": ["a?", "a?"]})
-        second = await twice.asked_again()
+        second = await twice.next_round()
         assert second.keys != twice.keys
-        assert said(await second.again({second.keys[0]: types.ElicitResult(action="decline")})) == "[2,0]"
+        assert success_text(await second.retry({second.keys[0]: types.ElicitResult(action="decline")})) == "[2,0]"
 
 
-def keys_by_message(asked: Any) -> dict[str, str]:
-    return {question.params.message: key for key, question in asked.interim.input_requests.items()}
+def keys_by_message(questions: Any) -> dict[str, str]:
+    return {question.params.message: key for key, question in questions.interim.input_requests.items()}
 
 
 @pytest.mark.requirement("B.9-S2", "B.1-S4")
@@ -198,12 +198,12 @@ async def test_capabilities_of_the_answered_request_are_checked_when_an_interim_
 
         first = await first_round(client, "seats_then_roots", capabilities=elicitation)
         with pytest.raises(ErrorResponse, match="has not declared 'roots'") as caught:
-            await first.again(capabilities=elicitation)
+            await first.retry(capabilities=elicitation)
         assert caught.value.data == {"requiredCapabilities": {"roots": {}}}
 
         first = await first_round(client, "seats_then_roots", capabilities=elicitation)
-        second = await first.asked_again(capabilities=NO_ELICITATION)  # the server asks the retry for roots
-        assert said(await second.again({second.keys[0]: types.ListRootsResult(roots=[])})) == "2 0"
+        second = await first.next_round(capabilities=NO_ELICITATION)  # the server asks the retry for roots
+        assert success_text(await second.retry({second.keys[0]: types.ListRootsResult(roots=[])})) == "2 0"
 
 
 # States.
@@ -213,10 +213,10 @@ async def test_capabilities_of_the_answered_request_are_checked_when_an_interim_
 async def test_a_state_is_accepted_once(where: str, tmp_path: Path) -> None:
     async with asking(where, tmp_path) as client:
         first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]})
-        second = await first.asked_again()
-        await refused(first.again())
-        said(await second.again())
-        await refused(second.again())
+        second = await first.next_round()
+        await refused(first.retry())
+        success_text(await second.retry())
+        await refused(second.retry())
         assert await count_of(client, "one_by_one") == 1
 
 
@@ -235,7 +235,7 @@ async def test_a_state_is_accepted_only_for_the_same_method_name_and_arguments_a
         await refused(client.request("prompts/get", params, types.GetPromptResult))
         assert await count_of(client, "book") == begun
 
-        assert said(await first.again()).startswith("2 seats for Hamlet")
+        assert success_text(await first.retry()).startswith("2 seats for Hamlet")
 
 
 @pytest.mark.requirement("B.23-S5")
@@ -248,7 +248,7 @@ async def test_a_malformed_retry_is_refused_and_does_not_use_the_state_up(
         first = await first_round(client, "book", {"show": "Hamlet"})
         wrong = types.ElicitResult(action="accept", content={"count": 10})
         with pytest.raises(ErrorResponse, match=r"\$\.content\.count: .*9") as caught:
-            await first.again(first.answers(wrong))
+            await first.retry(first.answers(wrong))
         assert caught.value.code == -32602
         bad_ones: list[Any] = [{"action": "maybe"}, {"roots": []}]
         for bad in bad_ones:
@@ -256,7 +256,7 @@ async def test_a_malformed_retry_is_refused_and_does_not_use_the_state_up(
                 await raw_retry(client, first, dict.fromkeys(first.keys, bad))
             assert caught.value.code == -32602
 
-        assert said(await first.again()).startswith("2 seats for Hamlet")
+        assert success_text(await first.retry()).startswith("2 seats for Hamlet")
 
 
 async def raw_retry(client: Any, first: Any, answers: Any) -> None:
@@ -293,8 +293,8 @@ async def test_any_connection_of_a_serving_may_send_the_retry() -> None:
         async with connection(serving) as one:
             first = await first_round(one, "book", {"show": "Hamlet"})
         async with open_client(server, **capable()) as other_server:  # another serving, with the same keys
-            await refused(first.again(client=other_server))
-        assert said(await first.again(client=other)) == "2 seats for Hamlet; begun 1"
+            await refused(first.retry(client=other_server))
+        assert success_text(await first.retry(client=other)) == "2 seats for Hamlet; begun 1"
 
 
 async def test_a_broken_connection_of_the_retry_cancels_the_handler() -> None:
@@ -306,12 +306,12 @@ async def test_a_broken_connection_of_the_retry_cancels_the_handler() -> None:
                 await call.result()
             await one.aclose()
         await happens(other, "one stopped")
-        await refused(first.again(client=other))
+        await refused(first.retry(client=other))
 
 
 async def expect_loss(first: Round) -> None:
     with pytest.raises(ConnectionClosed):
-        await first.again()
+        await first.retry()
 
 
 # The rest of the handler run.
@@ -319,10 +319,10 @@ async def expect_loss(first: Round) -> None:
 
 async def test_the_handler_keeps_the_context_variables_of_the_first_request(tmp_path: Path) -> None:
     async with asking("memory", tmp_path) as client:
-        whose.set("the first")
+        caller.set("the first")
         first = await first_round(client, "whose_call")
-        whose.set("the second")
-        assert said(await first.again()) == '["the first","the first"]'
+        caller.set("the second")
+        assert success_text(await first.retry()) == '["the first","the first"]'
 
 
 @everywhere
@@ -331,19 +331,19 @@ async def test_the_retry_receives_the_outcome_of_a_handler_that_ended_while_park
     async with asking(where, tmp_path) as client:
         first = await first_round(client, "hasty", {"key": "one", "seconds": 0.2})
         await happens(client, "one gave up")
-        assert said(await first.again()) == "gave up"
-        await refused(first.again())
+        assert success_text(await first.retry()) == "gave up"
+        await refused(first.retry())
 
 
 @everywhere
 async def test_beyond_max_parked_the_new_question_fails_and_nothing_is_evicted(where: str, tmp_path: Path) -> None:
     async with asking(where, tmp_path) as client:
         parked = [await first_round(client, "book", {"show": show}) for show in "abc"]
-        assert "Limits.max_parked" in said(await attempt(client, "try_to_book"))
+        assert "Limits.max_parked" in success_text(await attempt(client, "try_to_book"))
         with pytest.raises(ErrorResponse, match="too busy") as caught:
             await attempt(client, "book", {"show": "d"})
         assert caught.value.code == -31000
 
         for first, show in zip(parked, "abc", strict=True):
-            assert said(await first.again()).startswith(f"2 seats for {show}")
+            assert success_text(await first.retry()).startswith(f"2 seats for {show}")
         await first_round(client, "try_to_book")

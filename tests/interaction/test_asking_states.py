@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.interaction.asking import asking, attempt, capable, count_of, first_round, in_both_modes, said
+from tests.interaction.asking import asking, attempt, capable, count_of, first_round, in_both_modes, success_text
 from tests.interaction.asking_server import Mode, make_server
-from tests.interaction.guarded import Guarded
+from tests.interaction.serving_with_principal import ServingWithPrincipal
 from trio_mcp import ErrorResponse, open_client
 
 THE_REFUSAL = (-32602, "$.requestState: it is invalid or has expired; send the request again without it", None)
@@ -26,13 +26,13 @@ async def refusal(outcome: Any) -> tuple[int, str, object]:
 
 def changed(state: str, dice: random.Random) -> str:
     """Return another string with the same beginning, the same end or the same form as the state."""
-    place, character = dice.randrange(len(state)), dice.choice(CHARACTERS)
+    position, character = dice.randrange(len(state)), dice.choice(CHARACTERS)
     return dice.choice(
         [
-            state[:place],
-            state[place:],
-            state[:place] + character + state[place + 1 :],
-            state[:place] + character + state[place:],
+            state[:position],
+            state[position:],
+            state[:position] + character + state[position + 1 :],
+            state[:position] + character + state[position:],
             "".join(dice.choices(CHARACTERS, k=len(state))),
         ]
     )
@@ -47,27 +47,27 @@ async def test_a_changed_state_is_refused_and_does_not_use_the_call_up(mode: Mod
         for _ in range(40):
             state = changed(first.state, dice)
             if state != first.state:
-                assert await refusal(first.again(state=state)) == THE_REFUSAL
+                assert await refusal(first.retry(state=state)) == THE_REFUSAL
         assert await count_of(client, "book") == 1
-        assert said(await first.again()).startswith("2 seats")
+        assert success_text(await first.retry()).startswith("2 seats")
 
 
 @in_both_modes
 async def test_a_state_is_accepted_from_the_same_principal(mode: Mode) -> None:
     async with (
         make_server(mode).serving() as serving,
-        open_client(Guarded(serving, "Ada"), **capable()) as ada,
-        open_client(Guarded(serving, "Ada"), **capable()) as ada_again,
-        open_client(Guarded(serving, "Mallory"), **capable()) as mallory,
-        open_client(Guarded(serving, None), **capable()) as anonymous,
+        open_client(ServingWithPrincipal(serving, "Ada"), **capable()) as ada,
+        open_client(ServingWithPrincipal(serving, "Ada"), **capable()) as ada_again,
+        open_client(ServingWithPrincipal(serving, "Mallory"), **capable()) as mallory,
+        open_client(ServingWithPrincipal(serving, None), **capable()) as anonymous,
     ):
         first = await first_round(ada, "book", {"show": "Hamlet"})
         for other in (mallory, anonymous):
-            assert await refusal(first.again(client=other)) == THE_REFUSAL
-        assert said(await first.again(client=ada_again)).startswith("2 seats")
+            assert await refusal(first.retry(client=other)) == THE_REFUSAL
+        assert success_text(await first.retry(client=ada_again)).startswith("2 seats")
 
         anonymous_call = await first_round(anonymous, "book", {"show": "Hamlet"})
-        assert await refusal(anonymous_call.again(client=ada)) == THE_REFUSAL
+        assert await refusal(anonymous_call.retry(client=ada)) == THE_REFUSAL
 
 
 @in_both_modes
@@ -76,10 +76,10 @@ async def test_every_refusal_of_a_state_looks_the_same_to_the_client_and_the_log
 ) -> None:
     async with asking("memory", tmp_path, mode=mode) as client:
         first = await first_round(client, "book", {"show": "Hamlet"})
-        refused = [first.again(state="nonsense"), attempt(client, "book", {"show": "Faust"}, state=first.state)]
-        said(await first.again())
+        refused = [first.retry(state="nonsense"), attempt(client, "book", {"show": "Faust"}, state=first.state)]
+        success_text(await first.retry())
         if mode == "parked":
-            refused.append(first.again())
+            refused.append(first.retry())
         for each in refused:
             assert await refusal(each) == THE_REFUSAL
 
@@ -94,9 +94,9 @@ async def test_parking_and_replaying_servers_refuse_each_others_states() -> None
         open_client(make_server("replayed", keys=keys), **capable()) as replaying,
     ):
         parked = await first_round(parking, "book", {"show": "Hamlet"})
-        assert await refusal(parked.again(client=replaying)) == THE_REFUSAL
+        assert await refusal(parked.retry(client=replaying)) == THE_REFUSAL
         replayed = await first_round(replaying, "book", {"show": "Hamlet"})
-        assert said(await replayed.again(client=parking)).startswith(
+        assert success_text(await replayed.retry(client=parking)).startswith(
             "2 seats"
         )  # the state contains everything it needs
-        assert said(await parked.again()) == "2 seats for Hamlet; begun 2"
+        assert success_text(await parked.retry()) == "2 seats for Hamlet; begun 2"

@@ -26,11 +26,11 @@ from tests.interaction.asking import (
     in_both_modes,
     in_virtual_time,
     never_answer,
-    said,
+    success_text,
     text,
 )
 from tests.interaction.asking_server import Mode, Seats
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
     AskExpired,
     Context,
@@ -62,9 +62,10 @@ async def test_an_expired_question_raises_ask_expired_where_it_was_asked(
             first = await first_round(client, "patient", patient)
             await happens(client, "one cleaned up")
             with pytest.raises(ErrorResponse, match=BAD_STATE):
-                await first.again()
+                await first.retry()
         else:
-            assert said(await client.call_tool("patient", patient)) == "expired: the question was not answered in time"
+            outcome = success_text(await client.call_tool("patient", patient))
+            assert outcome == "expired: the question was not answered in time"
 
 
 @everywhere
@@ -103,12 +104,12 @@ async def test_a_state_is_accepted_before_its_expiry(where: str, tmp_path: Path,
     async with asking(where, tmp_path, ask_seconds=60) as client:
         first = await first_round(client, "book", {"show": "Hamlet"})
         await trio.sleep(59)
-        assert said(await first.again()) == "2 seats for Hamlet; begun 1"
+        assert success_text(await first.retry()) == "2 seats for Hamlet; begun 1"
 
         first = await first_round(client, "book", {"show": "Hamlet"})
         await trio.sleep(60)
         with pytest.raises(ErrorResponse, match=BAD_STATE):
-            await first.again()
+            await first.retry()
 
 
 @in_virtual_time
@@ -121,14 +122,14 @@ async def test_deadlines_of_the_handler_include_the_parked_time(
         await happens(client, "one gave up")
         assert trio.current_time() - began == pytest.approx(30, abs=0.1)
         await trio.sleep(1000)
-        assert said(await first.again()) == "gave up"
+        assert success_text(await first.retry()) == "gave up"
 
 
 @in_both_modes
 @in_both_eras
 async def test_a_question_may_have_no_expiry(mode: Mode, revision: str, tmp_path: Path) -> None:
     async with asking("bytes", tmp_path, mode=mode, revision=revision, ask_seconds=math.inf) as client:
-        assert said(await client.call_tool("book", {"show": "Hamlet"})).startswith("2 seats")
+        assert success_text(await client.call_tool("book", {"show": "Hamlet"})).startswith("2 seats")
 
 
 # Time and calls that do not count.
@@ -140,29 +141,29 @@ async def test_max_concurrency_does_not_count_calls_whose_user_is_asked(
     where: str, revision: str, tmp_path: Path
 ) -> None:
     """Both calls ask at the same time; then one works, and the other waits until the first has ended."""
-    asked, go = trio.Semaphore(0), trio.Semaphore(0)
+    calls_asked, go = trio.Semaphore(0), trio.Semaphore(0)
     results: list[str] = []
 
     async def on_elicit(request: Any) -> types.ElicitResult:
-        asked.release()
+        calls_asked.release()
         await go.acquire()
         return await accept_two(request)
 
     async with asking(where, tmp_path, revision=revision, on_elicit=on_elicit) as client:
 
         async def call(key: str) -> None:
-            results.append(said(await client.call_tool("alone", {"key": key})))
+            results.append(success_text(await client.call_tool("exclusive", {"key": key})))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call, "one")
-            await asked.acquire()
+            await calls_asked.acquire()
             nursery.start_soon(call, "other")
-            await asked.acquire()
+            await calls_asked.acquire()
             for _ in range(2):
                 go.release()
             await happens(client, "some work")
             for key in ("one", "other"):
-                await client.call_tool("let", {"event": f"end {key}"})
+                await client.call_tool("set_event", {"event": f"end {key}"})
     assert results == ["1 at a time"] * 2
 
 
@@ -207,7 +208,7 @@ async def test_the_tool_timeout_does_not_count_the_time_in_which_the_user_is_ask
 
     async with asking(where, tmp_path, revision=revision, on_elicit=slowly) as client:
         began = trio.current_time()
-        assert said(await client.call_tool("timed", {"before": 14, "after": 14})) == "in time"
+        assert success_text(await client.call_tool("timed", {"before": 14, "after": 14})) == "in time"
         assert trio.current_time() - began == pytest.approx(1028, abs=0.1)
         result = await client.call_tool("timed", {"before": 14, "after": 17})
         assert result.is_error
@@ -245,7 +246,7 @@ async def test_a_stopping_server_asks_nothing_and_expires_open_questions(
         else:
             assert outcomes == ["the server stops"] * 2
         outcomes.clear()
-        assert said(await attempt(client, "book")) == "stopped"
+        assert success_text(await attempt(client, "book")) == "stopped"
         assert outcomes == ["the server stops"] * 2
         assert serving.statistics().parked == 0
 
@@ -254,12 +255,12 @@ async def test_a_stopping_server_asks_nothing_and_expires_open_questions(
 async def serving_with_client(server: Server, **options: Any) -> AsyncGenerator[tuple[ActiveServer, Any]]:
     """Serve *server*, and open an in-memory client of that serving."""
 
-    class Served:
+    class SharedServing:
         @asynccontextmanager
         async def serving(self) -> AsyncGenerator[ActiveServer]:
             yield serving
 
-    async with server.serving() as serving, open_client(Served(), **capable(**options)) as client:
+    async with server.serving() as serving, open_client(SharedServing(), **capable(**options)) as client:
         yield serving, client
 
 
@@ -286,7 +287,7 @@ async def test_a_question_that_is_about_to_be_sent_expires_when_the_server_stops
         server.asking = mode
         async with serving_with_client(server) as (serving, client):
             parted[:] = [serving]
-            assert said(await attempt(client, "book")) == "the server stops"
+            assert success_text(await attempt(client, "book")) == "the server stops"
 
 
 # Threads.
@@ -299,7 +300,7 @@ class Asking:
     server: Server = field(factory=lambda: Server("s", limits=Limits(ask_seconds=0.3)))
     began: trio.Event = field(factory=trio.Event)
     may_ask: threading.Event = field(factory=threading.Event)
-    told: list[str] = field(factory=list[str])
+    errors: list[str] = field(factory=list[str])
     ended: trio.Event = field(factory=trio.Event)
 
     def __attrs_post_init__(self) -> None:
@@ -312,7 +313,7 @@ class Asking:
             try:
                 trio.from_thread.run(ctx.elicit, "How many?", Seats)
             except AskExpired as exc:
-                self.told.append(str(exc))
+                self.errors.append(str(exc))
             token.run_sync_soon(self.ended.set)
 
 
@@ -327,32 +328,32 @@ async def test_a_thread_that_asks_after_its_call_was_cancelled_gets_an_error_and
                 nursery.cancel_scope.cancel()
             asking.may_ask.set()
             await asking.ended.wait()
-            await no_thread_is_left(serving)
-    assert asking.told == ["the call is over"]
+            await wait_for_threads(serving)
+    assert asking.errors == ["the call is over"]
 
 
-async def no_thread_is_left(serving: ActiveServer) -> None:
+async def wait_for_threads(serving: ActiveServer) -> None:
     while serving.statistics().threads:  # noqa: ASYNC110 # no event announces the end of a thread
         await trio.sleep(0.001)
 
 
 async def test_a_thread_that_waits_for_an_answer_gets_an_error_when_a_legacy_client_cancels_the_call() -> None:
-    asking, asked = Asking(), trio.Event()
+    asking, has_asked = Asking(), trio.Event()
     asking.may_ask.set()
 
     async def never(_: object) -> Any:
-        asked.set()
+        has_asked.set()
         await trio.sleep_forever()
 
     with trio.fail_after(50):
         async with serving_with_client(asking.server, revision="2025-11-25", on_elicit=never) as (serving, client):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.call_tool, "book")
-                await asked.wait()
+                await has_asked.wait()
                 nursery.cancel_scope.cancel()
             await asking.ended.wait()
-            await no_thread_is_left(serving)
-    assert asking.told == ["the call is over"]
+            await wait_for_threads(serving)
+    assert asking.errors == ["the call is over"]
 
 
 async def test_a_thread_whose_question_expires_while_it_is_parked_ends() -> None:
@@ -363,8 +364,8 @@ async def test_a_thread_whose_question_expires_while_it_is_parked_ends() -> None
             await first_round(client, "book")
             assert serving.statistics().threads == 0  # a waiting thread does not count
             await asking.ended.wait()
-            await no_thread_is_left(serving)
-    assert asking.told == ["the question was not answered in time"]
+            await wait_for_threads(serving)
+    assert asking.errors == ["the question was not answered in time"]
 
 
 @in_both_eras
@@ -390,4 +391,4 @@ async def test_a_thread_whose_call_is_cancelled_after_an_answer_gets_an_error(re
                 assert serving.statistics().threads == 1
                 nursery.cancel_scope.cancel()
             await stopped.wait()
-            await no_thread_is_left(serving)
+            await wait_for_threads(serving)

@@ -1,4 +1,4 @@
-"""Attacks on clients that sign in: authorization servers that lie, and servers that lead elsewhere, get no token."""
+"""Attacks on clients that sign in: malicious authorization servers and protected servers get no token."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.interaction.authorized import (
-    BACK,
+from tests.interaction.protected_deployment import (
     ISSUER,
     LATEST,
     MODERN,
     ORIGIN,
+    REDIRECT_URI,
     URL,
-    Street,
+    Deployment,
+    call_text,
     changing,
-    login,
-    person,
-    said,
+    login_server,
+    user_credentials,
 )
 from trio_mcp import (
     AuthorizationFailed,
@@ -40,16 +40,16 @@ from trio_mcp.wire import encode
 EVIL = "https://evil.example"
 
 
-async def refused(street: Street, auth: Any = None, **options: Any) -> AuthorizationFailed:
-    """Try to open a client; return why it cannot be."""
-    async with street.open():
+async def refused(deployment: Deployment, auth: Any = None, **options: Any) -> AuthorizationFailed:
+    """Assert that a client cannot be opened, and return the failure."""
+    async with deployment.open():
         with pytest.raises(AuthorizationFailed) as caught:
-            async with street.client(auth or person(street.auth), **options):
+            async with deployment.client(auth or user_credentials(deployment.auth), **options):
                 raise AssertionError
     return caught.value
 
 
-# Authorization responses of somebody else.
+# Forged authorization responses.
 
 
 @pytest.mark.requirement("C.2-15")
@@ -68,47 +68,47 @@ async def refused(street: Street, auth: Any = None, **options: Any) -> Authoriza
         f" {ISSUER}",
     ],
 )
-async def test_a_response_of_another_issuer_brings_no_token(
+async def test_an_authorization_response_of_another_issuer_leads_to_no_token_request(
     iss: str | None, revision: str, autojump_clock: object
 ) -> None:
-    street = Street(login(change=changing("authorize", iss=iss)))
+    deployment = Deployment(login_server(change=changing("authorize", iss=iss)))
 
-    failure = await refused(street, revision=revision)
+    failure = await refused(deployment, revision=revision)
 
     assert "iss" in str(failure)
     assert failure.error is None
-    assert street.auth.asked("token") == []
-    assert all("authorization" not in seen.headers for seen in street.requests)
+    assert deployment.auth.asked("token") == []
+    assert all("authorization" not in seen.headers for seen in deployment.requests)
 
 
 @pytest.mark.requirement("C.2-15")
-@pytest.mark.parametrize(("iss", "gets_in"), [(None, True), (ISSUER, True), (EVIL, False), (f"{ISSUER}/", False)])
-async def test_a_server_that_promises_no_iss_need_not_say_it_but_what_it_says_has_to_be_right(
-    iss: str | None, gets_in: bool, autojump_clock: object
+@pytest.mark.parametrize(("iss", "is_accepted"), [(None, True), (ISSUER, True), (EVIL, False), (f"{ISSUER}/", False)])
+async def test_an_iss_that_the_metadata_do_not_announce_may_be_absent_but_not_wrong(
+    iss: str | None, is_accepted: bool, autojump_clock: object
 ) -> None:
     def change(endpoint: str, members: dict[str, Any]) -> Mapping[str, Any]:
         silent = changing("metadata", authorization_response_iss_parameter_supported=None)(endpoint, members)
         return changing("authorize", iss=iss)(endpoint, dict(silent))
 
-    street = Street(login(change=change))
+    deployment = Deployment(login_server(change=change))
 
-    if gets_in:
-        async with street.open(), street.client(person(street.auth)) as client:
-            assert await said(client, "whoami") == "ada"
+    if is_accepted:
+        async with deployment.open(), deployment.client(user_credentials(deployment.auth)) as client:
+            assert await call_text(client, "whoami") == "ada"
     else:
-        await refused(street)
-        assert street.auth.asked("token") == []
+        await refused(deployment)
+        assert deployment.auth.asked("token") == []
 
 
 @pytest.mark.requirement("C.2-15")
 @pytest.mark.parametrize("changed", [{"iss": EVIL}, {"iss": None}, {"state": "x"}, {"state": None}])
-async def test_what_a_response_of_somebody_else_says_is_told_to_nobody(
+async def test_the_error_text_of_a_forged_response_is_not_shown(
     changed: dict[str, Any], autojump_clock: object
 ) -> None:
     said = {"error": "call_this_number", "error_description": "+1 555", "code": None, **changed}
-    street = Street(login(change=changing("authorize", **said)))
+    deployment = Deployment(login_server(change=changing("authorize", **said)))
 
-    failure = await refused(street)
+    failure = await refused(deployment)
 
     assert failure.error is None
     assert "call" not in str(failure)
@@ -116,10 +116,10 @@ async def test_what_a_response_of_somebody_else_says_is_told_to_nobody(
 
 
 @pytest.mark.requirement("C.2-16")
-async def test_a_response_is_of_use_to_the_flow_alone_that_has_asked_for_it(autojump_clock: object) -> None:
-    other = login("https://other.example")
-    street = Street(others={other.issuer: other})
-    second = Street(other)
+async def test_an_authorization_response_is_accepted_only_by_the_flow_that_requested_it(autojump_clock: object) -> None:
+    other = login_server("https://other.example")
+    deployment = Deployment(others={other.issuer: other})
+    second = Deployment(other)
     urls, both = dict[str, str](), trio.Event()
 
     def visiting(mine: str, theirs: str) -> Callable[[str], Any]:
@@ -128,43 +128,43 @@ async def test_a_response_is_of_use_to_the_flow_alone_that_has_asked_for_it(auto
             if len(urls) == 2:
                 both.set()
             await both.wait()
-            return await (street.auth if theirs == "first" else other).visit(urls[theirs])
+            return await (deployment.auth if theirs == "first" else other).visit(urls[theirs])
 
         return visit
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(refused, street, person(street.auth, visit=visiting("first", "second")))
-        nursery.start_soon(refused, second, person(other, visit=visiting("second", "first")))
+        nursery.start_soon(refused, deployment, user_credentials(deployment.auth, visit=visiting("first", "second")))
+        nursery.start_soon(refused, second, user_credentials(other, visit=visiting("second", "first")))
 
-    assert street.auth.asked("token") == []
+    assert deployment.auth.asked("token") == []
     assert other.asked("token") == []
 
 
 @pytest.mark.requirement("C.2-5")
 @pytest.mark.parametrize("issuer", [EVIL, f"{ISSUER}/", ISSUER.upper(), f"{ISSUER}:443", None, 1])
-async def test_metadata_of_another_issuer_are_not_used(issuer: object, autojump_clock: object) -> None:
-    street = Street(login(change=changing("metadata", issuer=issuer)))
+async def test_metadata_of_another_issuer_are_refused(issuer: object, autojump_clock: object) -> None:
+    deployment = Deployment(login_server(change=changing("metadata", issuer=issuer)))
 
-    await refused(street)
+    await refused(deployment)
 
-    assert {request.endpoint for request in street.auth.requests} == {"metadata"}
+    assert {request.endpoint for request in deployment.auth.requests} == {"metadata"}
 
 
 @pytest.mark.requirement("C.2-15")
-async def test_the_code_of_an_honest_server_is_not_brought_to_another_that_has_led_there(
+async def test_the_code_of_an_honest_authorization_server_is_not_sent_to_a_malicious_one(
     autojump_clock: object,
 ) -> None:
-    honest = login(clients=[KnownClient("evil", redirect_uris=[BACK])])
-    evil = login(EVIL)
+    honest = login_server(clients=[KnownClient("evil", redirect_uris=[REDIRECT_URI])])
+    evil = login_server(EVIL)
 
     def change(endpoint: str, members: dict[str, Any]) -> Mapping[str, Any]:
         members = dict(changing("register", client_id="evil")(endpoint, members))
         return changing("metadata", authorization_endpoint=f"{ISSUER}/authorize")(endpoint, members)
 
     evil.settings.change = change
-    street = Street(evil, others={ISSUER: honest})
+    deployment = Deployment(evil, others={ISSUER: honest})
 
-    failure = await refused(street, person(honest))
+    failure = await refused(deployment, user_credentials(honest))
 
     assert [request.status for request in honest.asked("authorize")] == [302]
     assert "iss" in str(failure)
@@ -173,31 +173,31 @@ async def test_the_code_of_an_honest_server_is_not_brought_to_another_that_has_l
 
 @pytest.mark.requirement("C.2-9")
 @pytest.mark.parametrize("grant", ["credentials", "registration"])
-async def test_credentials_are_not_shown_to_another_authorization_server_than_theirs(
+async def test_credentials_are_not_sent_to_an_authorization_server_of_another_issuer(
     grant: str, autojump_clock: object
 ) -> None:
-    street = Street(login(EVIL))
-    client = Registration("desk", secret="s3cret", issuer=ISSUER, redirect_uri=BACK)
+    deployment = Deployment(login_server(EVIL))
+    client = Registration("desk", secret="s3cret", issuer=ISSUER, redirect_uri=REDIRECT_URI)
     auth = (
         ClientCredentials("desk", secret="s3cret", issuer=ISSUER)
         if grant == "credentials"
-        else person(street.auth, client=client, redirect_uri=None)
+        else user_credentials(deployment.auth, client=client, redirect_uri=None)
     )
 
-    await refused(street, auth)
+    await refused(deployment, auth)
 
-    assert {request.endpoint for request in street.auth.requests} == {"metadata"}
-    assert all(b"s3cret" not in seen.body for seen in street.overheard.requests)
+    assert {request.endpoint for request in deployment.auth.requests} == {"metadata"}
+    assert all(b"s3cret" not in seen.body for seen in deployment.auth_witness.requests)
 
 
 @pytest.mark.requirement("C.2-10")
 @pytest.mark.parametrize("methods", [None, [], ["plain"], "S256"])
-async def test_a_server_without_pkce_is_not_used(methods: object, autojump_clock: object) -> None:
-    street = Street(login(change=changing("metadata", code_challenge_methods_supported=methods)))
+async def test_an_authorization_server_without_pkce_is_refused(methods: object, autojump_clock: object) -> None:
+    deployment = Deployment(login_server(change=changing("metadata", code_challenge_methods_supported=methods)))
 
-    await refused(street)
+    await refused(deployment)
 
-    assert street.auth.asked("authorize") == []
+    assert deployment.auth.asked("authorize") == []
 
 
 @pytest.mark.requirement("C.2-16", "C.2-18")
@@ -205,45 +205,45 @@ async def test_a_server_without_pkce_is_not_used(methods: object, autojump_clock
     "url", ["javascript:alert(1)", "file:///etc/passwd", "http://login.example/authorize", "-x", "https://a@b/", ""]
 )
 @pytest.mark.parametrize("endpoint", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
-async def test_nobody_is_led_to_an_address_that_is_not_safe(endpoint: str, url: str, autojump_clock: object) -> None:
-    street, shown = Street(login(change=changing("metadata", **{endpoint: url}))), list[str]()
+async def test_the_user_is_not_sent_to_an_unsafe_url(endpoint: str, url: str, autojump_clock: object) -> None:
+    deployment, shown = Deployment(login_server(change=changing("metadata", **{endpoint: url}))), list[str]()
 
     async def visit(url: str) -> str:
         shown.append(url)
-        return await street.auth.visit(url)
+        return await deployment.auth.visit(url)
 
-    await refused(street, person(street.auth, visit=visit))
+    await refused(deployment, user_credentials(deployment.auth, visit=visit))
 
     assert shown == []
-    assert street.auth.asked("token") == []
+    assert deployment.auth.asked("token") == []
 
 
 @pytest.mark.parametrize("dpop", [False, True])
-async def test_a_token_of_another_kind_than_was_asked_for_is_not_taken(dpop: bool, autojump_clock: object) -> None:
-    street = Street(login(change=changing("token", token_type="Bearer" if dpop else "DPoP")))
+async def test_a_token_of_another_type_than_requested_is_refused(dpop: bool, autojump_clock: object) -> None:
+    deployment = Deployment(login_server(change=changing("token", token_type="Bearer" if dpop else "DPoP")))
 
-    failure = await refused(street, person(street.auth, dpop=dpop))
+    failure = await refused(deployment, user_credentials(deployment.auth, dpop=dpop))
 
     assert "token" in str(failure)
-    assert all("authorization" not in seen.headers for seen in street.requests)
+    assert all("authorization" not in seen.headers for seen in deployment.requests)
 
 
-# Servers that lead their clients elsewhere.
+# Servers that name foreign URLs.
 
 
 @define(eq=False)
-class Liar:
-    """A server that wants tokens, and says where to get them: wherever it likes.
+class HostileServer:
+    """A protected server whose metadata and challenges name any URL that a test wants.
 
-    Args:
-        documents: what it answers by path: JSON, or where it redirects to.
-        challenge: the parameters of its challenge.
+        Args:
+    documents: the response of each path: JSON, or the URL of a redirect.
+            challenge: the parameters of its challenge.
     """
 
     documents: Mapping[str, Any] = field(factory=dict[str, Any])
     challenge: str = ""
     shown: list[str] = field(factory=list[str], init=False)
-    """The tokens that it was shown."""
+    """The tokens that the server received."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -268,28 +268,28 @@ class Liar:
 
 
 @define(eq=False)
-class Internet:
-    """A server and its authorization server at one host, and whoever is asked besides."""
+class AllHosts:
+    """An application that plays every host: a server and its authorization server share one, all others are foreign."""
 
     server: AsgiApp
     auth: AsgiApp
-    strangers: set[str] = field(factory=set[str], init=False)
-    """Other hosts that were asked."""
+    foreign: set[str] = field(factory=set[str], init=False)
+    """The foreign hosts that received a request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = dict(scope["headers"])[b"host"].decode()
         if host != "mcp.example":
-            self.strangers.add(host)
+            self.foreign.add(host)
         await (self.auth if "/login" in scope["path"] else self.server)(scope, receive, send)
 
-    async def lead(self) -> str:
-        """Try to sign in with an HTTP client that looks hosts up, to a server on the internet; return the failure."""
+    async def sign_in(self) -> str:
+        """Sign in to the server with an HTTP client that resolves host names; return the failure."""
 
         async def visit(url: str) -> str:
             assert isinstance(self.auth, AuthorizationServer)
             return await self.auth.visit(url)
 
-        grant = OAuth(visit=visit, redirect_uri=BACK)
+        grant = OAuth(visit=visit, redirect_uri=REDIRECT_URI)
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self)) as http_client:
             with pytest.raises((AuthorizationFailed, HttpStatusError)) as caught:
                 async with open_http_client(URL, auth=grant, http_client=http_client, revision=MODERN):
@@ -303,35 +303,35 @@ PRIVATE = ["10.0.0.1", "192.168.1.1", "127.0.0.1", "169.254.169.254", "[::1]", "
 
 
 def protected(**changed: Any) -> dict[str, Any]:
-    """Return the metadata of the server, but for what is changed."""
+    """Return the metadata of the server with the given changes."""
     return {"resource": URL, "authorization_servers": [LOGIN], **changed}
 
 
-async def test_a_server_on_the_internet_that_leads_to_its_own_host_gets_its_token() -> None:
-    liar, auth = Liar({PRM: protected()}), AuthorizationServer(LOGIN, auto_consent=True)
+async def test_a_public_server_that_names_its_own_host_gets_its_token() -> None:
+    hostile, auth = HostileServer({PRM: protected()}), AuthorizationServer(LOGIN, auto_consent=True)
 
-    assert "401" in await Internet(liar, auth).lead()
-    assert liar.shown != []
+    assert "401" in await AllHosts(hostile, auth).sign_in()
+    assert hostile.shown != []
 
 
 @pytest.mark.requirement("C.2-19")
 @pytest.mark.parametrize("host", PRIVATE)
 @pytest.mark.parametrize("place", ["challenge", "issuer", "token_endpoint", "registration_endpoint"])
-async def test_a_server_on_the_internet_leads_nobody_into_a_private_network(place: str, host: str) -> None:
+async def test_a_public_server_cannot_lead_the_client_into_a_private_network(place: str, host: str) -> None:
     there = f"https://{host}"
-    liar, auth = Liar({PRM: protected()}), AuthorizationServer(LOGIN, auto_consent=True)
+    hostile, auth = HostileServer({PRM: protected()}), AuthorizationServer(LOGIN, auto_consent=True)
     match place:
         case "challenge":
-            liar.challenge = f'resource_metadata="{there}/x"'
+            hostile.challenge = f'resource_metadata="{there}/x"'
         case "issuer":
-            liar.documents = {PRM: protected(authorization_servers=[there])}
+            hostile.documents = {PRM: protected(authorization_servers=[there])}
         case _:
             auth.settings.change = changing("metadata", **{place: f"{there}/{place}"})
-    internet = Internet(liar, auth)
+    hosts = AllHosts(hostile, auth)
 
-    assert "may not name" in await internet.lead()
-    assert internet.strangers == set()
-    assert liar.shown == []
+    assert "may not name" in await hosts.sign_in()
+    assert hosts.foreign == set()
+    assert hostile.shown == []
 
 
 @pytest.mark.requirement("C.2-19")
@@ -339,22 +339,22 @@ async def test_a_server_on_the_internet_leads_nobody_into_a_private_network(plac
     "to", ["https://10.0.0.1/x", "http://127.0.0.1/x", "http://mcp.example/x", "//169.254.169.254"]
 )
 @pytest.mark.parametrize("place", ["resource", "issuer"])
-async def test_redirects_lead_nobody_to_another_origin(place: str, to: str) -> None:
-    liar = Liar({PRM: to if place == "resource" else protected()})
-    internet = Internet(liar, Liar({ASM: to}))
+async def test_the_client_follows_no_redirect_to_another_origin(place: str, to: str) -> None:
+    hostile = HostileServer({PRM: to if place == "resource" else protected()})
+    hosts = AllHosts(hostile, HostileServer({ASM: to}))
 
-    assert "another origin" in await internet.lead()
-    assert internet.strangers == set()
+    assert "another origin" in await hosts.sign_in()
+    assert hosts.foreign == set()
 
 
 @pytest.mark.requirement("C.2-19")
-async def test_a_server_of_this_machine_leads_nobody_to_where_no_service_is() -> None:
-    """Over sockets, and without an HTTP client of the caller's."""
-    liar = Liar(challenge='resource_metadata="https://169.254.169.254/latest/meta-data"')
+async def test_a_loopback_server_cannot_lead_the_client_to_a_link_local_address() -> None:
+    """This test uses sockets, and the default HTTP client."""
+    hostile = HostileServer(challenge='resource_metadata="https://169.254.169.254/latest/meta-data"')
 
-    async with served(liar) as origin:
+    async with served(hostile) as origin:
         with pytest.raises(AuthorizationFailed, match="may not name"):
-            async with open_http_client(f"{origin}/mcp", auth=OAuth(visit=unvisited, redirect_uri=BACK)):
+            async with open_http_client(f"{origin}/mcp", auth=OAuth(visit=fail_visit, redirect_uri=REDIRECT_URI)):
                 raise AssertionError
 
 
@@ -371,20 +371,20 @@ async def test_a_server_of_this_machine_leads_nobody_to_where_no_service_is() ->
         ORIGIN[:-1],
     ],
 )
-async def test_a_server_gets_no_token_for_another_server(resource: str, autojump_clock: object) -> None:
-    street = Street()
-    liar = Liar({PRM: protected(resource=resource, authorization_servers=[ISSUER])})
-    network = AsgiNetwork({ORIGIN: liar, ISSUER: street.auth})
+async def test_a_server_gets_no_token_for_another_resource(resource: str, autojump_clock: object) -> None:
+    deployment = Deployment()
+    hostile = HostileServer({PRM: protected(resource=resource, authorization_servers=[ISSUER])})
+    network = AsgiNetwork({ORIGIN: hostile, ISSUER: deployment.auth})
 
     with pytest.raises(AuthorizationFailed):
-        async with open_http_client(URL, auth=person(street.auth), engine=network):
+        async with open_http_client(URL, auth=user_credentials(deployment.auth), engine=network):
             raise AssertionError
 
-    assert street.auth.requests == []
-    assert liar.shown == []
+    assert deployment.auth.requests == []
+    assert hostile.shown == []
 
 
-async def unvisited(url: str) -> str:
+async def fail_visit(url: str) -> str:
     raise AssertionError(url)
 
 

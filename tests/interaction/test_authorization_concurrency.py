@@ -1,4 +1,4 @@
-"""Many requests, connections and processes that need one token: it is got once, and nobody waits without need."""
+"""Many requests, connections and processes that share one token: one request fetches it, and other calls continue."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ import trio.testing
 from attrs import define, field
 
 from tests.auth.protected_server import serving_protected
-from tests.interaction.authorized import (
-    ISSUER,
+from tests.interaction.protected_deployment import (
     LATEST,
     MODERN,
-    Street,
-    every_way,
-    login,
-    person,
-    said,
+    Deployment,
+    call_text,
+    every_transport,
+    introspecting,
+    login_server,
+    user_credentials,
 )
 from trio_mcp import (
     Client,
     ConnectionClosed,
     FileTokenStorage,
-    IntrospectionVerifier,
     Limits,
     MemoryTokenStorage,
     OAuth,
-    Registration,
     ResourceUpdated,
     TimeLimits,
     open_http_client,
@@ -41,211 +39,222 @@ from trio_mcp.testing import KnownClient, open_authorization_server
 
 SHORT = TimeLimits(idle=10, total=20, connect=30, probe=5)
 PROGRAM = Path(__file__).with_name("signed_in_client.py")
-SHOP = KnownClient("shop", secret="x")
-
-
-def introspecting(issuer: str) -> IntrospectionVerifier:
-    """Return what asks about each token, each time."""
-    return IntrospectionVerifier(client=Registration("shop", secret="x", issuer=issuer), cache_seconds=0)
+KNOWN_SHOP = KnownClient("shop", secret="x")
 
 
 @define(eq=False)
-class Desk:
-    """What holds the requests of one endpoint back, until it is told otherwise."""
+class EndpointBarrier:
+    """A hook that delays the requests to one endpoint until a test sets `release`."""
 
     endpoint: str
-    asked: trio.Event = field(factory=trio.Event, init=False)
-    open: trio.Event = field(factory=trio.Event, init=False)
+    reached: trio.Event = field(factory=trio.Event, init=False)
+    release: trio.Event = field(factory=trio.Event, init=False)
 
     async def __call__(self, endpoint: str) -> None:
         if endpoint == self.endpoint:
-            self.asked.set()
-            await self.open.wait()
+            self.reached.set()
+            await self.release.wait()
 
 
 # Many requests.
 
 
 @pytest.mark.parametrize("is_refused", [False, True], ids=["foreseen", "refused"])
-@every_way
-async def test_a_hundred_calls_that_meet_an_expired_token_cause_one_refresh(
+@every_transport
+async def test_a_hundred_calls_with_an_expired_token_cause_one_refresh(
     transport: str, revision: str, is_refused: bool, autojump_clock: object
 ) -> None:
-    auth = login(token_seconds=600, clients=[SHOP])
-    street = Street(auth, transport, {"verifier": introspecting(ISSUER)})
-    desk, outcomes, many = Desk("token"), list[str](), Limits(max_posts=200)
+    auth = login_server(token_seconds=600, clients=[KNOWN_SHOP])
+    deployment = Deployment(auth, transport, {"verifier": introspecting()})
+    barrier, outcomes, many = EndpointBarrier("token"), list[str](), Limits(max_posts=200)
 
     async def call(client: Client) -> None:
-        outcomes.append(await said(client, "whoami"))
+        outcomes.append(await call_text(client, "whoami"))
 
-    async with street.open(), street.client(person(auth), revision=revision, limits=many) as client:
-        assert await said(client, "whoami") == "ada"
-        auth.settings.before = desk
+    async with deployment.open(), deployment.client(user_credentials(auth), revision=revision, limits=many) as client:
+        assert await call_text(client, "whoami") == "ada"
+        auth.settings.before = barrier
         if is_refused:
             auth.expire_tokens()
         else:
-            await trio.sleep(601)  # which nobody but the client knows
-        refused = street.statuses(401)
+            await trio.sleep(601)  # only the client knows about the expiry
+        refused = deployment.statuses(401)
         async with trio.open_nursery() as nursery:
             for _ in range(100):
                 nursery.start_soon(call, client)
             await trio.testing.wait_all_tasks_blocked()
-            desk.open.set()
-        assert street.statuses(401) - refused == (100 if is_refused else 0)
+            barrier.release.set()
+        assert deployment.statuses(401) - refused == (100 if is_refused else 0)
 
     assert outcomes == ["ada"] * 100
     assert (auth.refreshes, auth.reuses, len(auth.asked("authorize"))) == (1, 0, 1)
 
 
-async def test_a_hundred_calls_of_strangers_ask_the_person_once(autojump_clock: object) -> None:
-    street, outcomes = Street(), list[str]()
-    grant = person(street.auth)
+async def test_twenty_clients_that_share_credentials_ask_the_user_once(autojump_clock: object) -> None:
+    deployment, outcomes = Deployment(), list[str]()
+    grant = user_credentials(deployment.auth)
 
     async def connect() -> None:
-        async with street.client(grant) as client:
-            outcomes.append(await said(client, "buy"))
+        async with deployment.client(grant) as client:
+            outcomes.append(await call_text(client, "buy"))
 
-    async with street.open(), trio.open_nursery() as nursery:
+    async with deployment.open(), trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(connect)
 
     assert outcomes == ["ada buys"] * 20
-    assert len(street.auth.asked("register")) == 1
-    assert len(street.auth.asked("authorize")) == 2  # to get in, and to get further
+    assert len(deployment.auth.asked("register")) == 1
+    assert len(deployment.auth.asked("authorize")) == 2  # the sign-in and the step-up
 
 
 @pytest.mark.parametrize("revision", [MODERN, LATEST])
-async def test_a_caller_that_is_cancelled_tears_no_refresh(revision: str, autojump_clock: object) -> None:
-    street, desk = Street(login(token_seconds=600)), Desk("token")
+async def test_a_cancelled_caller_does_not_interrupt_the_refresh(revision: str, autojump_clock: object) -> None:
+    deployment, barrier = Deployment(login_server(token_seconds=600)), EndpointBarrier("token")
     storage = MemoryTokenStorage()
 
-    async with street.open(), street.client(person(street.auth, storage=storage), revision=revision) as client:
-        assert await said(client, "whoami") == "ada"
-        street.auth.settings.before = desk
+    async with (
+        deployment.open(),
+        deployment.client(user_credentials(deployment.auth, storage=storage), revision=revision) as client,
+    ):
+        assert await call_text(client, "whoami") == "ada"
+        deployment.auth.settings.before = barrier
         await trio.sleep(700)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(said, client, "whoami")
-            await desk.asked.wait()
+            nursery.start_soon(call_text, client, "whoami")
+            await barrier.reached.wait()
             nursery.cancel_scope.cancel()
-        desk.open.set()
-        assert await said(client, "whoami") == "ada"
-        assert await said(client, "whoami") == "ada"
+        barrier.release.set()
+        assert await call_text(client, "whoami") == "ada"
+        assert await call_text(client, "whoami") == "ada"
 
-    assert (street.auth.refreshes, street.auth.reuses, len(street.auth.asked("authorize"))) == (1, 0, 1)
+    assert (deployment.auth.refreshes, deployment.auth.reuses, len(deployment.auth.asked("authorize"))) == (1, 0, 1)
 
 
-async def test_a_client_that_closes_leaves_what_was_refreshed_to_the_next_one(autojump_clock: object) -> None:
-    street, desk, storage = Street(login(token_seconds=600)), Desk("token"), MemoryTokenStorage()
+async def test_a_closing_client_stores_the_refreshed_token_for_the_next_one(autojump_clock: object) -> None:
+    deployment, barrier, storage = (
+        Deployment(login_server(token_seconds=600)),
+        EndpointBarrier("token"),
+        MemoryTokenStorage(),
+    )
 
     async def call(client: Client) -> None:
         with pytest.raises(ConnectionClosed):
-            await said(client, "whoami")
+            await call_text(client, "whoami")
 
-    async with street.open():
-        async with street.client(person(street.auth, storage=storage)) as client, trio.open_nursery() as nursery:
-            assert await said(client, "whoami") == "ada"
-            street.auth.settings.before = desk
+    async with deployment.open():
+        async with (
+            deployment.client(user_credentials(deployment.auth, storage=storage)) as client,
+            trio.open_nursery() as nursery,
+        ):
+            assert await call_text(client, "whoami") == "ada"
+            deployment.auth.settings.before = barrier
             await trio.sleep(700)
             nursery.start_soon(call, client)
-            await desk.asked.wait()
+            await barrier.reached.wait()
             nursery.start_soon(client.aclose)
             await trio.testing.wait_all_tasks_blocked()
-            desk.open.set()
-        async with street.client(person(street.auth, storage=storage)) as client:
-            assert await said(client, "whoami") == "ada"
+            barrier.release.set()
+        async with deployment.client(user_credentials(deployment.auth, storage=storage)) as client:
+            assert await call_text(client, "whoami") == "ada"
 
-    assert (street.auth.refreshes, street.auth.reuses, len(street.auth.asked("authorize"))) == (1, 0, 1)
-
-
-# What takes long.
+    assert (deployment.auth.refreshes, deployment.auth.reuses, len(deployment.auth.asked("authorize"))) == (1, 0, 1)
 
 
-@every_way
-async def test_a_stream_that_listens_for_an_hour_blocks_no_call_and_hears_all(
+# Long waits.
+
+
+@every_transport
+async def test_a_stream_open_for_an_hour_blocks_no_call_and_receives_every_change(
     transport: str, revision: str, autojump_clock: object
 ) -> None:
-    street = Street(login(token_seconds=600), transport)
-    heard = list[object]()
+    deployment = Deployment(login_server(token_seconds=600), transport)
+    received = list[object]()
 
     async def listen(client: Client) -> None:
-        while True:  # the server ends a stream with the token that has opened it
+        while True:  # the server ends a stream when the token of its request expires
             async with client.listen(resources=["shop://stock"]) as changes:
                 async for change in changes:
-                    heard.append(change)
+                    received.append(change)
 
     async with (
-        street.open(),
-        street.client(person(street.auth), revision=revision) as client,
+        deployment.open(),
+        deployment.client(user_credentials(deployment.auth), revision=revision) as client,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(listen, client)
         for _ in range(12):
             await trio.sleep(300)
-            began, count = trio.current_time(), len(heard)
-            assert await said(client, "stock") == "changed"
-            assert await said(client, "whoami") == "ada"
+            began, count = trio.current_time(), len(received)
+            assert await call_text(client, "stock") == "changed"
+            assert await call_text(client, "whoami") == "ada"
             assert trio.current_time() == began
             await trio.testing.wait_all_tasks_blocked()
-            assert heard[count:] == [ResourceUpdated("shop://stock")]
+            assert received[count:] == [ResourceUpdated("shop://stock")]
         nursery.cancel_scope.cancel()
 
-    assert len(street.auth.asked("authorize")) == 1
-    assert street.auth.refreshes >= 5
+    assert len(deployment.auth.asked("authorize")) == 1
+    assert deployment.auth.refreshes >= 5
 
 
-@every_way
-async def test_a_person_who_takes_two_minutes_meets_no_time_limit(
+@every_transport
+async def test_a_sign_in_that_takes_two_minutes_exceeds_no_timeout(
     transport: str, revision: str, autojump_clock: object
 ) -> None:
-    street = Street(transport=transport)
+    deployment = Deployment(transport=transport)
 
     async def visit(url: str) -> str:
         await trio.sleep(120)
-        return await street.auth.visit(url)
+        return await deployment.auth.visit(url)
 
-    grant = person(street.auth, visit=visit)
+    grant = user_credentials(deployment.auth, visit=visit)
 
-    async with street.open(), street.client(grant, revision=revision, time_limits=SHORT) as client:
+    async with deployment.open(), deployment.client(grant, revision=revision, time_limits=SHORT) as client:
         assert trio.current_time() == 120
-        assert await said(client, "whoami") == "ada"
-        assert await said(client, "buy") == "ada buys"
+        assert await call_text(client, "whoami") == "ada"
+        assert await call_text(client, "buy") == "ada buys"
         assert trio.current_time() == 240
 
 
 @pytest.mark.parametrize("revision", [MODERN, LATEST])
-async def test_while_a_person_is_asked_about_one_call_the_others_go_on(revision: str, autojump_clock: object) -> None:
-    street = Street()
+async def test_other_calls_continue_while_the_user_signs_in_for_one(revision: str, autojump_clock: object) -> None:
+    deployment = Deployment()
 
     async def visit(url: str) -> str:
         await trio.sleep(120)
-        return await street.auth.visit(url)
+        return await deployment.auth.visit(url)
 
-    async with street.open(), street.client(person(street.auth, visit=visit), revision=revision) as client:
+    async with (
+        deployment.open(),
+        deployment.client(user_credentials(deployment.auth, visit=visit), revision=revision) as client,
+    ):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(said, client, "buy")
+            nursery.start_soon(call_text, client, "buy")
             await trio.sleep(60)
             began = trio.current_time()
-            assert await said(client, "whoami") == "ada"
+            assert await call_text(client, "whoami") == "ada"
             assert trio.current_time() == began
         assert trio.current_time() == 240
 
 
-async def test_a_person_who_never_comes_back_fails_the_call_in_the_end(autojump_clock: object) -> None:
-    street = Street()
-    came = list[str]()
+async def test_a_sign_in_that_the_user_never_finishes_fails_the_call_after_its_timeout(autojump_clock: object) -> None:
+    deployment = Deployment()
+    urls = list[str]()
 
     async def visit(url: str) -> str:
-        came.append(url)
-        if len(came) > 1:
+        urls.append(url)
+        if len(urls) > 1:
             await trio.sleep_forever()
-        return await street.auth.visit(url)
+        return await deployment.auth.visit(url)
 
-    async with street.open(), street.client(person(street.auth, visit=visit, visit_seconds=200)) as client:
+    async with (
+        deployment.open(),
+        deployment.client(user_credentials(deployment.auth, visit=visit, visit_seconds=200)) as client,
+    ):
         began = trio.current_time()
         with pytest.raises(Exception, match="200 s"):
-            await said(client, "buy")
+            await call_text(client, "buy")
         assert trio.current_time() - began == 200
-        assert await said(client, "whoami") == "ada"
+        assert await call_text(client, "whoami") == "ada"
 
 
 # Several processes.
@@ -253,10 +262,10 @@ async def test_a_person_who_never_comes_back_fails_the_call_in_the_end(autojump_
 
 @define(eq=False)
 class Child:
-    """One of them."""
+    """A child process that runs `signed_in_client.py`."""
 
     process: trio.Process
-    _said: bytearray = field(factory=bytearray, init=False)
+    _output: bytearray = field(factory=bytearray, init=False)
 
     @classmethod
     async def started(cls, *arguments: str) -> Child:
@@ -264,18 +273,18 @@ class Child:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         return cls(await trio.lowlevel.open_process(command, **pipes))
 
-    async def notify_nowait(self) -> None:
+    async def send_line(self) -> None:
         assert self.process.stdin is not None
         await self.process.stdin.send_all(b"\n")
 
     async def line(self) -> str:
         assert self.process.stdout is not None
-        while b"\n" not in self._said:
+        while b"\n" not in self._output:
             chunk = await self.process.stdout.receive_some()
-            assert chunk, "it has ended"
-            self._said += chunk
-        line, _, rest = bytes(self._said).partition(b"\n")
-        self._said = bytearray(rest)
+            assert chunk, "the process has ended"
+            self._output += chunk
+        line, _, rest = bytes(self._output).partition(b"\n")
+        self._output = bytearray(rest)
         return line.decode()
 
     async def end(self) -> int:
@@ -285,24 +294,24 @@ class Child:
 
 
 @define(eq=False)
-class Both:
-    """Refreshes nothing before two clients have met the end of their token."""
+class TwoClientBarrier:
+    """A hook that delays every refresh until two clients have noticed the expiry of their token."""
 
-    met: int = field(default=0, init=False)
-    all_met: trio.Event = field(factory=trio.Event, init=False)
+    expired: int = field(default=0, init=False)
+    both_expired: trio.Event = field(factory=trio.Event, init=False)
 
     async def __call__(self, endpoint: str) -> None:
         if endpoint == "introspect":
-            self.met += 1
-            if self.met == 2:
-                self.all_met.set()
+            self.expired += 1
+            if self.expired == 2:
+                self.both_expired.set()
         elif endpoint == "token":
-            await self.all_met.wait()
+            await self.both_expired.wait()
 
 
 @pytest.mark.requirement("C.2-14", "C.2-18")
-@pytest.mark.skipif(sys.platform == "win32", reason="the file's locks is about POSIX")
-async def test_processes_that_share_a_file_never_show_a_refresh_token_that_was_used(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="the locks of the file need POSIX")
+async def test_processes_that_share_a_file_never_reuse_a_refresh_token(tmp_path: Path) -> None:
     storage, rounds = FileTokenStorage(tmp_path / "tokens.json"), 5
 
     async def browse(url: str) -> None:
@@ -310,18 +319,18 @@ async def test_processes_that_share_a_file_never_show_a_refresh_token_that_was_u
             await browser.get(url)
 
     async with (
-        open_authorization_server(auto_consent=True, users={"ada": "x"}, clients=[SHOP]) as auth,
+        open_authorization_server(auto_consent=True, users={"ada": "x"}, clients=[KNOWN_SHOP]) as auth,
         serving_protected(auth.issuer, verifier=introspecting(auth.issuer)) as url,
     ):
         async with open_http_client(url, auth=OAuth(storage=storage, show=browse)) as client:
-            assert await said(client, "whoami") == "ada"
+            assert await call_text(client, "whoami") == "ada"
         children = [await Child.started(str(storage.path), url) for _ in range(2)]
         assert [await child.line() for child in children] == ["connected"] * 2
         for _ in range(rounds):
             auth.expire_tokens()
-            auth.settings.before = Both()
+            auth.settings.before = TwoClientBarrier()
             for child in children:
-                await child.notify_nowait()
+                await child.send_line()
             assert [await child.line() for child in children] == ["ada", "ada"]
         assert [await child.end() for child in children] == [0, 0]
 

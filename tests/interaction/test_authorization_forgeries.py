@@ -1,4 +1,4 @@
-"""What is shown to a server in place of a token, or beside a stolen one: it is refused, always in the same words."""
+"""Forged tokens and forged proofs of possession: the server refuses all of them with the same response."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from attrs import define
 from joserfc.jwk import ECKey
 
 from tests.auth.signed_tokens import b64, raw_jws
-from tests.interaction.authorized import (
+from tests.interaction.protected_deployment import (
     ISSUER,
     ORIGIN,
     URL,
-    Street,
+    Deployment,
     bearer,
-    every_way,
-    login,
+    every_transport,
+    login_server,
 )
-from tests.interaction.http_by_hand import HttpByHand
+from tests.interaction.raw_http_client import RawHttpClient
 from tests.testing.authorization_bench import Signer
 from trio_mcp import (
     HttpStatusError,
@@ -32,12 +32,12 @@ from trio_mcp.auth._dpop import DpopKey
 EVIL = "https://evil.example"
 
 
-# Tokens that are none.
+# Invalid tokens.
 
 
-def tokens(street: Street, *, kid: str | None = None) -> dict[str, str]:
-    """Return what is no token of the shop's, and looks like one."""
-    auth, mallory = street.auth, login(EVIL)
+def invalid_tokens(deployment: Deployment, *, kid: str | None = None) -> dict[str, str]:
+    """Return tokens that the shop must refuse, by the fault of each."""
+    auth, mallory = deployment.auth, login_server(EVIL)
     [key] = auth.jwks["keys"]
     now = int(trio.current_time())
     claims = {
@@ -63,16 +63,16 @@ def tokens(street: Street, *, kid: str | None = None) -> dict[str, str]:
         "HS256 with the public key as PEM": hs256(pem),
         "HS256 with the public key as JWK": hs256(json.dumps(key).encode()),
         "HS256 with the coordinate of the public key": hs256(key["x"].encode()),
-        "signed by somebody else": Signer().sign(claims, kid=key["kid"], typ="at+jwt"),
-        "signed by somebody else without a name": Signer().sign(claims, typ="at+jwt"),
+        "signed with another key": Signer().sign(claims, kid=key["kid"], typ="at+jwt"),
+        "signed with another key without a key ID": Signer().sign(claims, typ="at+jwt"),
         "of an issuer that is not trusted": mallory.issue_token(resource=URL),
         "of an issuer that says it is another": mallory.issue_token(resource=URL, iss=ISSUER),
         "for another server": auth.issue_token(resource=f"{ORIGIN}/other"),
         "for the origin": auth.issue_token(resource=ORIGIN),
         "for the authorization server": auth.issue_token(resource=URL, aud=ISSUER),
-        "for nobody": auth.issue_token(resource=URL, aud=[]),
+        "without an audience": auth.issue_token(resource=URL, aud=[]),
         "for a longer name": auth.issue_token(resource=f"{URL}/more"),
-        "ended": auth.issue_token(resource=URL, seconds=-3600),
+        "expired": auth.issue_token(resource=URL, seconds=-3600),
         "of the future": auth.issue_token(resource=URL, nbf=now + 3600),
         "an ID token": auth.issue_id_token(subject="ada", client_id="client"),
         "an ID-JAG": auth.sign(claims, typ="oauth-id-jag+jwt"),
@@ -86,17 +86,19 @@ def tokens(street: Street, *, kid: str | None = None) -> dict[str, str]:
 
 
 @pytest.mark.requirement("C.3-1", "C.3-4")
-async def test_what_is_no_token_is_refused_and_all_of_it_in_the_same_words(autojump_clock: object) -> None:
-    street = Street(options={"scopes": ["use"]})
-    hand = HttpByHand(street.network, url=URL)
+async def test_every_invalid_token_is_refused_with_the_same_response(autojump_clock: object) -> None:
+    deployment = Deployment(options={"scopes": ["use"]})
+    client = RawHttpClient(deployment.network, url=URL)
 
-    async with street.open():
+    async with deployment.open():
         await trio.sleep(10_000)
         refusals = {
-            name: await hand.post(hand.call("whoami"), {"authorization": f"Bearer {token}"})
-            for name, token in tokens(street).items()
+            name: await client.post(client.call("whoami"), {"authorization": f"Bearer {token}"})
+            for name, token in invalid_tokens(deployment).items()
         }
-        good = await hand.post(hand.call("whoami"), bearer(street.auth.issue_token(resource=URL, scopes=["use"])))
+        good = await client.post(
+            client.call("whoami"), bearer(deployment.auth.issue_token(resource=URL, scopes=["use"]))
+        )
 
     assert {name: got.status for name, got in refusals.items() if got.status != 401} == {}
     assert len({(got.body, *sorted(got.headers.items())) for got in refusals.values()}) == 1
@@ -104,74 +106,76 @@ async def test_what_is_no_token_is_refused_and_all_of_it_in_the_same_words(autoj
         assert challenge.parameters.keys() - {"algs"} == {"error", "scope", "resource_metadata"}
         assert challenge.parameters["error"] == "invalid_token"
     assert good.status == 200
-    assert len(street.shop.shown) == 1
+    assert len(deployment.shop.shown) == 1
 
 
 @pytest.mark.requirement("C.3-4", "C.3-8")
-@every_way
-async def test_what_is_no_token_opens_nothing_in_any_revision(
+@every_transport
+async def test_an_invalid_token_is_refused_in_every_revision(
     transport: str, revision: str, autojump_clock: object
 ) -> None:
-    street = Street(transport=transport)
+    deployment = Deployment(transport=transport)
 
-    async with street.open():
+    async with deployment.open():
         await trio.sleep(10_000)
-        bad = tokens(street).values()
+        bad = invalid_tokens(deployment).values()
         for token in bad:
             with pytest.raises(HttpStatusError):
-                async with street.client(None, headers=bearer(token), revision=revision):
+                async with deployment.client(None, headers=bearer(token), revision=revision):
                     raise AssertionError
 
-    assert street.statuses(401) >= len(bad)
-    assert street.statuses(200) == 0
+    assert deployment.statuses(401) >= len(bad)
+    assert deployment.statuses(200) == 0
 
 
 @pytest.mark.requirement("C.3-4")
-async def test_a_flood_of_unknown_keys_costs_one_request_and_keeps_nobody_out(autojump_clock: object) -> None:
-    street, statuses = Street(), list[int]()
-    hand = HttpByHand(street.network, url=URL)
+async def test_a_flood_of_unknown_keys_costs_one_request_and_does_not_delay_valid_tokens(
+    autojump_clock: object,
+) -> None:
+    deployment, statuses = Deployment(), list[int]()
+    client = RawHttpClient(deployment.network, url=URL)
     signer = Signer()
 
     async def flood(number: int) -> None:
         now = int(trio.current_time())
         token = signer.sign({"iss": ISSUER, "sub": "m", "aud": URL, "exp": now + 60}, kid=str(number), typ="at+jwt")
-        statuses.append((await hand.post(hand.call("whoami"), bearer(token))).status)
+        statuses.append((await client.post(client.call("whoami"), bearer(token))).status)
 
-    async with street.open():
-        good = bearer(street.auth.issue_token(resource=URL))
-        assert (await hand.post(hand.call("whoami"), good)).status == 200
+    async with deployment.open():
+        good = bearer(deployment.auth.issue_token(resource=URL))
+        assert (await client.post(client.call("whoami"), good)).status == 200
         await trio.sleep(60)
-        assert len(street.auth.asked("jwks")) == 1
+        assert len(deployment.auth.asked("jwks")) == 1
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             for number in range(200):
                 nursery.start_soon(flood, number)
-            assert (await hand.post(hand.call("whoami"), good)).status == 200
+            assert (await client.post(client.call("whoami"), good)).status == 200
         assert trio.current_time() == began
 
     assert statuses == [401] * 200
-    assert len(street.auth.asked("jwks")) == 2
+    assert len(deployment.auth.asked("jwks")) == 2
 
 
 @pytest.mark.requirement("C.3-1", "C.2-1")
 @pytest.mark.parametrize("also_in_the_header", [False, True])
 @pytest.mark.parametrize("query", ["access_token={}", "a=b&access_token={}", "%61ccess_token={}", "access_token="])
-async def test_a_token_in_the_url_is_refused_even_beside_a_good_one(
+async def test_a_token_in_the_url_is_refused_even_beside_a_valid_header(
     query: str, also_in_the_header: bool, autojump_clock: object
 ) -> None:
-    street = Street()
+    deployment = Deployment()
 
-    async with street.open():
-        token = street.auth.issue_token(resource=URL)
-        hand = HttpByHand(street.network, url=f"{URL}?{query.format(token)}")
-        got = await hand.post(hand.call("whoami"), bearer(token) if also_in_the_header else {})
+    async with deployment.open():
+        token = deployment.auth.issue_token(resource=URL)
+        client = RawHttpClient(deployment.network, url=f"{URL}?{query.format(token)}")
+        got = await client.post(client.call("whoami"), bearer(token) if also_in_the_header else {})
 
     assert got.status == 400
     assert token.encode() not in got.body
     assert {each.parameters["error"] for each in read_challenges(got.headers["www-authenticate"])} == {
         "invalid_request"
     }
-    assert street.shop.shown == []
+    assert deployment.shop.shown == []
 
 
 # Proofs of possession.
@@ -179,7 +183,7 @@ async def test_a_token_in_the_url_is_refused_even_beside_a_good_one(
 
 @define(eq=False)
 class Thief:
-    """Has a bound token, and what was sent with it; the key too, for what only its owner could get wrong."""
+    """A thief of a bound token and its proofs; it also has the key, for the faults that only the owner could make."""
 
     token: str
     key: DpopKey
@@ -187,22 +191,22 @@ class Thief:
     def proof(self, url: str = URL, method: str = "POST", *, token: str | None = None, ago: float = 0) -> str:
         return self.key.proof(method, url, now=trio.current_time() - ago, token=token or self.token)
 
-    def showing(self, proof: str | None, scheme: str = "DPoP") -> dict[str, str]:
+    def fields(self, proof: str | None, scheme: str = "DPoP") -> dict[str, str]:
         shown = {"authorization": f"{scheme} {self.token}"}
         return shown if proof is None else {**shown, "dpop": proof}
 
 
 @pytest.mark.requirement("C.3-4")
-async def test_a_stolen_token_that_is_bound_to_a_key_is_of_no_use(autojump_clock: object) -> None:
-    street, key = Street(), DpopKey.generate()
-    hand = HttpByHand(street.network, url=URL)
+async def test_a_stolen_token_that_is_bound_to_a_key_is_refused(autojump_clock: object) -> None:
+    deployment, key = Deployment(), DpopKey.generate()
+    client = RawHttpClient(deployment.network, url=URL)
 
-    async with street.open():
+    async with deployment.open():
         await trio.sleep(10_000)
-        token = street.auth.issue_token(resource=URL, cnf={"jkt": key.thumbprint})
+        token = deployment.auth.issue_token(resource=URL, cnf={"jkt": key.thumbprint})
         thief = Thief(token, key)
         used = thief.proof()
-        assert (await hand.post(hand.call("whoami"), thief.showing(used))).status == 200
+        assert (await client.post(client.call("whoami"), thief.fields(used))).status == 200
         bad = {
             "shown before": used,
             "none": None,
@@ -219,15 +223,15 @@ async def test_a_stolen_token_that_is_bound_to_a_key_is_of_no_use(autojump_clock
             "the token itself": token,
             "nonsense": "x",
         }
-        refusals = {name: await hand.post(hand.call("whoami"), thief.showing(proof)) for name, proof in bad.items()}
-        as_bearer = await hand.post(hand.call("whoami"), thief.showing(None, "Bearer"))
-        unbound = street.auth.issue_token(resource=URL)
-        as_bound = await hand.post(hand.call("whoami"), Thief(unbound, key).showing(thief.proof(token=unbound)))
-        assert (await hand.post(hand.call("whoami"), thief.showing(thief.proof()))).status == 200
+        refusals = {name: await client.post(client.call("whoami"), thief.fields(proof)) for name, proof in bad.items()}
+        as_bearer = await client.post(client.call("whoami"), thief.fields(None, "Bearer"))
+        unbound = deployment.auth.issue_token(resource=URL)
+        as_bound = await client.post(client.call("whoami"), Thief(unbound, key).fields(thief.proof(token=unbound)))
+        assert (await client.post(client.call("whoami"), thief.fields(thief.proof()))).status == 200
 
     assert {name: got.status for name, got in refusals.items() if got.status != 401} == {}
     assert len({(got.body, *sorted(got.headers.items())) for got in refusals.values()}) == 1
     [challenge] = read_challenges(refusals["none"].headers["www-authenticate"])
     assert (challenge.scheme, challenge.parameters["error"]) == ("DPoP", "invalid_dpop_proof")
     assert (as_bearer.status, as_bound.status) == (401, 401)
-    assert len(street.shop.shown) == 2
+    assert len(deployment.shop.shown) == 2

@@ -14,8 +14,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
+from tests.interaction.scripted_peers import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from trio_mcp import Limits, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_scripted_client
 from trio_mcp.types import METHODS
@@ -43,8 +43,8 @@ def call(id: object, **members: object) -> bytes:
 NO_ANSWER = None
 UNREADABLE: dict[str, tuple[bytes, int]] = {
     "junk bytes": (b"\xff\xfe\x00junk\n", -32700),
-    "no JSON": (b"hello\n", -32700),
-    "half a value": (b'{"jsonrpc":"2.0","id":1,\n', -32700),
+    "not JSON": (b"hello\n", -32700),
+    "an incomplete value": (b'{"jsonrpc":"2.0","id":1,\n', -32700),
     "two values": (b"{} {}\n", -32700),
     "invalid UTF-8": (b'{"jsonrpc":"2.0","id":1,"method":"ping\xc3("}\n', -32700),
     "a lone surrogate": (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}\n', -32700),
@@ -53,7 +53,7 @@ UNREADABLE: dict[str, tuple[bytes, int]] = {
     "arrays nested 100,000 deep": (b"[" * 100_000 + b"]" * 100_000 + b"\n", -32700),
     "objects nested 100,000 deep": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n", -32700),
     "a number": (b"7\n", -32600),
-    "a text": (b'"tools/call"\n', -32600),
+    "a string": (b'"tools/call"\n', -32600),
     "null": (b"null\n", -32600),
     "an empty object": (b"{}\n", -32600),
     "an empty batch": (b"[]\n", -32600),
@@ -68,28 +68,30 @@ READABLE: dict[str, tuple[bytes, int]] = {
     "no method": (b'{"jsonrpc":"2.0","id":"x"}\n', -32600),
     "no version of JSON-RPC": (call("x", jsonrpc=None), -32600),
     "another version of JSON-RPC": (call("x", jsonrpc="1.0"), -32600),
-    "a method that is no text": (call("x", method=3), -32600),
+    "a method that is not a string": (call("x", method=3), -32600),
     "params that are null": (call("x", params=None), -32600),
     "params by position": (call("x", params=[1]), -32602),
-    "params that are a text": (call("x", params="add"), -32602),
+    "params that are a string": (call("x", params="add"), -32602),
 }
-"""Requests that can be refused by their id, the text "x"."""
+"""Invalid requests with a readable id, the string "x"."""
 
+CANCELLED = b"notifications/cancelled"
+PROGRESS = b"notifications/progress"
 SILENT: dict[str, bytes] = {
     "blank lines": b"\n \n\r\n",
-    "an unasked result": b'{"jsonrpc":"2.0","id":1,"result":{}}\n',
-    "an unasked error": b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}\n',
+    "an unrequested result": b'{"jsonrpc":"2.0","id":1,"result":{}}\n',
+    "an unrequested error": b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}\n',
     "an error without id": b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}\n',
-    "a response that is both": b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}\n',
-    "a result that is no object": b'{"jsonrpc":"2.0","id":1,"result":[]}\n',
-    "an error that is none": b'{"jsonrpc":"2.0","id":1,"error":"x"}\n',
+    "a response with a result and an error": b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}\n',
+    "a result that is not an object": b'{"jsonrpc":"2.0","id":1,"result":[]}\n',
+    "an error that is not an object": b'{"jsonrpc":"2.0","id":1,"error":"x"}\n',
     "an unknown notification": b'{"jsonrpc":"2.0","method":"notifications/nothing"}\n',
-    "a request's method without id": b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"add"}}\n',
-    "cancelled, but what": b'{"jsonrpc":"2.0","method":"notifications/cancelled"}\n',
-    "cancelled, but never asked": b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}\n',
-    "cancelled by a wrong id": b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}\n',
-    "progress of nothing": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7}}\n',
-    "progress of a wrong token": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{}}}\n',
+    "a request without an id": b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"add"}}\n',
+    "a cancellation without an id": b'{"jsonrpc":"2.0","method":"%b"}\n' % CANCELLED,
+    "a cancellation with an unknown id": b'{"jsonrpc":"2.0","method":"%b","params":{"requestId":7}}\n' % CANCELLED,
+    "a cancellation with an invalid id": b'{"jsonrpc":"2.0","method":"%b","params":{"requestId":[]}}\n' % CANCELLED,
+    "progress with an unknown token": b'{"jsonrpc":"2.0","method":"%b","params":{"progressToken":7}}\n' % PROGRESS,
+    "progress with an invalid token": b'{"jsonrpc":"2.0","method":"%b","params":{"progressToken":{}}}\n' % PROGRESS,
 }
 """Lines that must not be answered."""
 
@@ -338,7 +340,7 @@ def _members(revision: str, method: str) -> list[str]:
 
 
 @asynccontextmanager
-async def ungreeted(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
+async def uninitialized_client(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
     async with open_scripted_client(make_server(), MODERN if method == "initialize" else revision) as client:
         yield client
 
@@ -355,7 +357,7 @@ async def ungreeted(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
 )
 async def test_a_param_of_the_wrong_type_is_refused(revision: str, method: str) -> None:
     tried = 0
-    async with ungreeted(revision, method) as client:
+    async with uninitialized_client(revision, method) as client:
         listed = await client.request("server/discover", {}, envelope=ENVELOPE)
         always = ("initialize", "ping", "logging/setLevel", "server/discover", "subscriptions/listen")
         offered = method in always or method.partition("/")[0] in listed["result"]["capabilities"]

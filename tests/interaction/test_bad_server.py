@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, MODERN, Json, sample, welcoming
+from tests.interaction.scripted_peers import EVERYTHING, INFO, LEGACY, MODERN, Json, sample, welcoming
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -81,11 +81,11 @@ BROKEN: dict[str, Json] = {
     "result and error": {"result": {}, "error": {"code": 1, "message": "x"}},
     "an error without code": {"error": {"message": "x"}},
     "an error without message": {"error": {"code": 1}},
-    "an error with a text as code": {"error": {"code": "1", "message": "x"}},
-    "an error that is a text": {"error": "x"},
+    "an error with a string as code": {"error": {"code": "1", "message": "x"}},
+    "an error that is a string": {"error": "x"},
     "another version of JSON-RPC": {"jsonrpc": "1.0", "result": {"tools": []}},
-    "no list": {"result": {"resultType": "complete"}},
-    "a list of the wrong things": {"result": {"tools": [7], "resultType": "complete"}},
+    "a result without the list": {"result": {"resultType": "complete"}},
+    "a list of invalid items": {"result": {"tools": [7], "resultType": "complete"}},
     "a tool without a name": {"result": {"tools": [{"inputSchema": {}}], "resultType": "complete"}},
 }
 
@@ -322,11 +322,11 @@ async def test_an_exception_in_a_callback_is_an_error_response_and_the_client_co
 async def test_a_callback_can_choose_the_error_that_the_server_receives() -> None:
     async def refuse(_: Any) -> types.CreateMessageResult:
         await trio.lowlevel.checkpoint()
-        raise McpError(-1, "the user said no")
+        raise McpError(-1, "the user refused")
 
     async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_sample=refuse) as (client, server):
         answer = await server.request("sampling/createMessage", ASKED["sampling/createMessage"])
-        assert answer["error"] == {"code": -1, "message": "the user said no"}
+        assert answer["error"] == {"code": -1, "message": "the user refused"}
         await assert_alive(client, server)
 
 
@@ -437,7 +437,7 @@ async def test_an_exception_in_a_log_callback_loses_only_one_message(caplog: pyt
 
 
 async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str) -> None:
-    async def go_round(server: ScriptedPeer) -> None:
+    async def serve_repeated_cursor(server: ScriptedPeer) -> None:
         for cursor in ("", "a", "b", ""):
             page: Json = {
                 "tools": [],
@@ -452,7 +452,7 @@ async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str
         open_scripted_server(welcoming(revision), revision=revision) as (client, server),
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(go_round, server)
+        nursery.start_soon(serve_repeated_cursor, server)
         with pytest.raises(RemoteProtocolError, match=r"endless|more than"):
             assert [tool async for tool in client.tools()] == []
 

@@ -71,8 +71,8 @@ async def test_a_listening_client_never_returns_a_result_from_before_a_change(op
                 names = [f"prompt-{each}" for each in range(1, number + 1)]
                 assert [prompt.name async for prompt in client.prompts()] == names
             await client.call_tool("change")
-            heard: set[Change] = {await anext(changes), await anext(changes)}
-            assert heard == {ListChanged("prompts"), ResourceUpdated(MEMO)}
+            received: set[Change] = {await anext(changes), await anext(changes)}
+            assert received == {ListChanged("prompts"), ResourceUpdated(MEMO)}
 
 
 async def test_a_client_that_does_not_listen_can_request_a_fresh_result(opened: Opener, revision: str) -> None:

@@ -15,10 +15,10 @@ import trio
 import trio.testing
 from attrs import define
 
-from tests.interaction.by_hand import ENVELOPE, MODERN
-from tests.interaction.conversation_server import Boaster, make_server
+from tests.interaction.conversation_server import FullyDeclaringServer, make_server
 from tests.interaction.openers import HTTP_OPENERS
 from tests.interaction.over_http import URL, bridged
+from tests.interaction.scripted_peers import ENVELOPE, MODERN
 from trio_mcp import (
     Client,
     ConnectionClosed,
@@ -69,7 +69,7 @@ class Pair:
 @asynccontextmanager
 async def over_bytes(revision: str) -> AsyncGenerator[Pair]:
     ours, theirs = trio.testing.memory_stream_pair()
-    async with make_server(make=Boaster).serving() as serving, trio.open_nursery() as nursery:
+    async with make_server(make=FullyDeclaringServer).serving() as serving, trio.open_nursery() as nursery:
         link = server_link(theirs, serving)
         nursery.start_soon(partial(link.run, drain=True))
         async with open_client(ours, revision=revision, roots=[]) as client:
@@ -77,7 +77,7 @@ async def over_bytes(revision: str) -> AsyncGenerator[Pair]:
 
 
 @define(eq=False)
-class Shared:
+class SharedServing:
     """An answerer that shares a running serving, so that a test can look at its handlers."""
 
     _serving: ActiveServer
@@ -90,30 +90,30 @@ class Shared:
 @asynccontextmanager
 async def direct(revision: str) -> AsyncGenerator[Pair]:
     async with (
-        make_server(make=Boaster).serving() as serving,
-        open_client(Shared(serving), revision=revision, roots=[]) as client,
+        make_server(make=FullyDeclaringServer).serving() as serving,
+        open_client(SharedServing(serving), revision=revision, roots=[]) as client,
     ):
         yield Pair(client, serving, None)
 
 
-class Shown(Boaster):
+class ExposedServer(FullyDeclaringServer):
     """A server that exposes its serving to the test."""
 
-    shown: ActiveServer
+    exposed: ActiveServer
 
     @asynccontextmanager
     async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[ActiveServer]:
-        async with super().serving(asking=asking) as self.shown:
-            yield self.shown
+        async with super().serving(asking=asking) as self.exposed:
+            yield self.exposed
 
 
 @asynccontextmanager
 async def over_http(revision: str) -> AsyncGenerator[Pair]:
-    server = make_server(make=Shown)
-    assert isinstance(server, Shown)
+    server = make_server(make=ExposedServer)
+    assert isinstance(server, ExposedServer)
     limits = Limits(max_posts=1000)
     async with HTTP_OPENERS["http"](server, revision=revision, roots=[], limits=limits) as client:
-        yield Pair(client, server.shown, None)
+        yield Pair(client, server.exposed, None)
 
 
 def walking(walk: Callable[[Client], AsyncIterator[object]]) -> Attempt:
@@ -228,7 +228,7 @@ async def test_a_cancelled_listen_block_leaves_no_subscription_behind(
     opened: Callable[[str], Any], autojump_clock: object
 ) -> None:
     async with opened(ERAS[0]) as pair:
-        (listener,) = pair.serving.subscribers._sessions.values()  # pyright: ignore[reportPrivateUsage] # nothing else tells
+        (listener,) = pair.serving.subscribers._sessions.values()  # pyright: ignore[reportPrivateUsage] # there is no public access
 
         async def check() -> None:
             await pair.check()
@@ -286,7 +286,7 @@ def tasks_alive() -> int:
 
 
 @define
-class Left:
+class ProcessResources:
     """The resources of a process, for a later comparison."""
 
     tasks: int
@@ -311,7 +311,7 @@ def is_open(number: int) -> bool:
     return True
 
 
-async def check_nothing_left(before: Left) -> None:
+async def check_resources(before: ProcessResources) -> None:
     await trio.testing.wait_all_tasks_blocked()
     before.check()
 
@@ -390,10 +390,10 @@ async def test_a_cancelled_opener_leaves_no_state_behind(
 
     server = make_server()
     server.lifespan = lifespan
-    before = Left(tasks_alive(), descriptors())
+    before = ProcessResources(tasks_alive(), descriptors())
 
     async def check() -> None:
-        await check_nothing_left(before)
+        await check_resources(before)
         assert lifespans[0] == lifespans[1]
 
     points = await cancel_everywhere(lambda: through(server, revision), check)
@@ -432,8 +432,8 @@ async def test_a_cancelled_opener_of_a_child_process_leaves_no_state_behind(open
     attempt = through_open if opener == "open" else through_start
     with trio.fail_after(100):
         await attempt()  # Trio starts its own tasks for processes at the first use
-        before = Left(tasks_alive(), descriptors())
-        points = await cancel_everywhere(attempt, partial(check_nothing_left, before))
+        before = ProcessResources(tasks_alive(), descriptors())
+        points = await cancel_everywhere(attempt, partial(check_resources, before))
     assert points > 10
 
 

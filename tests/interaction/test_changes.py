@@ -23,7 +23,7 @@ EVERYTHING: dict[str, Any] = {"tools": True, "prompts": True, "resource_list": T
 
 @pytest.mark.requirement("B.11-L1", "B.11-L2", "B.11-S6", "B.5-C6")
 async def test_a_listening_client_receives_every_kind_of_change(connect: Opener) -> None:
-    told: dict[str, tuple[str, dict[str, Any], Change]] = {
+    changes_by_kind: dict[str, tuple[str, dict[str, Any], Change]] = {
         "a tool": ("change", {"kind": "tools"}, ListChanged("tools")),
         "a prompt": ("change", {"kind": "prompts"}, ListChanged("prompts")),
         "a resource": ("change", {"kind": "resources"}, ListChanged("resources")),
@@ -35,7 +35,7 @@ async def test_a_listening_client_receives_every_kind_of_change(connect: Opener)
     }
 
     async with connect() as client, client.listen(**EVERYTHING) as changes:
-        for what, (tool, arguments, change) in told.items():
+        for what, (tool, arguments, change) in changes_by_kind.items():
             await client.call_tool(tool, arguments, raise_on_error=True)
             assert await anext(changes) == change, what
 
@@ -173,12 +173,12 @@ trio.run(serve_stdio, server)
 @pytest.mark.requirement("B.5-C4b")
 async def test_a_new_client_subscribes_again_after_the_server_restarts(revision: str) -> None:
     """A client is one connection and does not reconnect: the block of a new client subscribes again."""
-    asked: list[str] = []
+    methods: list[str] = []
 
     def tap(direction: str, message: bytes) -> None:
         method = json.loads(message).get("method", "")
         if direction == "sent" and method in {"subscriptions/listen", "resources/subscribe"}:
-            asked.append(method)
+            methods.append(method)
 
     with trio.fail_after(60):
         for start in (1, 2):
@@ -186,7 +186,7 @@ async def test_a_new_client_subscribes_again_after_the_server_restarts(revision:
                 async with client.listen(resources=[MEMO]) as changes:
                     await client.call_tool("touch", raise_on_error=True)
                     assert await anext(changes) == ResourceUpdated(MEMO)
-                    assert len(asked) == start
+                    assert len(methods) == start
                     with pytest.raises(ServerExited):
                         await client.call_tool("die")
                     with pytest.raises(ServerExited):
@@ -194,4 +194,4 @@ async def test_a_new_client_subscribes_again_after_the_server_restarts(revision:
                 with pytest.raises(ServerExited):  # the old client does not listen again by itself
                     async with client.listen(resources=[MEMO]):
                         pass
-    assert len(asked) == 2
+    assert len(methods) == 2

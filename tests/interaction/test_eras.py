@@ -13,9 +13,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json
 from tests.interaction.conversation_server import make_server
 from tests.interaction.openers import Opener
+from tests.interaction.scripted_peers import INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -41,16 +41,16 @@ SERVERS: dict[str, Sequence[str]] = {
 
 @pytest.mark.requirement("B.4-C2", "B.4-S2")
 @pytest.mark.parametrize("opener", ["memory", "bytes", "http"], indirect=True)
-@pytest.mark.parametrize("spoken", SERVERS)
+@pytest.mark.parametrize("supported", SERVERS)
 @pytest.mark.parametrize("pinned", [None, *types.REVISIONS])
 async def test_every_pairing_agrees_on_the_newest_common_revision_or_raises(
-    opener: Opener, spoken: str, pinned: str | None
+    opener: Opener, supported: str, pinned: str | None
 ) -> None:
-    server = make_server(revisions=SERVERS[spoken])
+    server = make_server(revisions=SERVERS[supported])
     options = {} if pinned is None else {"revision": pinned}
-    if pinned is None or pinned in SERVERS[spoken]:
+    if pinned is None or pinned in SERVERS[supported]:
         async with opener(server, **options) as client:
-            assert client.revision == (pinned or SERVERS[spoken][-1])
+            assert client.revision == (pinned or SERVERS[supported][-1])
             assert client.server_info == server.info
             called = await client.call_tool("add", {"a": 1, "b": 2})
             assert called.content == [types.TextContent(text="3")]
@@ -335,9 +335,9 @@ async def test_a_discovery_without_a_known_revision_raises() -> None:
 
 
 @pytest.mark.requirement("G.8")
-@pytest.mark.parametrize("place", ["_meta", "body"])
-async def test_the_client_finds_the_name_of_a_modern_server_in_both_places(place: str) -> None:
-    named: Json = {"_meta": {META + "serverInfo": INFO}} if place == "_meta" else {"serverInfo": INFO}
+@pytest.mark.parametrize("member", ["_meta", "body"])
+async def test_the_client_finds_the_name_of_a_modern_server_in_both_places(member: str) -> None:
+    named: Json = {"_meta": {META + "serverInfo": INFO}} if member == "_meta" else {"serverInfo": INFO}
 
     async def script(server: ScriptedPeer) -> None:
         result: Json = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "instructions": "be nice"}
@@ -394,8 +394,8 @@ async def test_an_unpinned_client_accepts_any_revision_it_knows() -> None:
 @pytest.mark.parametrize("limit", [60, 7])
 async def test_the_client_gives_up_a_server_that_answers_nothing(limit: float, autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
-        heard = [message["method"] for message in await server.rest()]
-        assert heard == ["server/discover", "initialize", "notifications/cancelled"]
+        methods = [message["method"] for message in await server.rest()]
+        assert methods == ["server/discover", "initialize", "notifications/cancelled"]
 
     began = trio.current_time()
     with pytest.raises(RequestTimedOut, match=rf"within {limit} s \(TimeLimits.connect\)"):
@@ -415,14 +415,14 @@ async def test_a_pinned_modern_client_waits_only_for_the_probe(autojump_clock: o
 
 @pytest.mark.requirement("B.2-C5")
 async def test_the_client_never_sends_a_cancellation_of_the_handshake(autojump_clock: object) -> None:
-    heard: list[str] = []
+    methods: list[str] = []
 
     async def script(server: ScriptedPeer) -> None:
-        heard.extend([message["method"] for message in await server.rest()])
+        methods.extend([message["method"] for message in await server.rest()])
 
     with pytest.raises(RequestTimedOut):
         await fail_to_connect(script, revision=NEWEST_LEGACY)
-    assert heard == ["initialize"]
+    assert methods == ["initialize"]
 
 
 @pytest.mark.parametrize("revision", [None, *types.REVISIONS])

@@ -21,9 +21,9 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
-from tests.interaction.http_by_hand import HttpByHand
 from tests.interaction.openers import HTTP_OPENERS
 from tests.interaction.over_http import URL, bridged
+from tests.interaction.raw_http_client import RawHttpClient
 from tests.wire_validity.tap import RECORDS
 from trio_mcp import Client, Context, Limits, Server, open_client, open_http_client, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
@@ -207,7 +207,7 @@ async def never_returning(entered: trio.Event, _: object) -> None:
 async def updates_for_a_consumer_that_never_returns() -> int:
     entered, peak = trio.Event(), Peak()
     async with client_of_reporting(UNREAD_UPDATES) as client:
-        with watched(f"{UNREAD_UPDATES} updates, nobody reads them") as peak:
+        with watched(f"{UNREAD_UPDATES} unread updates") as peak:
             async with client.open_call("work") as call, trio.open_nursery() as nursery:
                 nursery.start_soon(never_returning, entered, await anext(call.updates))
                 await answered_while_updates_come(client)
@@ -238,7 +238,7 @@ async def test_the_client_keeps_the_newest_of_too_many_updates(autojump_clock: M
 async def test_in_memory_a_callback_that_never_returns_takes_bounded_memory() -> None:
     peak = Peak()
     async with open_client(make_server(UNTHROTTLED)) as client:
-        with watched(f"{UNREAD_UPDATES} updates in memory, nobody reads them") as peak:
+        with watched(f"{UNREAD_UPDATES} unread updates in memory") as peak:
             async with client.open_call("report", {"number": UNREAD_UPDATES}) as call:
                 await anext(call.updates)
                 assert len((await client.list_tools()).tools) == 2
@@ -266,10 +266,10 @@ async def test_over_http_a_client_that_never_reads_takes_bounded_memory_and_does
             ended.set()
 
     async with bridged(transport, server) as engine, trio.open_nursery() as nursery:
-        raw = HttpByHand(engine, revision)
+        raw = RawHttpClient(engine, revision)
         if revision != MODERN:
             await raw.greet()
-        with watched("a stream that nobody reads") as peak:
+        with watched("an unread stream") as peak:
             nursery.start_soon(raw.post_and_never_read, raw.call("pour"))
             async with open_http_client(URL, engine=engine, revision=revision) as client:
                 for _ in range(20):
@@ -305,10 +305,10 @@ def call(id: int, tool: str, **arguments: object) -> bytes:
 
 
 def test_a_client_that_floods_calls_and_never_reads_takes_bounded_memory_and_does_not_delay_others() -> None:
-    assert by_itself("calls_whose_answers_nobody_reads") < 64 * MEBIBYTE
+    assert by_itself("calls_with_unread_answers") < 64 * MEBIBYTE
 
 
-async def calls_whose_answers_nobody_reads() -> int:
+async def calls_with_unread_answers() -> int:
     """The link of the flooding peer breaks in the end; the test does not check when."""
     async with two_connections(make_server()) as (raw, client), trio.open_nursery() as nursery:
 
@@ -322,7 +322,7 @@ async def calls_whose_answers_nobody_reads() -> int:
 
         sent = trio.Event()
         await client.call_tool("big")  # the first call loads modules, which must not count
-        with watched(f"{CALLS} calls of 20 KB results, nobody reads them") as peak:
+        with watched(f"{CALLS} calls with unread results of 20 KB") as peak:
             nursery.start_soon(flood)
             for _ in range(20):
                 assert len((await client.list_tools()).tools) == 2
@@ -349,7 +349,7 @@ async def test_a_listening_client_that_never_reads_takes_bounded_memory_and_does
     listen = encode({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}) + b"\n"
     async with two_connections(server) as (raw, client):
         await raw.send_all(listen)
-        with watched("100,000 changes of 500 resources, nobody reads of them") as peak:
+        with watched("100,000 unread changes of 500 resources") as peak:
             async with client.listen(resources=uris[:1]) as changes:
                 for round_ in range(200):
                     for uri in uris:

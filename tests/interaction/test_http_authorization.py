@@ -11,8 +11,8 @@ import trio
 import trio.testing
 from attrs import define, field, frozen
 
-from tests.interaction.by_hand import Json
-from tests.interaction.http_by_hand import Got, HttpByHand
+from tests.interaction.raw_http_client import RawHttpClient, RawResponse
+from tests.interaction.scripted_peers import Json
 from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import (
     Context,
@@ -72,9 +72,9 @@ class Bank:
             yield engine
 
 
-def retry_of(asked: Got) -> Json:
+def retry_of(response: RawResponse) -> Json:
     """Return the params of a call that answers the questions of an interim result."""
-    result = asked.answer["result"]
+    result = response.answer["result"]
     answers = {key: {"action": "accept", "content": {"pounds": 5}} for key in result["inputRequests"]}
     return {"name": "pay", "arguments": {}, "requestState": result["requestState"], "inputResponses": answers}
 
@@ -86,9 +86,9 @@ async def test_one_user_cannot_answer_the_question_of_another(asking: Literal["p
     renewed, less = bank.tokens.give("ann", "pay"), bank.tokens.give("ann")
 
     async with bank.open() as engine:
-        client = HttpByHand(engine)
+        client = RawHttpClient(engine)
 
-        async def call(params: Json, headers: Mapping[str, str]) -> Got:
+        async def call(params: Json, headers: Mapping[str, str]) -> RawResponse:
             return await client.post(client.request("tools/call", params, meta=CAN_BE_ASKED), headers)
 
         retry = retry_of(await call({"name": "pay", "arguments": {}}, ann))
@@ -128,7 +128,7 @@ async def test_users_behind_one_address_have_separate_limits() -> None:
     ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
 
     async with bank.open() as engine, trio.open_nursery() as nursery:
-        client = HttpByHand(engine)
+        client = RawHttpClient(engine)
         for _ in range(2):
             nursery.start_soon(client.post, client.call("hang"), ann)
         await trio.testing.wait_all_tasks_blocked()
@@ -143,7 +143,7 @@ async def test_a_rate_limit_applies_to_each_user() -> None:
     ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
 
     async with bank.open() as engine:
-        client = HttpByHand(engine)
+        client = RawHttpClient(engine)
         codes = [(await client.post(client.call("balance"), who)).code is None for who in (ann, bob, ann, bob)]
 
     assert codes == [True, True, False, False]
@@ -160,7 +160,7 @@ async def test_a_resource_may_exist_only_for_some_users() -> None:
         return "7"
 
     async with bank.open() as engine:
-        client = HttpByHand(engine)
+        client = RawHttpClient(engine)
         read = client.request("resources/read", {"uri": "bank://accounts/ann"})
         found, hidden = await client.post(read, ann), await client.post(read, bob)
 

@@ -119,15 +119,15 @@ async def test_a_socket_that_breaks_in_mid_response_fails_only_its_call(revision
         await go.wait()
         return "well"
 
-    said: list[str] = []
+    results: list[str] = []
     streaming = trio.Event()
 
-    async def hear(_: types.ProgressNotificationParams) -> None:
+    async def on_progress(_: types.ProgressNotificationParams) -> None:
         streaming.set()
 
     async def ask_sibling(client: Client) -> None:
-        result = await client.call_tool("sibling", on_progress=hear)
-        said.append(result.structured_content["result"])
+        result = await client.call_tool("sibling", on_progress=on_progress)
+        results.append(result.structured_content["result"])
 
     async with served(server) as bound:
         assert bound.port is not None
@@ -139,14 +139,14 @@ async def test_a_socket_that_breaks_in_mid_response_fails_only_its_call(revision
             nursery.start_soon(ask_sibling, client)
             await streaming.wait()
             with pytest.raises(ResponseLost, match="'tools/call'") as lost:
-                await client.call_tool("doomed", on_progress=hear)
+                await client.call_tool("doomed", on_progress=on_progress)
             assert lost.value.sent
             if revision == MODERN:  # where leaving the call cancels the request
                 await stopped.wait()
             assert [tool.name for tool in (await client.list_tools()).tools] == ["doomed", "sibling"]
             go.set()
 
-    assert (said, cutter.cuts) == (["well"], 1)
+    assert (results, cutter.cuts) == (["well"], 1)
 
 
 async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
@@ -158,10 +158,10 @@ async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
             await ctx.report_progress(step, message=message)
         return "whole"
 
-    heard: list[str | None] = []
+    messages: list[str | None] = []
 
-    async def hear(update: types.ProgressNotificationParams) -> None:
-        heard.append(update.message)
+    async def on_progress(update: types.ProgressNotificationParams) -> None:
+        messages.append(update.message)
 
     sessions = SessionSettings(event_store=MemoryEventStore(), retry_seconds=0.01)
     async with served(server, sessions=sessions) as bound:
@@ -170,14 +170,14 @@ async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
             wire_cutter(bound.port, CUT_HERE.encode()) as (url, cutter),
             open_http_client(url, revision=LEGACY) as client,
         ):
-            result = await client.call_tool("long", on_progress=hear)
+            result = await client.call_tool("long", on_progress=on_progress)
 
     assert result.structured_content == {"result": "whole"}
-    assert (heard[-1], cutter.cuts) == ("three", 1)
+    assert (messages[-1], cutter.cuts) == ("three", 1)
 
 
 @define(eq=False)
-class Editions:
+class ServerAndReplacement:
     """A server and its replacement: the first one answers nothing once it has received every call."""
 
     calls: int
@@ -239,7 +239,7 @@ async def hint(client: Client) -> str:
 @ERAS
 async def test_a_server_restart_fails_only_the_calls_that_must_not_be_repeated(revision: str, tmp_path: Path) -> None:
     each, path, came = 25, tmp_path / "s", Counter[str]()
-    editions = Editions(4 * each)
+    servers = ServerAndReplacement(4 * each)
 
     async def ask(kind: Callable[[Client], Awaitable[str]], client: Client) -> None:
         came[await kind(client)] += 1
@@ -247,21 +247,21 @@ async def test_a_server_restart_fails_only_the_calls_that_must_not_be_repeated(r
     http_transport = httpx2.AsyncHTTPTransport(uds=str(path), limits=httpx2.Limits(max_connections=None))
     with trio.fail_after(60):
         async with httpx2.AsyncClient(transport=http_transport) as http_client, trio.open_nursery() as nursery:
-            first = await nursery.start(_serve_until_cancelled, editions.server("first"), path)
+            first = await nursery.start(_serve_until_cancelled, servers.server("first"), path)
             opening = open_http_client("http://localhost/mcp", http_client=http_client, revision=revision)
             async with opening as client:
                 async with trio.open_nursery() as calls:
                     for kind in (book, look, page, hint) * each:
                         calls.start_soon(ask, kind, client)
-                    await editions.all_made.wait()
+                    await servers.all_made.wait()
                     first.cancel()
-                    second = await nursery.start(_serve_until_cancelled, editions.server("second"), path)
+                    second = await nursery.start(_serve_until_cancelled, servers.server("second"), path)
                 assert (await client.call_tool("book")).structured_content == {"result": "booking of the second"}
             second.cancel()
 
     answered = {f"{what} of the second": each for what in ("look", "page", "hint")}
     assert came == {"lost, sent: True, named: True": each, **answered}
-    assert editions.made["second booking"] == 1
+    assert servers.made["second booking"] == 1
 
 
 async def _serve_until_cancelled(server: Server, path: Path, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:

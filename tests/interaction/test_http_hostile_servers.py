@@ -22,7 +22,7 @@ EVIL = "x\r\nx-evil: 1\r\n\r\n{}"
 
 
 @define(eq=False)
-class Hostile:
+class HostileHttpServer:
     """A server that answers each request with given bytes and records the requests."""
 
     reply: Callable[[str, bytes], bytes]
@@ -36,11 +36,11 @@ class Hostile:
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.accepted += 1
-        said = b""
+        received = b""
         async with stream:
-            while b"\r\n\r\n" not in said:
-                said += bytes(await stream.receive_some())
-            raw_head, _, body = said.partition(b"\r\n\r\n")
+            while b"\r\n\r\n" not in received:
+                received += bytes(await stream.receive_some())
+            raw_head, _, body = received.partition(b"\r\n\r\n")
             head = raw_head.decode("latin-1")
             length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
             while length is not None and len(body) < int(length[1]):
@@ -51,8 +51,8 @@ class Hostile:
 
 
 @asynccontextmanager
-async def hostile(reply: Callable[[str, bytes], bytes]) -> AsyncGenerator[Hostile]:
-    server = Hostile(reply)
+async def hostile(reply: Callable[[str, bytes], bytes]) -> AsyncGenerator[HostileHttpServer]:
+    server = HostileHttpServer(reply)
     with trio.fail_after(30):
         async with owned_nursery() as nursery:
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -170,27 +170,25 @@ async def test_configured_header_fields_that_contain_another_field_are_refused(h
 
 
 BROKEN: dict[str, Callable[[bytes], bytes]] = {
-    "head without end": lambda _: b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000,
-    "field without end": lambda _: b"HTTP/1.1 200 OK\r\nx: " + b"y" * 2_000_000,
-    "no http": lambda _: b"SSH-2.0-x\r\n",
-    "nothing": lambda _: b"",
+    "endless head": lambda _: b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000,
+    "endless field": lambda _: b"HTTP/1.1 200 OK\r\nx: " + b"y" * 2_000_000,
+    "not http": lambda _: b"SSH-2.0-x\r\n",
+    "empty": lambda _: b"",
     "deep": lambda _: response(200, b"[" * 100_000, content_type="application/json"),
     "deep event": lambda _: response(200, b"data: " + b"[" * 100_000 + b"\n\n", content_type="text/event-stream"),
     "bomb": lambda body: response(
         200, gzip.compress(b" " * 10_000_000), content_type="application/json", content_encoding="gzip"
     ),
-    "bomb of events": lambda body: response(
+    "bomb in an event stream": lambda body: response(
         200, gzip.compress(b"data: x\n\n" * 1_000_000), content_type="text/event-stream", content_encoding="gzip"
     ),
-    "bomb of a refusal": lambda _: response(500, gzip.compress(b" " * 10_000_000), content_encoding="gzip"),
+    "bomb in an error body": lambda _: response(500, gzip.compress(b" " * 10_000_000), content_encoding="gzip"),
     "bad length": lambda _: b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
     "bad chunk": lambda _: b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     "bad status": lambda _: b"HTTP/1.1 99999 OK\r\n\r\n",
-    "informational for ever": lambda _: b"HTTP/1.1 100 Continue\r\n\r\n" * 1000,
+    "endless informational": lambda _: b"HTTP/1.1 100 Continue\r\n\r\n" * 1000,
     "switching": lambda _: b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nx",
-    "another's answer": lambda _: response(
-        200, b'{"jsonrpc":"2.0","id":9999,"result":{}}', content_type="application/json"
-    ),
+    "wrong id": lambda _: response(200, b'{"jsonrpc":"2.0","id":9999,"result":{}}', content_type="application/json"),
 }
 
 

@@ -49,7 +49,7 @@ def in_session(method: str, id: int | None = 2, **params: Any) -> JsonObject:
 
 
 @define
-class Got:
+class RawResponse:
     """One complete response."""
 
     status: int
@@ -66,21 +66,21 @@ class Got:
         return None if found is None else found[1].strip()
 
 
-async def fetch(bound: HttpBound, fields: dict[str, str], body: bytes = b"", method: str = "POST") -> Got:
-    """Make one request on a connection of its own, and read the response to its end."""
+async def fetch(bound: HttpBound, fields: dict[str, str], body: bytes = b"", method: str = "POST") -> RawResponse:
+    """Make one request on a separate connection and read the whole response."""
     lines = [f"{method} /mcp HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items() if value)]
     head = "\r\n".join([*lines, f"content-length: {len(body)}", "connection: close", "", ""])
     async with connected(bound) as client:
         await client.stream.send_all(head.encode("latin-1") + body)
-        return got_of(await client.rest())
+        return parse_response(await client.rest())
 
 
-def got_of(said: bytes) -> Got:
-    head, _, body = said.partition(b"\r\n\r\n")
-    return Got(int(head.split()[1]), head.decode("latin-1").replace("\r", ""), body)
+def parse_response(received: bytes) -> RawResponse:
+    head, _, body = received.partition(b"\r\n\r\n")
+    return RawResponse(int(head.split()[1]), head.decode("latin-1").replace("\r", ""), body)
 
 
-async def post(bound: HttpBound, message: Any, **fields: str) -> Got:
+async def post(bound: HttpBound, message: Any, **fields: str) -> RawResponse:
     """Post a message as a client does, with changed header fields; an empty one is left out."""
     caller = Caller.post(message)
     usual = {name.decode(): value.decode() for name, value in caller.scope["headers"]}
@@ -104,18 +104,18 @@ async def sse_stream(bound: HttpBound, **fields: str) -> AsyncGenerator[tuple[Ra
     lines[1:1] = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
     async with connected(bound) as stream:
         await stream.stream.send_all("\r\n".join(lines).encode())
-        said = await stream.until(b"\n\n")
-        yield stream, said.partition(b"data: ")[2].split()[0].decode()
+        received = await stream.until(b"\n\n")
+        yield stream, received.partition(b"data: ")[2].split()[0].decode()
 
 
-async def post_to(bound: HttpBound, address: str, message: JsonObject, **fields: str) -> Got:
+async def post_to(bound: HttpBound, address: str, message: JsonObject, **fields: str) -> RawResponse:
     """Post a message to the address that a stream of HTTP+SSE has named."""
     body = encode(message)
     named = {**POST, **fields, "content-length": str(len(body)), "connection": "close"}
     head = "\r\n".join([f"POST {address} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items()), "", ""])
     async with connected(bound) as client:
         await client.stream.send_all(head.encode() + body)
-        return got_of(await client.rest())
+        return parse_response(await client.rest())
 
 
 @define(eq=False)
@@ -200,7 +200,7 @@ async def test_a_session_exists_only_for_its_principal(shop: Shop, monkeypatch: 
     monkeypatch.setattr(HttpRequest, "of", signed_in)
     async with served(shop.server, sessions=SessionSettings(sse_path=SSE)) as bound:
         session = await begin(bound, x_user="ada")
-        others: list[Got] = []
+        others: list[RawResponse] = []
         for user in ("eve", ""):
             others.append(await post(bound, in_session("ping"), mcp_session_id=session, x_user=user))
             for method in ("GET", "DELETE"):
@@ -210,13 +210,13 @@ async def test_a_session_exists_only_for_its_principal(shop: Shop, monkeypatch: 
         async with sse_stream(bound, x_user="ada") as (_, address):
             foreign = await post_to(bound, address, in_session("ping"), **{"x-user": "eve"})
             nowhere = await post_to(bound, f"{SSE}?sessionId=x", in_session("ping"), **{"x-user": "ada"})
-            own = await post_to(bound, address, in_session("ping"), **{"x-user": "ada"})
+            own_session = await post_to(bound, address, in_session("ping"), **{"x-user": "ada"})
         still = await post(bound, in_session("ping"), mcp_session_id=session, x_user="ada")
 
     assert [each.status for each in others] == [404] * 6
     assert {each.body for each in others if each.body.startswith(b'{"jsonrpc":"2.0","id":2')} == {unknown.body}
     assert (foreign.status, foreign.body) == (nowhere.status, nowhere.body)
-    assert (foreign.status, own.status, still.status) == (400, 202, 200)
+    assert (foreign.status, own_session.status, still.status) == (400, 202, 200)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ async def test_values_of_the_client_cannot_inject_header_fields_or_events(shop: 
 
 async def test_the_endpoint_url_of_a_stream_is_one_line_and_on_the_same_host(shop: Shop) -> None:
     async with served(shop.server, path=None) as bound, trio.open_nursery() as nursery:
-        said: dict[str, bytes] = {}
+        received: dict[str, bytes] = {}
 
         async def ask(path: str) -> None:
             async with connected(bound) as client:
@@ -277,13 +277,13 @@ async def test_the_endpoint_url_of_a_stream_is_one_line_and_on_the_same_host(sho
                     f"GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n".encode()
                 )
                 await client.until(b"sessionId=")
-                said[path] = (await client.until(b"\n\n")).partition(b"event: ")[2]
+                received[path] = (await client.until(b"\n\n")).partition(b"event: ")[2]
 
         for path in ("/x%0d%0adata:%20evil", "//evil.example/x"):
             nursery.start_soon(ask, path)
 
-    assert said["/x%0d%0adata:%20evil"].startswith(b"endpoint\ndata: /x%0D%0Adata%3A%20evil?sessionId=")
-    assert said["//evil.example/x"].startswith(b"endpoint\ndata: /evil.example/x?sessionId=")
+    assert received["/x%0d%0adata:%20evil"].startswith(b"endpoint\ndata: /x%0D%0Adata%3A%20evil?sessionId=")
+    assert received["//evil.example/x"].startswith(b"endpoint\ndata: /evil.example/x?sessionId=")
 
 
 async def test_session_ids_cannot_be_guessed_and_are_in_no_log(
@@ -327,8 +327,8 @@ async def test_responses_contain_no_traceback_and_no_secret(shop: Shop, caplog: 
             await fetch(bound, {**POST, **fields}, method="PATCH"),
         ]
 
-    said = b"".join(each.head.encode() + each.body for each in responses)
-    assert not re.search(rb"Traceback|\.py\b|hunter2|t0ken|Hypercorn|ValueError", said)
+    received = b"".join(each.head.encode() + each.body for each in responses)
+    assert not re.search(rb"Traceback|\.py\b|hunter2|t0ken|Hypercorn|ValueError", received)
     assert "hunter2" in caplog.text
     assert "t0ken" not in caplog.text
 

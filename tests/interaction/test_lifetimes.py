@@ -13,11 +13,11 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import conversation_program
 from tests.interaction.conversation_server import make_server
 from tests.interaction.openers import HTTP_OPENERS, Opener
 from tests.interaction.over_http import URL, bridged
+from tests.interaction.scripted_peers import ENVELOPE, MODERN
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -138,13 +138,13 @@ async def test_a_client_can_be_closed_inside_its_block(opener: str) -> None:
 
 @pytest.mark.parametrize("opener", BOUND_OPENERS)
 async def test_waiting_calls_raise_when_the_client_is_closed(opener: str) -> None:
-    told: list[str] = []
+    errors: list[str] = []
 
     async def wait(client: Client) -> None:
         try:
             await client.call_tool("hang", {"key": "k"}, on_progress=on_progress)
         except ConnectionClosed as exc:
-            told.append(str(exc))
+            errors.append(str(exc))
 
     async def on_progress(_: object) -> None:
         await trio.lowlevel.checkpoint()
@@ -157,7 +157,7 @@ async def test_waiting_calls_raise_when_the_client_is_closed(opener: str) -> Non
                 nursery.start_soon(wait, client)
                 await began.wait()
             await client.aclose()
-    assert told == ["this side closed the connection"] * 3
+    assert errors == ["this side closed the connection"] * 3
 
 
 ERRORS: tuple[BaseException, ...] = (

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import ENVELOPE
+from tests.interaction.scripted_peers import ENVELOPE
 from trio_mcp import Client, ServerExited, open_client
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals are POSIX's")
@@ -201,13 +201,13 @@ async def test_one_control_c_on_a_terminal_ends_a_server_silently_with_status_0(
     async with terminal:
         with trio.fail_after(20):
             await terminal.send_all(call_line(1, "hang"))
-            said = await lines_until(terminal, b"notifications/progress")
+            output = await lines_until(terminal, b"notifications/progress")
             await terminal.send_all(b"\x03")
             with suppress(trio.BrokenResourceError):  # the error at the end of a terminal
                 while chunk := await terminal.receive_some():
-                    said += chunk
+                    output += chunk
             assert await process.wait() == 0
-    messages = [json.loads(line) for line in said.splitlines()]  # there is no other output
+    messages = [json.loads(line) for line in output.splitlines()]  # there is no other output
     assert [message.get("id") for message in messages] == [None, 1]
     assert cleaned(cleaned_up)
 

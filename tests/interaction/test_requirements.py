@@ -33,7 +33,7 @@ SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 class Mark:
     """One use of the marker."""
 
-    place: str
+    location: str
     names: tuple[str, ...]
     fault: str | None
     """The reason why the mark does not count; None if it counts."""
@@ -55,7 +55,7 @@ def marks() -> tuple[Mark, ...]:
 
 
 def _marks_in(path: Path, tree: ast.Module) -> Iterator[Mark]:
-    place = str(path.relative_to(TESTS))
+    location = str(path.relative_to(TESTS))
     collected = path.name.startswith("test_") and not SESSIONS_OF_THEIR_OWN & set(path.relative_to(TESTS).parts)
     decorators: dict[int, str] = {}
     for node in tree.body:
@@ -65,7 +65,7 @@ def _marks_in(path: Path, tree: ast.Module) -> Iterator[Mark]:
     called = {id(call.func) for call in calls}
     for each in ast.walk(tree):
         if isinstance(each, ast.Attribute) and is_marker(each) and id(each) not in called:
-            yield Mark(f"{place}:{each.lineno}", (), "names no requirement")
+            yield Mark(f"{location}:{each.lineno}", (), "names no requirement")
     for call in calls:
         names = tuple(str(each.value) for each in call.args if isinstance(each, ast.Constant))
         fault = None
@@ -75,11 +75,11 @@ def _marks_in(path: Path, tree: ast.Module) -> Iterator[Mark]:
             fault = "decorates no test function"
         elif not collected:
             fault = "is not part of an ordinary run"
-        yield Mark(f"{place}::{decorators.get(id(call), call.lineno)}", names, fault)
+        yield Mark(f"{location}::{decorators.get(id(call), call.lineno)}", names, fault)
 
 
 def test_every_mark_is_on_a_test_that_an_ordinary_run_collects() -> None:
-    assert [(mark.place, mark.fault) for mark in marks() if mark.fault is not None] == []
+    assert [(mark.location, mark.fault) for mark in marks() if mark.fault is not None] == []
     assert len(marks()) > 100
 
 
@@ -96,14 +96,14 @@ def test_every_name_in_a_mark_is_that_of_a_tested_requirement() -> None:
     for mark in marks():
         for name in mark.names:
             if manifest.get(name, {}).get("category") != "tested":
-                wrong[mark.place].append(name)
+                wrong[mark.location].append(name)
 
     assert wrong == {}
 
 
 def test_no_test_names_a_requirement_twice() -> None:
-    assert [mark.place for mark in marks() if len(set(mark.names)) < len(mark.names)] == []
-    assert len({mark.place for mark in marks()}) == len(marks())
+    assert [mark.location for mark in marks() if len(set(mark.names)) < len(mark.names)] == []
+    assert len({mark.location for mark in marks()}) == len(marks())
 
 
 def test_every_requirement_has_exactly_the_expected_members() -> None:

@@ -15,9 +15,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import MODERN
 from tests.interaction.conftest import connected, numbers
 from tests.interaction.over_http import IN_PROCESS
+from tests.interaction.scripted_peers import MODERN
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import (
     Audio,
@@ -203,11 +203,11 @@ async def test_content_of_a_later_revision_is_not_sent_to_older_peers_and_the_lo
             assert called.is_error is not True
             assert called.content[1].type == (await client.get_prompt("prompt")).messages[1].content.type
         else:
-            (said,) = called.content
+            (block,) = called.content
             assert called.is_error
-            assert isinstance(said, types.TextContent)
+            assert isinstance(block, types.TextContent)
             reason = f"is {kind}, which revision {revision} does not have ({since} and later ones do)"
-            assert said.text == f"tool 'tool': content[1] {reason}"
+            assert block.text == f"tool 'tool': content[1] {reason}"
             with pytest.raises(ErrorResponse) as refused:
                 await client.get_prompt("prompt")
             assert refused.value.message == f"prompt 'prompt': messages[1] {reason}"
@@ -314,10 +314,10 @@ async def test_a_server_sends_requests_in_legacy_revisions_only(transport: str, 
     async with over(transport, server, tmp_path, revision=revision, tap=wire.tap, roots=roots) as client:
         said = await client.call_tool("ask")
 
-    asked = [message["method"] for message in wire.received if "method" in message and "id" in message]
+    requests = [message["method"] for message in wire.received if "method" in message and "id" in message]
     interim = [result for _, result in wire.answers() if result.get("resultType") == "input_required"]
     assert said.content == [types.TextContent(text="file:///srv")]
-    assert asked == ([] if revision == MODERN else ["roots/list"])
+    assert requests == ([] if revision == MODERN else ["roots/list"])
     assert len(interim) == (1 if revision == MODERN else 0)
 
 
@@ -335,8 +335,8 @@ async def test_a_server_never_sends_a_request_to_a_client_of_the_newest_revision
         server.tool(name="new")(lambda: "x")
         return ", ".join(root.uri for root in await ctx.list_roots())
 
-    asked = None if lacking else roots
-    connection = over(transport, server, tmp_path, revision=MODERN, tap=wire.tap, roots=asked)
+    given = None if lacking else roots
+    connection = over(transport, server, tmp_path, revision=MODERN, tap=wire.tap, roots=given)
     async with connection as client, client.listen(tools=True, resources=["notes://text"]) as changes:
         try:
             await client.call_tool("ask")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interaction.asking import Wire, capable, said
+from tests.interaction.asking import Wire, capable, success_text
 from trio_mcp import Context, Server, StructureError, types
 from trio_mcp.testing import open_memory_client
 
@@ -33,5 +33,5 @@ async def test_content_that_a_revision_cannot_carry_is_not_sent_and_the_error_na
 
     wire = Wire()
     async with open_memory_client(server, **capable(revision=revision, tap=wire)) as client:
-        assert said(await client.call_tool("work")) == "refused"
+        assert success_text(await client.call_tool("work")) == "refused"
     assert wire.requests_received == []

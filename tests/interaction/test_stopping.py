@@ -33,7 +33,7 @@ LEGACY, MODERN = types.REVISIONS[-2], types.REVISIONS[-1]
 
 @define(eq=False)
 class Stoppable:
-    """A server in a process of its own, and a client of it."""
+    """A server in a separate process, and a client of it."""
 
     client: Client
     folder: Path
@@ -77,12 +77,12 @@ async def over_socket(folder: Path, kind: str, **options: Any) -> AsyncGenerator
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        said = b""
-        while not said.endswith(b"\n"):
-            said += await process.stdout.receive_some()
-        place = said.decode().strip()
-        url = place.removeprefix("serving at ")
-        stream = await connected(folder, place) if url == place else None
+        output = b""
+        while not output.endswith(b"\n"):
+            output += await process.stdout.receive_some()
+        address = output.decode().strip()
+        url = address.removeprefix("serving at ")
+        stream = await connected(folder, address) if url == address else None
         async with open_client(url if stream is None else stream, **options) as client:
             yield Stoppable(client, folder, process.pid, process, stream, url)
     finally:
@@ -90,10 +90,10 @@ async def over_socket(folder: Path, kind: str, **options: Any) -> AsyncGenerator
         await process.wait()
 
 
-async def connected(folder: Path, said: str) -> trio.SocketStream:
-    if said == "ready":
+async def connected(folder: Path, address: str) -> trio.SocketStream:
+    if address == "ready":
         return await trio.open_unix_socket(str(folder / "socket"))
-    return await trio.open_tcp_stream("127.0.0.1", int(said))
+    return await trio.open_tcp_stream("127.0.0.1", int(address))
 
 
 @asynccontextmanager
@@ -204,10 +204,10 @@ async def unanswered(client: Client) -> None:
 async def test_after_a_signal_open_questions_expire_and_their_handlers_clean_up(
     transport: str, revision: str, tmp_path: Path
 ) -> None:
-    asked = trio.Event()
+    has_asked = trio.Event()
 
     async def answer(_: object) -> types.ElicitResult:
-        asked.set()
+        has_asked.set()
         await trio.sleep_forever()
         raise AssertionError
 
@@ -221,7 +221,7 @@ async def test_after_a_signal_open_questions_expire_and_their_handlers_clean_up(
     async with stoppable_over(transport, tmp_path, revision=revision, on_elicit=answer) as server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call, server.client)
-            await asked.wait()
+            await has_asked.wait()
             os.kill(server.pid, signal.SIGTERM)
             if revision == MODERN:
                 assert await server.status() == 0

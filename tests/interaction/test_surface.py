@@ -18,13 +18,13 @@ from tests.interaction.surface import (
     META,
     MODERN,
     NOTES,
-    Scenes,
+    SharedTests,
     known,
     plain,
     result,
 )
 
-scenes = Scenes()
+shared_tests = SharedTests()
 
 SOUND = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}
 PICTURE = {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}
@@ -50,7 +50,7 @@ def blocks_of(revision: str) -> list[dict[str, Any]]:
     ]
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("A.5-P1", "A.6-P1")
 async def test_a_tool_returns_every_kind_of_content(surface: Opener, revision: str) -> None:
     async with surface() as client:
@@ -59,7 +59,7 @@ async def test_a_tool_returns_every_kind_of_content(surface: Opener, revision: s
     assert plain(returned) == result(revision, {"content": blocks_of(revision)})
 
 
-@scenes.add
+@shared_tests.add
 async def test_a_tool_returns_texts_images_audio_and_data_in_one_list(surface: Opener, revision: str) -> None:
     async with surface() as client:
         returned = await client.call_tool("mixed")
@@ -69,7 +69,7 @@ async def test_a_tool_returns_texts_images_audio_and_data_in_one_list(surface: O
     assert plain(returned) == result(revision, {"content": content})
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("A.6-P1")
 async def test_a_tool_can_return_a_complete_result(surface: Opener, revision: str) -> None:
     async with surface() as client:
@@ -83,7 +83,7 @@ async def test_a_tool_can_return_a_complete_result(surface: Opener, revision: st
     assert plain(failed) == result(revision, {**members, "isError": True}, meta=META)
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.20-S5a", "B.20-S5b")
 async def test_a_tool_returns_structured_content_where_the_revision_has_it_and_text_everywhere(
     surface: Opener, revision: str
@@ -106,7 +106,7 @@ async def test_a_tool_returns_structured_content_where_the_revision_has_it_and_t
     }
 
 
-@scenes.add
+@shared_tests.add
 async def test_a_prompt_has_every_kind_of_content_in_both_roles(surface: Opener, revision: str) -> None:
     async with surface() as client:
         got = await client.get_prompt("blocks")
@@ -116,7 +116,7 @@ async def test_a_prompt_has_every_kind_of_content_in_both_roles(surface: Opener,
     assert plain(got) == result(revision, members)
 
 
-@scenes.add
+@shared_tests.add
 async def test_a_prompt_returns_texts_images_audio_and_messages_in_one_list(surface: Opener, revision: str) -> None:
     async with surface() as client:
         got = await client.get_prompt("mixed")
@@ -127,7 +127,7 @@ async def test_a_prompt_returns_texts_images_audio_and_messages_in_one_list(surf
     assert plain(got) == result(revision, {"messages": messages})
 
 
-@scenes.add
+@shared_tests.add
 async def test_a_prompt_can_return_a_complete_result(surface: Opener, revision: str) -> None:
     async with surface() as client:
         got = await client.get_prompt("whole")
@@ -137,8 +137,8 @@ async def test_a_prompt_can_return_a_complete_result(surface: Opener, revision: 
 
 
 async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
-    await scenes.play_over_stdio(revision)
+    await shared_tests.run_over_stdio(revision)
 
 
 async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
-    await scenes.play_over_an_http_socket(revision)
+    await shared_tests.run_over_an_http_socket(revision)

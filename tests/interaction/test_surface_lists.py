@@ -15,14 +15,14 @@ from tests.interaction.surface import (
     MODERN,
     NOTES,
     PRIVATE,
-    Scenes,
+    SharedTests,
     known,
     plain,
     result,
 )
 from trio_mcp import Client, ErrorResponse, types
 
-scenes = Scenes()
+shared_tests = SharedTests()
 
 
 @frozen
@@ -142,7 +142,7 @@ def entries(revision: str) -> dict[str, list[dict[str, Any]]]:
     return {"tools": tools(revision), **others}
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("A.6-P1", "B.20-S1a", "B.21-S1a", "B.22-S1a", "B.18-S1", "B.19-S1")
 async def test_a_server_announces_its_name_and_its_capabilities(surface: Opener, revision: str) -> None:
     async with surface() as client:
@@ -159,7 +159,7 @@ async def test_a_server_announces_its_name_and_its_capabilities(surface: Opener,
     assert ("completions" in capabilities) == (revision >= "2025-03-26")
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("A.6-P1", "B.26-P1")
 async def test_each_list_contains_exactly_the_members_that_the_revision_has(surface: Opener, revision: str) -> None:
     async with surface() as client:
@@ -170,7 +170,7 @@ async def test_each_list_contains_exactly_the_members_that_the_revision_has(surf
     }
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.16-S2", "B.16-C2a", "B.22-P2")
 async def test_each_list_has_the_same_entries_page_by_page(surface: Opener, revision: str) -> None:
     async with surface(page_size=2) as client:
@@ -184,7 +184,7 @@ async def test_each_list_has_the_same_entries_page_by_page(surface: Opener, revi
             assert [plain(entry) async for entry in each.walk(client)] == expected
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.16-S1b", "B.16-S1c")
 async def test_an_unknown_cursor_or_one_of_another_list_is_refused(surface: Opener, revision: str) -> None:
     async with surface(page_size=2) as client:
@@ -198,7 +198,7 @@ async def test_an_unknown_cursor_or_one_of_another_list_is_refused(surface: Open
             assert plain(await each.page(client, cursor))[each.member]
 
 
-@scenes.add
+@shared_tests.add
 async def test_the_next_list_shows_entries_registered_and_removed_while_serving(surface: Opener, revision: str) -> None:
     for page_size in (None, 2):
         async with surface(page_size) as client:
@@ -229,8 +229,8 @@ async def last_names(client: Client) -> list[str]:
 
 
 async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
-    await scenes.play_over_stdio(revision)
+    await shared_tests.run_over_stdio(revision)
 
 
 async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
-    await scenes.play_over_an_http_socket(revision)
+    await shared_tests.run_over_an_http_socket(revision)

@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from tests.interaction.openers import Opener
-from tests.interaction.surface import META, MODERN, PRIVATE, Scenes, known, plain, result
+from tests.interaction.surface import META, MODERN, PRIVATE, SharedTests, known, plain, result
 from tests.interaction.surface_server import BLOB, LEVELS
 from trio_mcp import Client, ErrorResponse, types
 
-scenes = Scenes()
+shared_tests = SharedTests()
 
 FIRST_WITH_CONTEXT = "2025-06-18"
 MARKDOWN = {"uri": "notes://several/1", "mimeType": "text/markdown", "text": "# One", "_meta": META}
@@ -63,7 +63,7 @@ ESCAPING = (
 """URIs whose variables could escape from their folder."""
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("A.6-P1", "B.21-S2c", "B.21-S5b")
 async def test_resources_are_read_completely(surface: Opener, revision: str) -> None:
     async with surface() as client:
@@ -78,7 +78,7 @@ async def test_resources_are_read_completely(surface: Opener, revision: str) -> 
     assert whole == result(revision, {"contents": contents}, meta=META, kept=(5000, "public"))
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.21-S2a", "B.21-S3a", "B.21-S3b", "B.21-S3c")
 async def test_an_unregistered_uri_is_not_found(surface: Opener, revision: str) -> None:
     async with surface() as client:
@@ -88,7 +88,7 @@ async def test_an_unregistered_uri_is_not_found(surface: Opener, revision: str) 
             assert members_of(missing.value) == (not_found(revision), f"no resource {uri!r}{fault}", {"uri": uri})
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.21-S2b")
 async def test_a_uri_that_escapes_its_folder_is_not_found(surface: Opener, revision: str) -> None:
     async with surface() as client:
@@ -106,7 +106,7 @@ def not_found(revision: str) -> int:
     return -32602 if revision == MODERN else -32002
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.22-S2a", "B.22-S2b")
 async def test_string_arguments_of_a_prompt_are_converted_to_its_parameter_types(
     surface: Opener, revision: str
@@ -139,11 +139,11 @@ NAMED = types.ResourceTemplateReference(uri="notes://named/{name}")
 SEARCH = types.ResourceTemplateReference(uri="notes://search{?q,limit}")
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.19-S2", "B.19-C1b")
 async def test_arguments_of_prompts_and_variables_of_templates_are_completed(surface: Opener, revision: str) -> None:
     async with surface() as client:
-        alone = await client.complete(PLAN, "city", "Ge")
+        unresolved = await client.complete(PLAN, "city", "Ge")
         resolved = await client.complete(PLAN, "city", "Ge", context={"pace": "fast", "days": "2"})
         enumerated = await client.complete(PLAN, "pace", "F")
         many = await client.complete(PLAN, "days", "")
@@ -152,8 +152,8 @@ async def test_arguments_of_prompts_and_variables_of_templates_are_completed(sur
         uncompleted = await client.complete(SEARCH, "limit", "1")
 
     carried = revision >= FIRST_WITH_CONTEXT  # older revisions cannot carry resolved arguments
-    assert alone == types.Completion(values=["Genoa", "Geneva"], total=2, has_more=False)
-    assert resolved == (types.Completion(values=["Geneva"], total=1, has_more=False) if carried else alone)
+    assert unresolved == types.Completion(values=["Genoa", "Geneva"], total=2, has_more=False)
+    assert resolved == (types.Completion(values=["Geneva"], total=1, has_more=False) if carried else unresolved)
     assert enumerated == types.Completion(values=["fast"], total=1, has_more=False)
     assert many == types.Completion(values=[str(n) for n in range(1, 101)], total=250, has_more=True)
     assert variable == types.Completion(values=["na", "nb"], total=9, has_more=True)
@@ -161,7 +161,7 @@ async def test_arguments_of_prompts_and_variables_of_templates_are_completed(sur
     assert uncompleted == types.Completion(values=[], total=0, has_more=False)
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.19-S3b")
 async def test_completion_of_an_unknown_reference_or_argument_is_refused(surface: Opener, revision: str) -> None:
     attempts: list[tuple[types.PromptReference | types.ResourceTemplateReference, str, str]] = [
@@ -177,7 +177,7 @@ async def test_completion_of_an_unknown_reference_or_argument_is_refused(surface
             assert (refused.value.code, refused.value.data) == (-32602, None)
 
 
-@scenes.add
+@shared_tests.add
 @pytest.mark.requirement("B.18-S2", "B.18-S4a", "B.18-S4b")
 async def test_log_messages_arrive_at_the_requested_level_and_above(surface: Opener, revision: str) -> None:
     got: list[dict[str, Any]] = []
@@ -219,8 +219,8 @@ async def test_log_messages_arrive_at_the_requested_level_and_above(surface: Ope
 
 
 async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
-    await scenes.play_over_stdio(revision)
+    await shared_tests.run_over_stdio(revision)
 
 
 async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
-    await scenes.play_over_an_http_socket(revision)
+    await shared_tests.run_over_an_http_socket(revision)

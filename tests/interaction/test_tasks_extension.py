@@ -41,7 +41,7 @@ REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 
 
 class Task(msgspec.Struct, rename="camel"):
-    """A task as it goes over the wire."""
+    """A task in its form on the wire."""
 
     task_id: str
     status: str = "working"

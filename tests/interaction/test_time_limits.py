@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import MODERN, Json
 from tests.interaction.openers import HTTP_OPENERS
+from tests.interaction.scripted_peers import MODERN, Json
 from trio_mcp import Client, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 
@@ -28,7 +28,7 @@ FOUR_OPENERS: dict[str, Callable[..., Any]] = {
 everywhere = pytest.mark.parametrize("opener", FOUR_OPENERS.values(), ids=FOUR_OPENERS)
 
 
-class Watched:
+class ReportingServer:
     """A server that reports progress at given times, and records when its handler was stopped."""
 
     def __init__(self) -> None:
@@ -56,8 +56,8 @@ async def ignore(_: object) -> None:
 async def test_the_idle_limit_ends_a_silent_call_and_stops_its_handler(
     opener: Callable[..., Any], autojump_clock: object
 ) -> None:
-    watched = Watched()
-    async with opener(watched.server, time_limits=TimeLimits(idle=10)) as client:
+    reporting = ReportingServer()
+    async with opener(reporting.server, time_limits=TimeLimits(idle=10)) as client:
         began = trio.current_time()
         with pytest.raises(
             RequestTimedOut, match=r"'tools/call': the server sent nothing for 10 s \(TimeLimits.idle\)"
@@ -65,14 +65,14 @@ async def test_the_idle_limit_ends_a_silent_call_and_stops_its_handler(
             await client.call_tool("work", {"naps": [100]})
         assert trio.current_time() - began == 10
         await trio.testing.wait_all_tasks_blocked()
-        assert watched.stopped_at - began == 10
+        assert reporting.stopped_at - began == 10
 
 
 @pytest.mark.requirement("B.13-P3")
 @everywhere
 @pytest.mark.complaint(20)
 async def test_requested_progress_restarts_the_idle_limit(opener: Callable[..., Any], autojump_clock: object) -> None:
-    async with opener(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+    async with opener(ReportingServer().server, time_limits=TimeLimits(idle=10)) as client:
         result = await client.call_tool("work", {"naps": [9, 9, 9]}, on_progress=ignore)
         assert result.content == [types.TextContent(text="done")]
         async with client.open_call("work", {"naps": [9, 9, 9]}) as unread:
@@ -82,7 +82,7 @@ async def test_requested_progress_restarts_the_idle_limit(opener: Callable[..., 
 
 
 async def test_the_idle_limit_counts_from_the_last_update(autojump_clock: object) -> None:
-    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+    async with open_client(ReportingServer().server, time_limits=TimeLimits(idle=10)) as client:
         began = trio.current_time()
         async with client.open_call("work", {"naps": [7, 100]}) as call:
             with pytest.raises(RequestTimedOut):
@@ -96,21 +96,21 @@ async def test_the_idle_limit_counts_from_the_last_update(autojump_clock: object
 async def test_the_total_limit_ends_a_call_that_keeps_reporting(
     opener: Callable[..., Any], autojump_clock: object
 ) -> None:
-    watched = Watched()
-    async with opener(watched.server, time_limits=TimeLimits(idle=10, total=25)) as client:
+    reporting = ReportingServer()
+    async with opener(reporting.server, time_limits=TimeLimits(idle=10, total=25)) as client:
         began = trio.current_time()
         with pytest.raises(RequestTimedOut, match=r"took longer than 25 s in all \(TimeLimits.total\)"):
             await client.call_tool("work", {"naps": [9] * 9}, on_progress=ignore)
         assert trio.current_time() - began == 25
         await trio.testing.wait_all_tasks_blocked()
-        assert watched.stopped_at - began == 25
+        assert reporting.stopped_at - began == 25
 
 
 async def test_the_idle_limit_does_not_count_the_time_of_a_callback(autojump_clock: object) -> None:
     async def ponder(_: object) -> None:
         await trio.sleep(1000)
 
-    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+    async with open_client(ReportingServer().server, time_limits=TimeLimits(idle=10)) as client:
         result = await client.call_tool("work", {"naps": [1, 1]}, on_progress=ponder)
         assert result.content == [types.TextContent(text="done")]
 
@@ -118,7 +118,7 @@ async def test_the_idle_limit_does_not_count_the_time_of_a_callback(autojump_clo
 async def test_the_idle_limit_does_not_count_the_time_that_the_caller_takes_between_two_updates(
     autojump_clock: object,
 ) -> None:
-    opening = open_client(Watched().server, time_limits=TimeLimits(idle=10))
+    opening = open_client(ReportingServer().server, time_limits=TimeLimits(idle=10))
     async with opening as client, client.open_call("work", {"naps": [1, 1]}) as call:
         async for _ in call.updates:
             await trio.sleep(1000)
@@ -133,14 +133,17 @@ async def test_each_of_many_calls_times_out_at_its_own_time(autojump_clock: obje
             await client.call_tool("work", {"naps": [100]})
         assert trio.current_time() - began == 10
 
-    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client, trio.open_nursery() as nursery:
+    async with (
+        open_client(ReportingServer().server, time_limits=TimeLimits(idle=10)) as client,
+        trio.open_nursery() as nursery,
+    ):
         for delay in (0, 8, 4, 2):
             nursery.start_soon(call, client, delay)
         await client.call_tool("work", {"naps": [1]})
 
 
 async def test_a_call_whose_total_limit_passed_unnoticed_times_out_at_the_next_wait(autojump_clock: object) -> None:
-    opening = open_client(Watched().server, time_limits=TimeLimits(total=10))
+    opening = open_client(ReportingServer().server, time_limits=TimeLimits(total=10))
     async with opening as client, client.open_call("work", {"naps": [100]}) as call:
         await trio.sleep(10)
         with pytest.raises(RequestTimedOut, match="total"):
@@ -148,7 +151,7 @@ async def test_a_call_whose_total_limit_passed_unnoticed_times_out_at_the_next_w
 
 
 async def test_a_result_that_came_in_time_may_be_read_at_any_time(autojump_clock: object) -> None:
-    opening = open_client(Watched().server, time_limits=TimeLimits(idle=5, total=10))
+    opening = open_client(ReportingServer().server, time_limits=TimeLimits(idle=5, total=10))
     async with opening as client, client.open_call("work", {"naps": [1]}) as call:
         for _ in range(2):
             await trio.sleep(100)
@@ -157,7 +160,7 @@ async def test_a_result_that_came_in_time_may_be_read_at_any_time(autojump_clock
 
 
 async def test_an_idle_client_is_woken_once_and_then_never(autojump_clock: object) -> None:
-    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+    async with open_client(ReportingServer().server, time_limits=TimeLimits(idle=10)) as client:
         for _ in range(3):
             await client.call_tool("work", {"naps": [1]})
         assert trio.lowlevel.current_statistics().seconds_to_next_deadline <= 10
@@ -167,13 +170,13 @@ async def test_an_idle_client_is_woken_once_and_then_never(autojump_clock: objec
 
 async def test_without_limits_a_client_waits_for_ever(autojump_clock: object) -> None:
     limits = TimeLimits(idle=math.inf, total=math.inf)
-    async with open_client(Watched().server, time_limits=limits) as client:
+    async with open_client(ReportingServer().server, time_limits=limits) as client:
         await client.call_tool("work", {"naps": [10**9]})
 
 
 @pytest.mark.requirement("B.13-P2")
 async def test_a_deadline_of_the_caller_raises_a_different_error(autojump_clock: object) -> None:
-    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+    async with open_client(ReportingServer().server, time_limits=TimeLimits(idle=10)) as client:
         with pytest.raises(trio.TooSlowError), trio.fail_after(5):
             await client.call_tool("work", {"naps": [100]})
 

@@ -21,7 +21,7 @@ class WireCutter:
 
     port: int
     """The port of the server."""
-    words: bytes
+    trigger: bytes
     cuts: int = field(default=0, init=False)
 
     async def pass_on(self, client: trio.SocketStream) -> None:
@@ -34,13 +34,13 @@ class WireCutter:
                     nursery.cancel_scope.cancel()
 
     async def _answer(self, server: trio.SocketStream, client: trio.SocketStream) -> None:
-        said = b""
+        received = b""
         async for chunk in server:
-            said += bytes(chunk)
-            end = said.find(self.words) + len(self.words)
-            if self.words in said and not self.cuts:
+            received += bytes(chunk)
+            end = received.find(self.trigger) + len(self.trigger)
+            if self.trigger in received and not self.cuts:
                 self.cuts += 1
-                await client.send_all(said[len(said) - len(chunk) : end])
+                await client.send_all(received[len(received) - len(chunk) : end])
                 for side in (client, server):
                     side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 return
@@ -55,9 +55,9 @@ async def _copy(source: trio.SocketStream, target: trio.SocketStream, both: trio
 
 
 @asynccontextmanager
-async def wire_cutter(port: int, words: bytes) -> AsyncGenerator[tuple[str, WireCutter]]:
+async def wire_cutter(port: int, trigger: bytes) -> AsyncGenerator[tuple[str, WireCutter]]:
     """Put a cutter before the server at a port; yield the URL that leads through it, and the cutter."""
-    cutter = WireCutter(port, words)
+    cutter = WireCutter(port, trigger)
     async with owned_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, cutter.pass_on, listeners)

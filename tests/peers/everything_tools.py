@@ -135,20 +135,20 @@ async def get_roots_list(client: Client, host: Host) -> None:
     host.roots = [types.Root(uri="file:///srv/data", name="data"), types.Root(uri="file:///srv/more")]
     await client.roots_changed()
     await host.hears("Roots updated: 2 root(s)")
-    told = await text_of(client, "get-roots-list")
-    assert "Current MCP Roots (2 total)" in told
-    assert "data\n   URI: file:///srv/data" in told
-    assert "URI: file:///srv/more" in told
+    listing = await text_of(client, "get-roots-list")
+    assert "Current MCP Roots (2 total)" in listing
+    assert "data\n   URI: file:///srv/data" in listing
+    assert "URI: file:///srv/more" in listing
 
 
 @uses("get-structured-content")
 async def get_structured_content(client: Client, host: Host) -> None:
     for location, temperature in (("New York", 33), ("Chicago", 36), ("Los Angeles", 73)):
         weather = await client.call_tool("get-structured-content", {"location": location})
-        (said,) = weather.content
-        assert isinstance(said, types.TextContent)
-        assert json.loads(said.text) == weather.structured_content
-        assert json.loads(said.text)["temperature"] == temperature
+        (block,) = weather.content
+        assert isinstance(block, types.TextContent)
+        assert json.loads(block.text) == weather.structured_content
+        assert json.loads(block.text)["temperature"] == temperature
 
 
 @uses("get-sum")
@@ -189,19 +189,19 @@ async def simulate_research_query(client: Client, host: Host) -> None:
         params = {"name": "simulate-research-query", "arguments": {"topic": topic, "ambiguous": True}, "task": {}}
         return (await client.request("tools/call", params, types.CreateTaskResult)).task.task_id
 
-    unwanted, wanted = await begin("java"), await begin("python")
-    cancelled = await client.request("tasks/cancel", {"taskId": unwanted}, types.CancelTaskResult)
+    cancelled_id, task_id = await begin("java"), await begin("python")
+    cancelled = await client.request("tasks/cancel", {"taskId": cancelled_id}, types.CancelTaskResult)
     assert cancelled.status == "cancelled"
     listed = await client.request("tasks/list", None, types.ListTasksResult)
-    assert {task.task_id for task in listed.tasks} == {unwanted, wanted}
-    working = await client.request("tasks/get", {"taskId": wanted}, types.GetTaskResult)
+    assert {task.task_id for task in listed.tasks} == {cancelled_id, task_id}
+    working = await client.request("tasks/get", {"taskId": task_id}, types.GetTaskResult)
     assert working.status == "working"
     # The result waits until the task is done; meanwhile the server asks which python is meant.
-    result = await client.request("tasks/result", {"taskId": wanted}, types.CallToolResult)
+    result = await client.request("tasks/result", {"taskId": task_id}, types.CallToolResult)
     (report,) = result.content
     assert isinstance(report, types.TextContent)
     assert "Research Report: python (snake)" in report.text
-    done = await client.request("tasks/get", {"taskId": wanted}, types.GetTaskResult)
+    done = await client.request("tasks/get", {"taskId": task_id}, types.GetTaskResult)
     assert done.status == "completed"
 
 

@@ -84,5 +84,5 @@ def provider(server: str, credentials: dict[str, str] | None) -> Any:
     if credentials is not None:
         return client_credentials.ClientCredentialsOAuthProvider(server, STORAGES[server], **credentials)
     agent = Visitor()
-    told = shared.OAuthClientMetadata(client_name="the official client", redirect_uris=[REDIRECT_URI])
-    return auth.OAuthClientProvider(server, told, STORAGES[server], agent.visit, agent.answer)
+    client_metadata = shared.OAuthClientMetadata(client_name="the official client", redirect_uris=[REDIRECT_URI])
+    return auth.OAuthClientProvider(server, client_metadata, STORAGES[server], agent.visit, agent.answer)

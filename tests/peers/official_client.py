@@ -73,8 +73,8 @@ class Player:
         """Set the answers to the server's later questions."""
         self.given |= given
 
-    async def asked(self) -> list[Any]:
-        """The questions of the server so far."""
+    async def received_questions(self) -> list[Any]:
+        """Return the questions that the server has sent so far."""
         return list(self.questions)
 
     async def together(self, steps: list[dict[str, Any]]) -> list[Any]:
@@ -189,8 +189,8 @@ class Traffic:
 
     async def took(self, response: Any) -> None:
         """Record a response: the method of the request, its last event id, and the status."""
-        asked = response.request
-        self.requests.append([asked.method, asked.headers.get("last-event-id"), response.status_code])
+        request = response.request
+        self.requests.append([request.method, request.headers.get("last-event-id"), response.status_code])
         self.sessions += [response.headers["mcp-session-id"]] if "mcp-session-id" in response.headers else []
 
 
@@ -213,8 +213,8 @@ async def play(
         outcomes = [await player.play(step) for step in steps]
         # A pinned modern client has sent no request yet and may not know the server's name.
         name = client.server_info.name if client.server_info else None
-        told = {"revision": client.protocol_version, "server": name, "steps": outcomes}
-    return told | {"requests": traffic.requests, "sessions": traffic.sessions}
+        report = {"revision": client.protocol_version, "server": name, "steps": outcomes}
+    return report | {"requests": traffic.requests, "sessions": traffic.sessions}
 
 
 def main() -> None:
@@ -222,10 +222,10 @@ def main() -> None:
     warnings.simplefilter("ignore")  # the SDK deprecates the legacy era
     for line in sys.stdin:
         try:
-            told = asyncio.run(play(**json.loads(line)))
+            report = asyncio.run(play(**json.loads(line)))
         except BaseException:  # noqa: BLE001 # the test reports every error
-            told = {"fault": traceback.format_exc()}
-        sys.stdout.write(json.dumps(told) + "\n")
+            report = {"fault": traceback.format_exc()}
+        sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
 
 

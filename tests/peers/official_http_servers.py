@@ -112,9 +112,9 @@ async def folders(roots: Annotated[Any, resolve.Resolve(ask_roots)]) -> list[str
     return [str(root.uri) for root in roots.roots]
 
 
-async def summarise(said: Annotated[Any, resolve.Resolve(ask_model)]) -> str:
+async def summarise(answer: Annotated[Any, resolve.Resolve(ask_model)]) -> str:
     """Ask the model."""
-    return f"{said.model}: {said.content.text}"
+    return f"{answer.model}: {answer.content.text}"
 
 
 async def complain(ctx: Context) -> str:
@@ -168,9 +168,11 @@ async def serve(app: Any, path: str, stack: contextlib.AsyncExitStack) -> str:
 async def main() -> None:
     """Serve all of them."""
     # Over HTTP the SDK cannot declare that lists change, and its client would not listen.
-    told = server_module.NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    notification_options = server_module.NotificationOptions(
+        prompts_changed=True, resources_changed=True, tools_changed=True
+    )
     server = official_server.server
-    server.create_initialization_options = functools.partial(server.create_initialization_options, told)
+    server.create_initialization_options = functools.partial(server.create_initialization_options, notification_options)
     async with contextlib.AsyncExitStack() as stack:
         urls = {
             "stateful": await serve(make_server().streamable_http_app(), "/mcp", stack),

@@ -18,7 +18,7 @@ from typing import Any
 # By name, because type checkers run where the official SDK is not installed.
 mcp = importlib.import_module("mcp")
 
-HEARD, UNHEARD = "memo://one", "memo://two"
+SUBSCRIBED, UNSUBSCRIBED = "memo://one", "memo://two"
 KINDS = ("tools", "prompts", "resources")
 
 
@@ -31,53 +31,53 @@ def named(event: Any) -> str:
 
 async def change_all(client: Any) -> None:
     """Change everything, first the resource without a subscription."""
-    await client.call_tool("touch", {"uri": UNHEARD})
+    await client.call_tool("touch", {"uri": UNSUBSCRIBED})
     for kind in KINDS:
         await client.call_tool("grow", {"kind": kind})
-    await client.call_tool("touch", {"uri": HEARD})
+    await client.call_tool("touch", {"uri": SUBSCRIBED})
 
 
 async def listen(client: Any) -> dict[str, Any]:
     """Listen in the modern era twice: ended by the client, and ended by the server."""
-    wanted: dict[str, Any] = {f"{kind}_list_changed": True for kind in KINDS}
-    async with client.listen(**wanted, resource_subscriptions=[HEARD]) as changes:
+    kinds: dict[str, Any] = {f"{kind}_list_changed": True for kind in KINDS}
+    async with client.listen(**kinds, resource_subscriptions=[SUBSCRIBED]) as changes:
         honored = changes.honored.model_dump(mode="json", by_alias=True, exclude_none=True)
         await change_all(client)
-        heard = [named(await anext(changes)) for _ in range(4)]
-    await client.call_tool("touch", {"uri": HEARD})
-    async with client.listen(resource_subscriptions=[HEARD]) as changes:
-        await client.call_tool("touch", {"uri": HEARD})
+        received = [named(await anext(changes)) for _ in range(4)]
+    await client.call_tool("touch", {"uri": SUBSCRIBED})
+    async with client.listen(resource_subscriptions=[SUBSCRIBED]) as changes:
+        await client.call_tool("touch", {"uri": SUBSCRIBED})
         await client.call_tool("finish", {})
         again = [
             named(change) async for change in changes
         ]  # raises if the server did not end the subscription in order
-    return {"honored": honored, "heard": heard, "again": again}
+    return {"honored": honored, "received": received, "again": again}
 
 
-async def subscribe(client: Any, told: asyncio.Queue[str]) -> dict[str, Any]:
+async def subscribe(client: Any, messages: asyncio.Queue[str]) -> dict[str, Any]:
     """Listen in the legacy era: to all list changes, and to subscribed resources."""
-    await client.subscribe_resource(HEARD)
+    await client.subscribe_resource(SUBSCRIBED)
     await change_all(client)
-    heard = [await told.get() for _ in range(4)]
-    await client.unsubscribe_resource(HEARD)
-    await client.call_tool("touch", {"uri": HEARD})
+    received = [await messages.get() for _ in range(4)]
+    await client.unsubscribe_resource(SUBSCRIBED)
+    await client.call_tool("touch", {"uri": SUBSCRIBED})
     await client.call_tool("grow", {"kind": "tools"})
-    return {"honored": None, "heard": heard, "again": [await told.get()]}
+    return {"honored": None, "received": received, "again": [await messages.get()]}
 
 
 async def main(mode: str, command: list[str]) -> dict[str, Any]:
     """Connect, listen, and return the report."""
-    told: asyncio.Queue[str] = asyncio.Queue()
+    messages: asyncio.Queue[str] = asyncio.Queue()
 
     async def on_message(message: Any) -> None:
-        told.put_nowait(named(message))
+        messages.put_nowait(named(message))
 
     server = mcp.StdioServerParameters(command=command[0], args=command[1:])
     if command[0].startswith("http:"):
         server = command[0]
     async with mcp.Client(server, mode=mode, message_handler=on_message) as client:
         legacy = client.protocol_version < "2026"
-        outcome = await (subscribe(client, told) if legacy else listen(client))
+        outcome = await (subscribe(client, messages) if legacy else listen(client))
         return {"revision": client.protocol_version} | outcome
 
 

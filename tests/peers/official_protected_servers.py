@@ -38,17 +38,17 @@ class Introspection:
     async def verify_token(self, token: str) -> Any:
         """The access token; None if it is not active."""
         async with httpx2.AsyncClient(auth=tuple(self.credentials)) as client:
-            told = (await client.post(f"{self.issuer}/introspect", data={"token": token})).json()
-        if not told["active"]:
+            token_info = (await client.post(f"{self.issuer}/introspect", data={"token": token})).json()
+        if not token_info["active"]:
             return None
         return provider_module.AccessToken(
             token=token,
-            client_id=told["client_id"],
-            scopes=told["scope"].split(),
-            expires_at=told["exp"],
-            resource=told["aud"],
-            subject=told["sub"],
-            claims={"iss": told["iss"]},
+            client_id=token_info["client_id"],
+            scopes=token_info["scope"].split(),
+            expires_at=token_info["exp"],
+            resource=token_info["aud"],
+            subject=token_info["sub"],
+            claims={"iss": token_info["iss"]},
         )
 
 
@@ -65,7 +65,7 @@ def make_app(url: str, order: dict[str, Any]) -> Any:
     if "issuer" in order:
         verifier = Introspection(order["issuer"], order["introspects"])
         server = mcpserver.MCPServer(
-            "guarded",
+            "protected",
             token_verifier=verifier,
             auth=settings.AuthSettings(issuer_url=order["issuer"], **options),
         )
@@ -83,7 +83,7 @@ def make_app(url: str, order: dict[str, Any]) -> Any:
             ),
         )
         server.add_tool(provider.expire)
-        server.add_tool(provider.told)
+        server.add_tool(provider.issued)
     server.add_tool(whoami)
     return server.streamable_http_app()
 

@@ -16,7 +16,7 @@ jwt = importlib.import_module("jwt")
 provider_module = importlib.import_module("mcp.server.auth.provider")
 shared = importlib.import_module("mcp.shared.auth")
 
-PERSON = "the official person"
+USER = "the official user"
 LIFE = 600  # seconds until a token expires
 
 
@@ -41,11 +41,11 @@ class Provider:
             )
 
     def expire(self) -> None:
-        """Let all access tokens expire."""
+        """Make every access token expire."""
         for token in self.tokens.values():
             token.expires_at = int(time.time()) - 1
 
-    def told(self) -> dict[str, Any]:
+    def issued(self) -> dict[str, Any]:
         """The authentication methods of registered clients, and the grants of the issued tokens."""
         return {
             "methods": [client.token_endpoint_auth_method for client in self.clients.values()],
@@ -71,7 +71,7 @@ class Provider:
             redirect_uri=params.redirect_uri,
             redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
             resource=params.resource,
-            subject=PERSON,
+            subject=USER,
         )
         self.codes[code.code] = code
         uri: str = provider_module.construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state)
@@ -103,10 +103,10 @@ class Provider:
         """An access token for an assertion of the trusted identity provider about its user."""
         async with httpx2.AsyncClient() as http:
             (key,) = jwt.PyJWKSet.from_dict((await http.get(f"{self.trusts}/jwks")).json()).keys
-        said = jwt.decode(params.assertion, key, algorithms=["ES256"], audience=self.issuer, issuer=self.trusts)
-        if (said["client_id"], said["resource"]) != (client.client_id, params.resource):
+        claims = jwt.decode(params.assertion, key, algorithms=["ES256"], audience=self.issuer, issuer=self.trusts)
+        if (claims["client_id"], claims["resource"]) != (client.client_id, params.resource):
             raise provider_module.TokenError("invalid_grant", "the assertion is for others")
-        tokens = self.give("id-jag", client, said["scope"].split(), said["resource"], said["sub"])
+        tokens = self.give("id-jag", client, claims["scope"].split(), claims["resource"], claims["sub"])
         tokens.refresh_token = None
         return tokens
 

@@ -99,9 +99,11 @@ server = server_module.Server(
 
 async def main() -> None:
     """Serve one client."""
-    told = server_module.NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    notification_options = server_module.NotificationOptions(
+        prompts_changed=True, resources_changed=True, tools_changed=True
+    )
     async with stdio.stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options(told))
+        await server.run(read, write, server.create_initialization_options(notification_options))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def answers(**given: Any) -> dict[str, Any]:
 PLAN: dict[str, Step] = {
     "accepting": answers(elicitation=ACCEPT, sampling=MODEL, list_roots=ROOTS),
     "booked": call("book", show="Tosca"),
-    "asked": {"do": "asked"},
+    "questions": {"do": "received_questions"},
     "careful": call("careful", trip=""),
     "summary": call("summarise", text="much"),
     "everything": call("everything"),
@@ -62,9 +62,9 @@ def test_the_promised_program_books_the_number_that_the_user_of_the_official_cli
     played: dict[str, Any],
 ) -> None:
     assert value(played["booked"]) == "2 seats for Tosca"
-    asked = played["asked"]
-    assert [question["message"] for question in asked] == ["How many seats for Tosca?"]
-    assert asked[0]["requestedSchema"]["properties"]["count"] == {
+    questions = played["questions"]
+    assert [question["message"] for question in questions] == ["How many seats for Tosca?"]
+    assert questions[0]["requestedSchema"]["properties"]["count"] == {
         "type": "integer",
         "minimum": 1,
         "maximum": 9,

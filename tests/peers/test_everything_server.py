@@ -185,23 +185,25 @@ async def test_log_messages_arrive_at_the_configured_level_and_above(everything:
             await client.subscribe_resource(uri)  # it logs that, at the level "info"
         await host.hears(uris[2])
 
-    told = [str(message.data) for message in host.logged if "Subscribe" in str(message.data)]
-    assert [uri in words for uri, words in zip((uris[0], uris[2]), told, strict=True)] == [True, True]
+    messages = [str(message.data) for message in host.logged if "Subscribe" in str(message.data)]
+    assert [uri in words for uri, words in zip((uris[0], uris[2]), messages, strict=True)] == [True, True]
 
 
 async def test_a_listening_client_receives_updates_of_a_resource(everything: str | list[str]) -> None:
-    heard, unheard = (f"demo://resource/dynamic/text/{number}" for number in (1, 2))
+    subscribed, other = (f"demo://resource/dynamic/text/{number}" for number in (1, 2))
 
     async with conversation(everything) as client:
-        async with client.listen(tools=True, prompts=True, resource_list=True, resources=[heard, unheard]) as changes:
+        async with client.listen(
+            tools=True, prompts=True, resource_list=True, resources=[subscribed, other]
+        ) as changes:
             honored = changes.honored
-        async with client.listen(resources=[heard]) as changes:
+        async with client.listen(resources=[subscribed]) as changes:
             await text_of(client, "toggle-subscriber-updates")
             first = await anext(aiter(changes))
 
     assert (honored.tools, honored.prompts, honored.resource_list) == (True, True, True)
-    assert set(honored.resources) == {heard, unheard}
-    assert first == ResourceUpdated(uri=heard)
+    assert set(honored.resources) == {subscribed, other}
+    assert first == ResourceUpdated(uri=subscribed)
 
 
 async def test_a_call_that_the_client_leaves_early_does_not_break_the_connection(everything: str | list[str]) -> None:
@@ -227,18 +229,18 @@ async def test_the_user_can_decline_or_cancel_a_question(everything: str | list[
 
 
 async def test_the_questions_of_the_server_arrive_unchanged(everything: str | list[str]) -> None:
-    asked: list[types.ElicitRequestFormParams] = []
+    requests: list[types.ElicitRequestFormParams] = []
 
     async def ask(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
         await trio.lowlevel.checkpoint()
         assert isinstance(request, types.ElicitRequestFormParams)
-        asked.append(request)
+        requests.append(request)
         return types.ElicitResult(action="decline")
 
     async with conversation(everything, on_elicit=ask) as client:
         await text_of(client, "trigger-elicitation-request")
 
-    (request,) = asked
+    (request,) = requests
     assert request.message == "Please provide inputs for the following fields:"
     kinds = {name: type(schema).__name__ for name, schema in request.requested_schema.properties.items()}
     assert kinds == {

@@ -27,7 +27,7 @@ from trio_mcp.testing import (
 
 LIFE = 600  # seconds until a token expires
 A_WHILE = 3600.0  # seconds, more than the lifetime of a token
-A_PERSON: Mapping[str, str] = {}
+SIGNED_IN_USER: Mapping[str, str] = {}
 
 
 @define(eq=False)
@@ -48,12 +48,12 @@ class Bench:
     url: str
     player: Perform
 
-    async def play(self, mode: str, *steps: Step, auth: Mapping[str, str] = A_PERSON) -> list[Any]:
+    async def play(self, mode: str, *steps: Step, auth: Mapping[str, str] = SIGNED_IN_USER) -> list[Any]:
         """Return the outcomes of a plan; `call` makes its steps."""
         perform = partial(self.player, mode=mode, server=self.url, steps=steps, auth=auth)
-        told = await trio.to_thread.run_sync(perform)
-        assert told["revision"] == MODES[mode]
-        outcomes: list[Any] = told["steps"]
+        report = await trio.to_thread.run_sync(perform)
+        assert report["revision"] == MODES[mode]
+        outcomes: list[Any] = report["steps"]
         return outcomes
 
     def asked_for(self) -> list[set[str]]:

@@ -36,32 +36,32 @@ def test_the_official_client_deletes_its_session_when_it_closes(
 ) -> None:
     url = our_urls["library-legacy"]
 
-    told = official_player(mode="legacy", server=url, steps=[{"do": "tools"}])
+    report = official_player(mode="legacy", server=url, steps=[{"do": "tools"}])
 
-    (session,) = set(told["sessions"])
-    assert told["requests"][-1] == ["DELETE", None, 204]
-    assert ["GET", None, 200] in told["requests"]
+    (session,) = set(report["sessions"])
+    assert report["requests"][-1] == ["DELETE", None, 204]
+    assert ["GET", None, 200] in report["requests"]
     assert status_of_ping(url, session) == 404
 
 
 def test_the_official_client_needs_no_session_in_the_modern_era(
     official_player: Perform, our_urls: Mapping[str, str]
 ) -> None:
-    told = official_player(mode="auto", server=our_urls["library-auto"], steps=[{"do": "tools"}])
+    report = official_player(mode="auto", server=our_urls["library-auto"], steps=[{"do": "tools"}])
 
-    assert told["sessions"] == []
-    assert {(method, status) for method, _, status in told["requests"]} == {("POST", 200)}
+    assert report["sessions"] == []
+    assert {(method, status) for method, _, status in report["requests"]} == {("POST", 200)}
 
 
 def test_the_official_client_reconnects_for_an_answer_when_the_server_closes_the_stream(
     official_player: Perform, our_urls: Mapping[str, str]
 ) -> None:
-    told = official_player(mode="legacy", server=our_urls["polled"], steps=[call("be_patient", steps=3)])
+    report = official_player(mode="legacy", server=our_urls["polled"], steps=[call("be_patient", steps=3)])
 
-    (outcome,) = told["steps"]
+    (outcome,) = report["steps"]
     assert value(outcome) == "thank you"
     assert [progress for progress, _, _ in outcome["progress"]] == [1, 2, 3]
-    assert ["GET", 200] in [[method, status] for method, event, status in told["requests"] if event]
+    assert ["GET", 200] in [[method, status] for method, event, status in report["requests"] if event]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -71,12 +71,12 @@ def test_concurrent_calls_receive_their_own_progress_and_answers(
     calls = [call("take_stock", seconds_per_book=0.001 * number) for number in range(20)]
     cancelled = call("take_stock", cancel_after=1, seconds_per_book=0.5)
 
-    told = official_player(
+    report = official_player(
         mode=mode, server=our_urls[f"library-{mode}"], steps=[{"do": "together", "steps": [*calls, cancelled]}]
     )
 
-    assert told["revision"] == MODES[mode]
-    *done, left = told["steps"][0]
+    assert report["revision"] == MODES[mode]
+    *done, left = report["steps"][0]
     assert left["cancelled"]
     for outcome in done:
         assert isinstance(value(outcome), list)

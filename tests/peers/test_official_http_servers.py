@@ -81,10 +81,10 @@ async def test_the_official_server_asks_for_elicitation_sampling_and_roots(
     if revision != "2024-11-05":  # that revision has no elicitation
         options["on_elicit"] = on_elicit
     async with conversation(official_urls[name], **options) as client:
-        told = [await text_of(client, tool) for tool in ("folders", "summarise")]
+        answers = [await text_of(client, tool) for tool in ("folders", "summarise")]
         booked = await text_of(client, "book") if "on_elicit" in options else "2 seats"
 
-    assert told == ["file:///srv/data", "a model of ours: a sonnet about nurseries"]
+    assert answers == ["file:///srv/data", "a model of ours: a sonnet about nurseries"]
     assert booked == "2 seats"
 
 
@@ -131,9 +131,9 @@ async def test_the_client_receives_changes(official_urls: Mapping[str, str], rev
         for kind in ("tools", "prompts", "resources"):
             await client.call_tool("grow", {"kind": kind})
         await client.call_tool("touch", {"uri": "memo://one"})
-        heard = {await anext(changes) for _ in range(4)}
+        received = {await anext(changes) for _ in range(4)}
 
-    assert heard == {
+    assert received == {
         ListChanged("tools"),
         ListChanged("prompts"),
         ListChanged("resources"),

@@ -1,6 +1,6 @@
 """Our client at protected servers made with the official SDK, with our authorization server and with that SDK's.
 
-Those servers run in a process of their own, `official_protected_servers.py`; our authorization server runs in this one.
+Those servers run in a separate process, `official_protected_servers.py`; our authorization server runs in this one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from trio_mcp.testing import AuthorizationServer, KnownClient, open_authorizatio
 
 A_WHILE = 3600.0  # seconds, more than the lifetime of a token
 REDIRECT_URI = (
-    "http://127.0.0.1:53682/callback"  # no server listens there: `Person` reads the redirect and does not follow it
+    "http://127.0.0.1:53682/callback"  # no server listens there: `User` reads the redirect and does not follow it
 )
 REVISIONS = ["2025-11-25", "2026-07-28"]
 CREDENTIALS = ["verifier", "the verifier's"]
 
 
 @define(eq=False)
-class Person:
+class User:
     """A user whose browser follows redirects, and who allows everything; with a clock."""
 
     visits: int = field(default=0, init=False)
@@ -69,18 +69,18 @@ async def ask(client: Client, tool: str) -> Any:
 
 
 @asynccontextmanager
-async def authorizing(person: Person, *clients: KnownClient) -> AsyncGenerator[AuthorizationServer]:
+async def authorization_server(user: User, *clients: KnownClient) -> AsyncGenerator[AuthorizationServer]:
     """Serve our authorization server, where the official servers introspect tokens."""
     async with open_authorization_server(
         auto_consent=True,
-        clock=person.clock,
+        clock=user.clock,
         token_seconds=600,
         clients=[KnownClient(CREDENTIALS[0], secret=CREDENTIALS[1]), *clients],
     ) as authorization:
         yield authorization
 
 
-def guarded_by(authorization: AuthorizationServer, protection: Protect) -> str:
+def protected_server(authorization: AuthorizationServer, protection: Protect) -> str:
     """Start an official server that accepts the tokens of our authorization server; return its URL."""
     return protection(issuer=authorization.issuer, introspects=CREDENTIALS, scopes=["read"])
 
@@ -89,30 +89,30 @@ def guarded_by(authorization: AuthorizationServer, protection: Protect) -> str:
 async def test_the_client_gets_and_refreshes_tokens_of_our_authorization_server(
     official_protection: Protect, revision: str
 ) -> None:
-    person = Person()
-    async with authorizing(person) as authorization:
-        url = guarded_by(authorization, official_protection)
-        async with connected(url, person.auth(), revision) as client:
+    user = User()
+    async with authorization_server(user) as authorization:
+        url = protected_server(authorization, official_protection)
+        async with connected(url, user.auth(), revision) as client:
             assert await ask(client, "whoami") == "user with read"
 
-            person.now += A_WHILE
+            user.now += A_WHILE
             assert await ask(client, "whoami") == "user with read"
-            assert (person.visits, authorization.refreshes) == (1, 1)
+            assert (user.visits, authorization.refreshes) == (1, 1)
 
             authorization.expire_tokens()
             assert await ask(client, "whoami") == "user with read"
-            assert (person.visits, authorization.refreshes) == (1, 2)
+            assert (user.visits, authorization.refreshes) == (1, 2)
 
             authorization.revoke_all()
             assert await ask(client, "whoami") == "user with read"
-            assert (person.visits, authorization.refreshes) == (2, 2)
+            assert (user.visits, authorization.refreshes) == (2, 2)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_program_with_its_own_credentials_needs_no_user(official_protection: Protect, revision: str) -> None:
     service = KnownClient("service", secret="the service's")
-    async with authorizing(Person(), service) as authorization:
-        url = guarded_by(authorization, official_protection)
+    async with authorization_server(User(), service) as authorization:
+        url = protected_server(authorization, official_protection)
         auth = ClientCredentials("service", secret=service.secret, issuer=authorization.issuer)
         async with connected(url, auth, revision) as client:
             assert await ask(client, "whoami") == "service with read"
@@ -120,8 +120,8 @@ async def test_a_program_with_its_own_credentials_needs_no_user(official_protect
             authorization.expire_tokens()
             assert await ask(client, "whoami") == "service with read"
 
-        told = [each.parameters["grant_type"] for each in authorization.asked("token")]
-        assert told == ["client_credentials"] * 2
+        grants = [each.parameters["grant_type"] for each in authorization.asked("token")]
+        assert grants == ["client_credentials"] * 2
         assert authorization.asked("authorize") == []
 
 
@@ -129,26 +129,26 @@ async def test_a_program_with_its_own_credentials_needs_no_user(official_protect
 async def test_a_server_that_is_its_own_authorization_server_registers_the_client_and_refreshes_its_tokens(
     official_protection: Protect, revision: str
 ) -> None:
-    person = Person()
+    user = User()
     url = official_protection(scopes=["read", "write"])
-    async with connected(url, person.auth(), revision) as client:
-        assert await ask(client, "whoami") == "the official person with read write"
+    async with connected(url, user.auth(), revision) as client:
+        assert await ask(client, "whoami") == "the official user with read write"
 
-        person.now += A_WHILE
-        assert await ask(client, "whoami") == "the official person with read write"
+        user.now += A_WHILE
+        assert await ask(client, "whoami") == "the official user with read write"
 
         await client.call_tool("expire", raise_on_error=True)
-        assert await ask(client, "whoami") == "the official person with read write"
+        assert await ask(client, "whoami") == "the official user with read write"
 
-        told = await ask(client, "told")
-        assert told["grants"] == ["authorization_code", "refresh_token", "refresh_token"]
-        assert told["methods"] == ["client_secret_basic"]
-        assert person.visits == 1
+        issued = await ask(client, "issued")
+        assert issued["grants"] == ["authorization_code", "refresh_token", "refresh_token"]
+        assert issued["methods"] == ["client_secret_basic"]
+        assert user.visits == 1
 
 
 async def test_the_official_server_accepts_an_identity_assertion_of_an_enterprise(official_protection: Protect) -> None:
     desk = KnownClient("desk", secret="the desk's", method="client_secret_basic")
-    async with authorizing(Person(), desk) as provider:
+    async with authorization_server(User(), desk) as provider:
         url = official_protection(scopes=["read"], trusts=provider.issuer, knows=["desk", "another of the desk's"])
         auth = EnterpriseManaged(
             Registration(
@@ -162,15 +162,15 @@ async def test_the_official_server_accepts_an_identity_assertion_of_an_enterpris
         )
         async with connected(url, auth, "2026-07-28") as client:
             assert await ask(client, "whoami") == "ada with read"
-            assert (await ask(client, "told"))["grants"] == ["id-jag"]
+            assert (await ask(client, "issued"))["grants"] == ["id-jag"]
 
 
 async def test_the_client_requests_scopes_that_the_official_server_does_not_name(official_protection: Protect) -> None:
-    person = Person()
-    async with authorizing(person) as authorization:
+    user = User()
+    async with authorization_server(user) as authorization:
         url = official_protection(issuer=authorization.issuer, introspects=CREDENTIALS, scopes=["read", "write"])
-        async with connected(url, person.auth(scopes=["read"]), "2026-07-28") as client:
+        async with connected(url, user.auth(scopes=["read"]), "2026-07-28") as client:
             assert await ask(client, "whoami") == "user with read write"
-        asked = [request.parameters["scope"] for request in authorization.asked("authorize")]
+        scopes = [request.parameters["scope"] for request in authorization.asked("authorize")]
 
-    assert asked == ["read", "read write"]
+    assert scopes == ["read", "read write"]

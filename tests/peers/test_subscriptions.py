@@ -26,7 +26,7 @@ ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 
 @pytest.fixture
 def official_server(official_python: str) -> list[str]:
-    """The command of a server made with the official SDK that tells of changes."""
+    """The command of a server made with the official SDK that reports changes."""
     return [official_python, str(HERE / "official_server.py")]
 
 
@@ -40,7 +40,7 @@ async def test_our_client_receives_changes_of_an_official_server(official_server
                 for kind in ("tools", "prompts", "resources"):
                     await client.call_tool("grow", {"kind": kind})
                 await client.call_tool("touch", {"uri": "memo://one"})
-                heard = [await anext(changes) for _ in range(4)]
+                received = [await anext(changes) for _ in range(4)]
                 honored = changes.honored
             await client.call_tool("touch", {"uri": "memo://one"})
             async with client.listen(tools=True) as changes:  # changes in between are not delivered
@@ -49,7 +49,7 @@ async def test_our_client_receives_changes_of_an_official_server(official_server
 
     assert client.revision == revision
     assert honored == ChangeFilter(**EVERYTHING)
-    assert heard == [
+    assert received == [
         ListChanged("tools"),
         ListChanged("prompts"),
         ListChanged("resources"),
@@ -80,10 +80,10 @@ async def test_an_official_server_ends_our_subscription_without_an_error(officia
             async with client.listen(resources=["memo://one"]) as changes:
                 await client.call_tool("touch", {"uri": "memo://one"})
                 await client.call_tool("finish")
-                heard = [change async for change in changes]
+                received = [change async for change in changes]
             assert [tool.name async for tool in client.tools()]  # the connection continues
 
-    assert heard == [ResourceUpdated("memo://one")]
+    assert received == [ResourceUpdated("memo://one")]
 
 
 async def test_a_new_subscription_after_a_restart_of_the_server_receives_changes(
@@ -125,18 +125,18 @@ def test_the_official_client_receives_changes_of_our_server(
     )
 
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["revision"] == revision
+    report = json.loads(done.stdout)
+    assert report["revision"] == revision
     words = ["ToolListChanged", "PromptListChanged", "ResourceListChanged", "ResourceUpdated memo://one"]
     if revision == "2026-07-28":
         words = ["ToolsListChanged", "PromptsListChanged", "ResourcesListChanged", "ResourceUpdated memo://one"]
-        assert told["honored"] == {
+        assert report["honored"] == {
             "toolsListChanged": True,
             "promptsListChanged": True,
             "resourcesListChanged": True,
             "resourceSubscriptions": ["memo://one"],
         }
-        assert told["again"] == ["ResourceUpdated memo://one"]
+        assert report["again"] == ["ResourceUpdated memo://one"]
     else:
-        assert told["again"] == ["ToolListChanged"]
-    assert told["heard"] == words
+        assert report["again"] == ["ToolListChanged"]
+    assert report["received"] == words

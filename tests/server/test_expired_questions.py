@@ -11,7 +11,7 @@ import trio
 from attrs import evolve
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.interaction.by_hand import ENVELOPE
+from tests.interaction.scripted_peers import ENVELOPE
 from tests.peer.fake_exchange import CONTEXT, FakeExchange, FakePeer
 from trio_mcp import Context, Limits, Server
 from trio_mcp.peer import GRACE_SECONDS, HandlerSlots

@@ -5,7 +5,7 @@ might be wrong.
 
 Rules of this file:
 
-1. `initialize` belongs to the revision it asks for, its result to the one it names, which is agreed on from then on.
+1. `initialize` belongs to the revision that it requests, its result to the one that it names: the agreed revision.
 2. A request whose `_meta` names a protocol version belongs to that revision, any other to the agreed one. Before
    there is one, it belongs to the newest that begins with a handshake.
 3. A response belongs to its request's revision; so does a cancellation, and so does progress.
@@ -13,7 +13,7 @@ Rules of this file:
 5. A response, a cancellation or progress without a request is a fault. So is a method that the revision lacks.
 6. Tests of links and of transports use invented methods, which no revision has, and answer `initialize` and `ping`
    themselves, with the agreed revision as the result. Only the envelope of these messages is checked.
-7. The same holds for custom messages of applications, which tests call by the names in `OWN`, and for those of the
+7. The same holds for custom messages of applications, which tests call by the names in `CUSTOM`, and for those of the
    extension whose methods one revision had as an experiment. A result of a type that no revision has belongs to an
    extension if its request has declared one.
 8. A server that ends a subscription answers it, and cancels it in its very next message, with the id of the
@@ -36,7 +36,7 @@ Id: TypeAlias = "str | int"
 _REVISION_KEY = "io.modelcontextprotocol/protocolVersion"
 _HANDSHAKE = "initialize"
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
-OWN = ("acme/", "rooms/", "com.example/")
+CUSTOM = ("acme/", "rooms/", "com.example/")
 """Prefixes of the custom methods of tests; for notifications, after the first path segment."""
 _OF_EXTENSION = "tasks/"
 _BEFORE = frozenset({"initialize", "ping"})
@@ -44,8 +44,8 @@ _BEFORE = frozenset({"initialize", "ping"})
 
 
 @frozen
-class Asked:
-    """A request with the facts that its response needs."""
+class OpenRequest:
+    """A request in flight with the facts that its response needs."""
 
     method: str | None
     """None for a message that is not a request but has an id for an error response."""
@@ -65,7 +65,7 @@ class Verdict:
     parts: list[Part]
     """The parts of the schema that it was checked against."""
     faults: list[str]
-    made_up: bool = False
+    invented: bool = False
     """True if only the rules of JSON-RPC were applied (rules 6 and 7)."""
 
 
@@ -76,7 +76,7 @@ class Conversation:
     Args:
         upstream: the schema files.
         agreed: the revision that was agreed on without a handshake.
-        bench: True if a test of a link or of a transport has made it, without a client or a server.
+        bench: True if a test of a link or a transport created the connection, without a client or a server.
     """
 
     upstream: Upstream
@@ -84,23 +84,23 @@ class Conversation:
     bench: bool = False
     _modern: str | None = field(default=None, init=False)
     """The revision of the latest request that named its own."""
-    _open: dict[Role, dict[Id, Asked]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
+    _open: dict[Role, dict[Id, OpenRequest]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
     """The requests in flight, by the role of their sender."""
     _issued: dict[Role, dict[Id, str]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
     """The revisions of all our requests, answered or not, by the role of their sender."""
-    _tokens: dict[Role, dict[Id, Asked]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
+    _tokens: dict[Role, dict[Id, OpenRequest]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
     """The requests with a progress token, by the role of their sender and the token."""
-    _just_answered: tuple[Id, Asked] | None = field(default=None, init=False)
+    _just_answered: tuple[Id, OpenRequest] | None = field(default=None, init=False)
     """The request of which the server's latest message was the result."""
 
-    # Messages of others are not checked, only recorded.
+    # Messages of the peer are recorded without a check.
 
-    def hear(self, role: Role, message: Json) -> None:
+    def record(self, role: Role, message: Json) -> None:
         """Record a message that our code has not sent."""
         if is_array(message):
             batches = "JSONRPCBatchRequest" in self._revision(self._default()).definitions
             for each in message if batches else ():
-                self.hear(role, each)
+                self.record(role, each)
         elif is_object(message):
             self._note(role, message)
 
@@ -114,23 +114,23 @@ class Conversation:
         elif _is_id(id) and id not in self._open[role]:  # a duplicate id is refused and changes nothing
             self._ask(role, id, message.get("method"), message.get("params"))
 
-    def _ask(self, role: Role, id: Id, method: Json, params: Json) -> Asked:
+    def _ask(self, role: Role, id: Id, method: Json, params: Json) -> OpenRequest:
         revision = self._of_request(method, params)
-        asked = Asked(method if isinstance(method, str) else None, params, revision)
-        self._open[role][id] = asked
+        request = OpenRequest(method if isinstance(method, str) else None, params, revision)
+        self._open[role][id] = request
         token = _at(params, "_meta", "progressToken")
         if _is_id(token):
-            self._tokens[role][token] = asked
-        return asked
+            self._tokens[role][token] = request
+        return request
 
-    def _taken(self, role: Role, id: Json) -> Asked | None:
+    def _taken(self, role: Role, id: Json) -> OpenRequest | None:
         """Remove and return the open request of this id, if there is one; `true` and 1.0 are not ids."""
         return self._open[role].pop(id, None) if _is_id(id) else None
 
-    def _answered(self, role: Role, asked: Asked | None, response: Json) -> None:
-        if role == "server" and asked is not None and asked.method == _HANDSHAKE:
-            own = _at(response, "result", "revision") if self.bench else None
-            answered = own or _at(response, "result", "protocolVersion")
+    def _answered(self, role: Role, request: OpenRequest | None, response: Json) -> None:
+        if role == "server" and request is not None and request.method == _HANDSHAKE:
+            agreed = _at(response, "result", "revision") if self.bench else None
+            answered = agreed or _at(response, "result", "protocolVersion")
             self.agreed = answered if answered in self.upstream.names else self.agreed
 
     # Revisions.
@@ -158,13 +158,13 @@ class Conversation:
 
     # Our messages are checked.
 
-    def say(self, role: Role, message: Json) -> Iterator[Verdict]:
+    def check(self, role: Role, message: Json) -> Iterator[Verdict]:
         """Check a message of ours; yield one verdict, and one more for each message in a batch."""
         if is_array(message):
             revision = self._default()
             yield self._judged(Verdict(message, role, "batch", revision, [Part(("JSONRPCMessage",))], []))
             for each in message:
-                yield from self.say(role, each)
+                yield from self.check(role, each)
         else:
             yield self._judged(self._verdict(role, message))
 
@@ -192,24 +192,24 @@ class Conversation:
             case {"error": _}:
                 return self._error(role, message)
             case _:
-                return Verdict(message, role, "nothing", self._default(), [], ["$: this is no message"])
+                return Verdict(message, role, "nothing", self._default(), [], ["$: this is not a message"])
 
     def _request(self, role: Role, message: Json) -> Verdict:
         method, id = message["method"], message["id"]
-        asked = self._ask(role, id, method, message.get("params"))
+        request = self._ask(role, id, method, message.get("params"))
         faults = [f"$.id: {id!r} was used before"] if id in self._issued[role] else []
         if (
             not self.agreed
             and not self.bench
             and method not in _BEFORE
-            and not _at(asked.params, "_meta", _REVISION_KEY)
+            and not _at(request.params, "_meta", _REVISION_KEY)
         ):
             faults.append("$: the request names no revision, and none was agreed on")
-        self._issued[role][id] = asked.revision
+        self._issued[role][id] = request.revision
         verdict = Verdict(
-            message, role, "request", asked.revision, [Part(("JSONRPCMessage", "JSONRPCRequest"))], faults
+            message, role, "request", request.revision, [Part(("JSONRPCMessage", "JSONRPCRequest"))], faults
         )
-        self._specify(verdict, self._revision(asked.revision).requests.get((role, method)))
+        self._specify(verdict, self._revision(request.revision).requests.get((role, method)))
         return verdict
 
     def _specify(self, verdict: Verdict, definition: str | None) -> None:
@@ -217,8 +217,8 @@ class Conversation:
         method = verdict.message["method"]
         if definition is not None:
             verdict.parts = [Part((*each.definitions, definition), each.path) for each in verdict.parts]
-        elif (self.bench and not self.upstream.knows(method)) or _is_own(method):
-            verdict.made_up = True
+        elif (self.bench and not self.upstream.knows(method)) or _is_custom(method):
+            verdict.invented = True
         else:
             verdict.faults.append(f"$.method: no {verdict.role} sends a {verdict.kind} {method!r} in this revision")
 
@@ -243,59 +243,61 @@ class Conversation:
             return ([revision], []) if revision else ([self._default()], ["$.params.requestId: of no request"])
         if method == "notifications/progress":
             token = _at(params, "progressToken")
-            asked = self._tokens[_other(role)].get(token) if _is_id(token) else None
-            return ([asked.revision], []) if asked else ([self._default()], ["$.params.progressToken: of no request"])
-        under_way = [asked.revision for asked in self._open[_other(role)].values()] if role == "server" else []
+            request = self._tokens[_other(role)].get(token) if _is_id(token) else None
+            return (
+                ([request.revision], []) if request else ([self._default()], ["$.params.progressToken: of no request"])
+            )
+        in_flight = [request.revision for request in self._open[_other(role)].values()] if role == "server" else []
         agreed = [self.agreed] if self.agreed else []
-        return [*dict.fromkeys(agreed + under_way)] or [self._default()], []
+        return [*dict.fromkeys(agreed + in_flight)] or [self._default()], []
 
     def _revision_of_cancelled(self, role: Role, id: Id, params: Json) -> str | None:
         """Return the revision of a cancelled request: the sender's own, or a subscription that the server ends."""
         other = self._open["client"].get(id) or self._ended(id, params) if role == "server" else None
         return self._issued[role].get(id) or (other.revision if other else None)
 
-    def _ended(self, id: Id, params: Json) -> Asked | None:
+    def _ended(self, id: Id, params: Json) -> OpenRequest | None:
         """Return the subscription that the server has just answered, if this is its cancellation (rule 8)."""
         named = _at(params, "_meta", SUBSCRIPTION_ID_KEY)
-        answered, asked = self._just_answered or (None, None)
-        if asked is None or not (_is_id(named) and named == id == answered):
+        answered, request = self._just_answered or (None, None)
+        if request is None or not (_is_id(named) and named == id == answered):
             return None
-        may_end = asked.method == LISTEN or (self.bench and not self.upstream.knows(asked.method or ""))
-        return asked if may_end else None
+        may_end = request.method == LISTEN or (self.bench and not self.upstream.knows(request.method or ""))
+        return request if may_end else None
 
     def _result(self, role: Role, message: Json) -> Verdict:
-        asked = self._taken(_other(role), message.get("id"))
-        if asked is None or asked.method is None:
+        request = self._taken(_other(role), message.get("id"))
+        if request is None or request.method is None:
             revision = self._revision(self._default())
             return Verdict(message, role, "result", revision.name, [], ["$.id: a result for no request"])
-        self._answered(role, asked, message)
+        self._answered(role, request, message)
         if role == "server":
-            self._just_answered = message["id"], asked
-        revision = self._revision(self.agreed if asked.method == _HANDSHAKE and self.agreed else asked.revision)
+            self._just_answered = message["id"], request
+        revision = self._revision(self.agreed if request.method == _HANDSHAKE and self.agreed else request.revision)
         verdict = Verdict(message, role, "result", revision.name, [Part(("JSONRPCMessage", revision.result))], [])
-        if self.bench and (not self.upstream.knows(asked.method) or _is_of_bench(asked.method, message["result"])):
+        if self.bench and (not self.upstream.knows(request.method) or _is_of_bench(request.method, message["result"])):
             # A result without a type is not a fault of the link: it does not know the results of its callers.
             verdict.message = {**message, "result": {"resultType": "complete", **message["result"]}}
-            verdict.made_up = True
-        elif _is_of_extension(asked.params, message["result"]):
-            verdict.made_up = True
-        elif (_other(role), asked.method) in revision.requests:
-            verdict.parts = revision.for_result(_other(role), asked.method, asked.params, message["result"])
-        elif _is_own(asked.method):
-            verdict.made_up = True
+            verdict.invented = True
+        elif _is_of_extension(request.params, message["result"]):
+            verdict.invented = True
+        elif (_other(role), request.method) in revision.requests:
+            verdict.parts = revision.for_result(_other(role), request.method, request.params, message["result"])
+        elif _is_custom(request.method):
+            verdict.invented = True
         else:
-            verdict.faults.append(f"$.result: no {role} answers {asked.method!r} in this revision")
+            verdict.faults.append(f"$.result: no {role} answers {request.method!r} in this revision")
         return verdict
 
     def _error(self, role: Role, message: Json) -> Verdict:
         id, faults = message.get("id"), list[str]()
         revision = self._default()
         if id is not None:
-            asked = self._taken(_other(role), id)
-            if asked is None:
+            request = self._taken(_other(role), id)
+            if request is None:
                 faults.append(f"$.id: an error for no request, {id!r}")
             else:
-                revision = asked.revision
+                revision = request.revision
         parts = self._revision(revision).for_error(_at(message, "error", "code"))
         return Verdict(message, role, "error", revision, parts, faults)
 
@@ -308,8 +310,8 @@ def _is_of_bench(method: str, result: Json) -> bool:
     return method in {"initialize", "ping"} and is_object(result) and result.keys() == {"revision"}
 
 
-def _is_own(method: str) -> bool:
-    return method.removeprefix("notifications/").startswith(OWN) or method.startswith(_OF_EXTENSION)
+def _is_custom(method: str) -> bool:
+    return method.removeprefix("notifications/").startswith(CUSTOM) or method.startswith(_OF_EXTENSION)
 
 
 def _is_of_extension(params: Json, result: Json) -> bool:

@@ -46,122 +46,122 @@ def _is_error_without_id(message: Json) -> bool:
     return "error" in message and message.get("id", 0) is None
 
 
-def _with_whole_numbers(verdict: Verdict, upstream: Upstream) -> Json | None:
-    amended = _whole_in_answers(verdict.message)
+def _with_integers(verdict: Verdict, upstream: Upstream) -> Json | None:
+    amended = _with_integers_in_answers(verdict.message)
     return amended if amended != verdict.message else None
 
 
-def _whole_in_answers(value: Json) -> Json:
-    """Return the message with integers in place of all numbers in answers to forms."""
+def _with_integers_in_answers(value: Json) -> Json:
+    """Return the message with integers instead of floats in answers to forms."""
     if is_array(value):
-        return [_whole_in_answers(each) for each in value]
+        return [_with_integers_in_answers(each) for each in value]
     if not is_object(value):
         return value
     answer: Any = value.get("content") if value.get("action") == "accept" else None
     if is_object(answer):
         whole = {name: int(each) if isinstance(each, float) else each for name, each in answer.items()}
         return {**value, "content": whole}
-    return {name: _whole_in_answers(each) for name, each in value.items()}
+    return {name: _with_integers_in_answers(each) for name, each in value.items()}
 
 
 EXEMPTIONS = (
     Exemption(
-        "an error for a request whose id could not be read has the id null, as JSON-RPC wants it: "
-        "the schema of its revision requires an id, and has none for this",
+        "an error for a request with an unreadable id has the id null, as JSON-RPC requires: "
+        "the schema of its revision requires an id and excludes null",
         _with_id,
     ),
     Exemption(
-        "a number in a user's answer to a form need not be whole: schema.ts says number where schema.json says integer",
-        _with_whole_numbers,
+        "a number in an answer to a form need not be an integer: schema.ts has number where schema.json has integer",
+        _with_integers,
     ),
 )
 
 
-class ByHand(NamedTuple):
+class InvalidOnPurpose(NamedTuple):
     """A test that makes our code send an invalid message on purpose."""
 
     test: str
-    """Its name, or a file whose tests all do so."""
+    """The name of the test, or of a file if all its tests do so."""
     role: Role
-    why: str
+    reason: str
 
 
-BY_HAND = (
-    ByHand(
+INVALID_ON_PURPOSE = (
+    InvalidOnPurpose(
         "tests/server/test_context.py::test_invalid_members_of_the_client_info_are_left_out",
         "client",
-        "a description of the client that does not fit",
+        "an invalid description of the client",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/server/test_server.py::test_invalid_params_are_refused_with_all_faults",
         "client",
-        "params that do not fit, by `Client.request`",
+        "invalid params, by `Client.request`",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/interaction/test_asking_rounds.py::test_a_malformed_retry_is_refused_and_does_not_use_the_state_up",
         "client",
-        "answers of no type that a question has, by `Client.request`",
+        "answers whose type does not match any question, by `Client.request`",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/interaction/test_asking_rounds.py::test_a_state_that_is_not_a_string_is_refused",
         "client",
-        "a state that is a number, by `Client.request`",
+        "a numeric state, by `Client.request`",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/interaction/test_authorization_users.py::"
-        "test_a_stream_of_http_and_sse_is_nothing_to_anybody_but_the_user_who_opened_it",
+        "test_a_stream_of_http_and_sse_looks_unknown_to_every_other_user",
         "server",
-        "a refusal on a stream of HTTP+SSE before its handshake, when nobody has said a revision",
+        "a refusal on a stream of HTTP+SSE before its handshake, when neither side has named a revision",
     ),
     *(
-        ByHand(f"tests/interaction/{test}", "server", "likewise, at the head of a request to such a stream")
+        InvalidOnPurpose(f"tests/interaction/{test}", "server", "a refusal of the GET that opens such a stream")
         for test in (
             "test_http_security.py::test_requests_from_foreign_sites_are_refused",
-            "test_http_duties.py::test_every_request_from_a_foreign_origin_is_refused",
+            "test_http_requirements.py::test_every_request_from_a_foreign_origin_is_refused",
         )
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/transports/http/client/test_authorization.py",
         "client",
-        "requests without params, which are about who asks",
+        "requests without params, in tests of authentication",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/transports/test_memory.py::test_a_request_that_is_refused_on_sight_leaves_nothing",
         "client",
-        "a `_meta` that is no object, by `Client.request`",
+        "a `_meta` that is not an object, by `Client.request`",
     ),
     *(
-        ByHand(
+        InvalidOnPurpose(
             f"tests/transports/http/client/test_legacy_session{part}.py",
             "client",
-            "requests without params, and answers, which are about how they travel",
+            "requests and answers without params, in tests of their transport",
         )
         for part in ("", "_renewal", "_sse")
     ),
-    ByHand(
-        "tests/client/test_http_fields.py::test_a_call_without_a_name_is_for_the_server_to_refuse",
+    InvalidOnPurpose(
+        "tests/client/test_http_header_mirroring.py::test_a_call_without_a_name_is_refused_by_the_server",
         "client",
         "a call without a name, by `Client.request`",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/interaction/test_http_hostile_servers.py::test_values_of_the_caller_cannot_inject_header_fields",
         "client",
-        "a URI that is none, which is about the header field that repeats it",
+        "an invalid URI, in a test of the header field that repeats it",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/peer/test_link_requests.py::test_initialize_is_never_cancelled",
         "client",
-        "an `initialize` without params, which is about its cancellation",
+        "an `initialize` without params, in a test of its cancellation",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/peer/test_link_requests.py::test_an_unsent_request_is_withdrawn_without_a_trace",
         "client",
-        "an `initialize` without params, which is about its withdrawal",
+        "an `initialize` without params, in a test of its withdrawal",
     ),
-    ByHand(
+    InvalidOnPurpose(
         "tests/peer/test_link.py::test_updates_of_an_exchange_leave_before_its_response",
         "server",
-        "progress without a token, which is about its place before the response",
+        "progress without a token, in a test of its position before the response",
     ),
 )
 
@@ -172,11 +172,11 @@ class Counts:
 
     judged: Counter[tuple[str, Role, str]] = field(factory=Counter[tuple[str, Role, str]])
     """Messages checked against the definition of their method, by revision, role and kind."""
-    made_up: Counter[tuple[str, Role, str]] = field(factory=Counter[tuple[str, Role, str]])
+    invented: Counter[tuple[str, Role, str]] = field(factory=Counter[tuple[str, Role, str]])
     """Messages checked only against the rules of JSON-RPC (rules 6 and 7 of `conversation`)."""
     exempt: Counter[str] = field(factory=Counter[str])
     """Messages that are valid except for an exemption, by its reason."""
-    by_hand: Counter[ByHand] = field(factory=Counter[ByHand])
+    invalid_on_purpose: Counter[InvalidOnPurpose] = field(factory=Counter[InvalidOnPurpose])
     """Messages that are invalid on purpose."""
     connections: int = 0
     children: int = 0
@@ -187,9 +187,9 @@ class Counts:
     def add(self, others: Counts) -> None:
         """Add the counts of another process."""
         self.judged += others.judged
-        self.made_up += others.made_up
+        self.invented += others.invented
         self.exempt += others.exempt
-        self.by_hand += others.by_hand
+        self.invalid_on_purpose += others.invalid_on_purpose
         self.connections += others.connections
         self.children += others.children
         self.of_children += others.of_children
@@ -218,7 +218,7 @@ class Judge:
         is_bench = self.test().startswith(BENCHES)
         self._conversations[connection] = Conversation(self.upstream, agreed, is_bench)
 
-    def said(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
+    def observed(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
         """Handle a line of either side; only our own lines are checked."""
         conversation = self._conversations[connection]
         try:
@@ -228,29 +228,29 @@ class Judge:
                 self.faults.append(f"{self.test()}: the {role} wrote what is not JSON ({exc}): {line[:_SHOWN]!r}")
             return
         if not ours:
-            conversation.hear(role, message)
+            conversation.record(role, message)
             return
         if line.find(b"\n") != len(line) - 1:
             self.faults.append(f"{self.test()}: the {role} wrote what is not one line: {line[:_SHOWN]!r}")
-        for verdict in conversation.say(role, message):
+        for verdict in conversation.check(role, message):
             self._count(verdict)
 
     def _count(self, verdict: Verdict) -> None:
-        counts = self.counts.made_up if verdict.made_up else self.counts.judged
+        counts = self.counts.invented if verdict.invented else self.counts.judged
         counts[verdict.revision, verdict.role, verdict.kind] += 1
         if verdict.faults:
             reason = next(self._exemptions(verdict), None)
-            by_hand = next((each for each in BY_HAND if self._is_by(each, verdict)), None)
+            invalid_on_purpose = next((each for each in INVALID_ON_PURPOSE if self._is_of(each, verdict)), None)
             if reason is not None:
                 self.counts.exempt[reason] += 1
-            elif by_hand is not None:
-                self.counts.by_hand[by_hand] += 1
+            elif invalid_on_purpose is not None:
+                self.counts.invalid_on_purpose[invalid_on_purpose] += 1
             else:
                 self.faults.append(self._text(verdict))
 
-    def _is_by(self, hand: ByHand, verdict: Verdict) -> bool:
+    def _is_of(self, entry: InvalidOnPurpose, verdict: Verdict) -> bool:
         test = re.split(r"[\[ ]", self.test())[0]
-        return verdict.role == hand.role and hand.test in {test, test.partition("::")[0]}
+        return verdict.role == entry.role and entry.test in {test, test.partition("::")[0]}
 
     def _exemptions(self, verdict: Verdict) -> Iterator[str]:
         revision = self.upstream.revisions[verdict.revision]
@@ -275,7 +275,9 @@ class Judge:
     def stale(self) -> list[str]:
         """Return the exemptions that were not needed."""
         unused = [each.reason for each in EXEMPTIONS if not self.counts.exempt[each.reason]]
-        return unused + [f"{each.test} ({each.why})" for each in BY_HAND if not self.counts.by_hand[each]]
+        return unused + [
+            f"{each.test} ({each.reason})" for each in INVALID_ON_PURPOSE if not self.counts.invalid_on_purpose[each]
+        ]
 
 
 def _read(line: bytes) -> Json:
@@ -290,15 +292,15 @@ def _read(line: bytes) -> Json:
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON value")
+    raise ValueError(f"{text} is not a JSON value")
 
 
 def table(counts: Counts) -> Iterator[str]:
     """Yield the lines of a report: how many messages were judged, by revision, role and kind."""
     kinds = ("request", "notification", "result", "error", "batch")
     for title, found in (
-        ("held against upstream's schema", counts.judged),
-        ("made up by tests of the engine and of transports, and by applications", counts.made_up),
+        ("checked against upstream's schema", counts.judged),
+        ("invented by tests of links and transports, and custom messages", counts.invented),
     ):
         yield f"{title}: {found.total()} messages"
         rows: dict[tuple[str, Any], dict[str, int]] = {}
@@ -311,9 +313,9 @@ def table(counts: Counts) -> Iterator[str]:
             yield f"    {revision} {role}: {cells}"
     for reason, count in counts.exempt.items():
         yield f"of these exempt, {count}: {reason}"
-    for hand, count in counts.by_hand.items():
-        yield f"of these wrong on purpose, {count}: {hand.test}: {hand.why}"
+    for test, count in counts.invalid_on_purpose.items():
+        yield f"of these invalid on purpose, {count}: {test.test}: {test.reason}"
     yield (
-        f"{counts.connections} connections; {counts.of_children} of the messages are those of "
-        f"{counts.children} processes that tests have started"
+        f"{counts.connections} connections; {counts.of_children} of the messages come from "
+        f"{counts.children} child processes"
     )

@@ -22,10 +22,10 @@ from tests.wire_validity.tap import RECORDS, TEST, Role, install, replay, watche
 from tests.wire_validity.upstream import Upstream
 from trio_mcp import types
 
-_HEARD = "messages on the wire"
+_RESULTS_KEY = "messages on the wire"
 _SHOWN = 30
 """The number of faults that are printed."""
-_NEEDED: tuple[tuple[Role, str], ...] = (
+_REQUIRED: tuple[tuple[Role, str], ...] = (
     ("client", "request"),
     ("client", "notification"),
     ("server", "notification"),
@@ -36,16 +36,20 @@ _NEEDED: tuple[tuple[Role, str], ...] = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("wire validity")
-    group.addoption("--from", dest="upstream", metavar="DIR", help="holds <revision>/schema.json of upstream")
     group.addoption(
-        "--part", action="store_true", help="this is not the whole run: an exemption, or a kind of message, may miss"
+        "--from", dest="upstream", metavar="DIR", help="the folder that contains upstream's <revision>/schema.json"
+    )
+    group.addoption(
+        "--part",
+        action="store_true",
+        help="accept a partial run, in which exemptions are unused or kinds of messages are missing",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("upstream")
     if folder is None:
-        raise pytest.UsageError("--from DIR is missing: where the upstream schemas are")
+        raise pytest.UsageError("--from DIR is missing: the folder of the upstream schemas")
     try:
         upstream = Upstream.read({name: Path(folder) / name / "schema.json" for name in types.REVISIONS})
     except OSError as exc:
@@ -78,9 +82,9 @@ class _Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
-        self._hear_children()
+        self._check_children()
         if self.output is not None:
-            self.output[_HEARD] = pickle.dumps((self.judge.counts, self.judge.faults))
+            self.output[_RESULTS_KEY] = pickle.dumps((self.judge.counts, self.judge.faults))
         elif self.whole:
             self.judge.faults += missing(self.judge, self.upstream)
         if self.judge.faults and session.exitstatus == pytest.ExitCode.OK:
@@ -90,16 +94,16 @@ class _Plugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Add the results of a worker; a crashed worker fails the run anyway."""
-        heard = getattr(node, "workeroutput", {}).get(_HEARD)
-        if heard is not None:
-            counts, faults = pickle.loads(heard)  # our own worker has made it
+        results = getattr(node, "workeroutput", {}).get(_RESULTS_KEY)
+        if results is not None:
+            counts, faults = pickle.loads(results)  # our worker has written it
             self.judge.counts.add(counts)
             self.judge.faults += faults
 
-    def _hear_children(self) -> None:
+    def _check_children(self) -> None:
         counts, before = self.judge.counts, _total(self.judge.counts)
         for path in sorted(Path(self._records.name).iterdir()):
-            hear_child(path, self.judge)
+            check_child(path, self.judge)
         counts.of_children += _total(counts) - before
         self._records.cleanup()
 
@@ -113,7 +117,7 @@ class _Plugin:
             terminalreporter.line(f"{len(self.judge.faults)} faults", red=True)
 
 
-def hear_child(path: Path, judge: Judge) -> None:
+def check_child(path: Path, judge: Judge) -> None:
     """Check the recorded messages of one child process."""
     header = json.loads(path.read_bytes().partition(b"\n")[0])
     program = " ".join(header["command"])[:200]
@@ -123,16 +127,16 @@ def hear_child(path: Path, judge: Judge) -> None:
 
 def missing(judge: Judge, upstream: Upstream) -> list[str]:
     """Return the messages that a whole run must have seen and has not, because an unseen message cannot fail."""
-    faults = [] if judge.counts.children else ["no child process was heard"]
+    faults = [] if judge.counts.children else ["no child process recorded messages"]
     faults += [
         f"no {kind} of a {role} in {revision} was seen"
         for revision in upstream.names
-        for role, kind in _NEEDED
+        for role, kind in _REQUIRED
         if not judge.counts.judged[revision, role, kind]
     ]
-    faults += [f"not needed any more, so take it out of the table: {reason}" for reason in judge.stale()]
+    faults += [f"unused exemption; remove it from the table: {reason}" for reason in judge.stale()]
     return faults
 
 
 def _total(counts: Counts) -> int:
-    return counts.judged.total() + counts.made_up.total()
+    return counts.judged.total() + counts.invented.total()

@@ -42,7 +42,7 @@ class Sink(Protocol):
         """Register a new connection; *agreed* is a revision that its maker set without a handshake."""
         ...
 
-    def said(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
+    def observed(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
         """Handle one line; *ours* is True if our code has sent it."""
         ...
 
@@ -83,18 +83,18 @@ class _Numbers:
         self._ends[end] = (self._issued, role)
         self.sink.opened(self._issued, agreed)
 
-    def say(self, end: object, line: bytes, role: Role | None = None) -> None:
+    def report_sent(self, end: object, line: bytes, role: Role | None = None) -> None:
         """Report a line that this end sends; an end without a connection (an outbox under test) reports nothing."""
         if end in self._ends:
             number, its_role = self._ends[end]
-            self.sink.said(number, role or its_role, line, ours=True)
+            self.sink.observed(number, role or its_role, line, ours=True)
 
-    def hear(self, end: object, line: bytes) -> None:
+    def report_received(self, end: object, line: bytes) -> None:
         """Report a line that this end receives; an end without a connection reports nothing."""
         if end not in self._ends:
             return
         number, role = self._ends[end]
-        self.sink.said(number, "server" if role == "client" else "client", line, ours=False)
+        self.sink.observed(number, "server" if role == "client" else "client", line, ours=False)
 
 
 def _tap_links(numbers: _Numbers, patch: Patch) -> None:
@@ -114,15 +114,15 @@ def _tap_links(numbers: _Numbers, patch: Patch) -> None:
 
     def tapped_take(self: Link, line: bytes | Oversized, outlet: Outlet) -> None:
         if not isinstance(line, Oversized):
-            numbers.hear(self.outbox, bytes(line))
+            numbers.report_received(self.outbox, bytes(line))
         take(self, line, outlet)
 
     def tapped_put(self: Outbox, line: bytes) -> QueuedMessage:
-        numbers.say(self, line)
+        numbers.report_sent(self, line)
         return put(self, line)
 
     def tapped_put_urgent(self: Outbox, line: bytes) -> None:
-        numbers.say(self, line)
+        numbers.report_sent(self, line)
         put_urgent(self, line)
 
     patch(Link, "__attrs_post_init__", tapped_begin)
@@ -132,7 +132,7 @@ def _tap_links(numbers: _Numbers, patch: Patch) -> None:
 
 
 class _TappedClient:
-    """The client of a direct connection with the tap of this file before its own."""
+    """The client of a direct connection whose tap first calls the tap of this file."""
 
     def __init__(self, client: TransportClient, tap: Tap) -> None:
         self._client = client
@@ -145,12 +145,12 @@ class _TappedClient:
     def tap(self) -> Tap:
         """See `trio_mcp.abc.TransportClient`."""
 
-        def notify_nowait(direction: Literal["sent", "received"], message: bytes) -> None:
+        def tap_both(direction: Literal["sent", "received"], message: bytes) -> None:
             self._tap(direction, message)
             if self._client.tap is not None:
                 self._client.tap(direction, message)
 
-        return notify_nowait
+        return tap_both
 
 
 def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
@@ -160,7 +160,7 @@ def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
 
     def tapped_begin(self: _MemoryTransport) -> None:
         def tap(direction: Literal["sent", "received"], message: bytes) -> None:
-            numbers.say(self, message + b"\n", "client" if direction == "sent" else "server")
+            numbers.report_sent(self, message + b"\n", "client" if direction == "sent" else "server")
 
         numbers.open(self, "client")
         self.client = cast("TransportClient", _TappedClient(self.client, tap))
@@ -179,11 +179,11 @@ def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
         begin(self)
 
     def tapped_post(self: HttpSender, url: str, line: bytes, *others: Any, **options: Any) -> object:
-        numbers.say(self, line)
+        numbers.report_sent(self, line)
         return post(self, url, line, *others, **options)
 
     def tapped_received(self: HttpSender, message: bytes) -> None:
-        numbers.hear(self, message)
+        numbers.report_received(self, message)
         received(self, message)
 
     patch(HttpTransport, "__attrs_post_init__", tapped_begin)
@@ -198,8 +198,8 @@ def _tap_http_servers(numbers: _Numbers, patch: Patch) -> None:
 
     async def tapped_call(self: HttpApp, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            overheard = _Overheard(numbers, sessions, scope, receive, send)
-            receive, send = overheard.receive, overheard.send
+            exchange = _TappedExchange(numbers, sessions, scope, receive, send)
+            receive, send = exchange.receive, exchange.send
         await call(self, scope, receive, send)
 
     patch(HttpApp, "__call__", tapped_call)
@@ -209,12 +209,12 @@ class _HttpConnection:
     """A session, or a request without a session."""
 
     def __init__(self) -> None:
-        self.kept: set[str] = set()
+        self.sent_ids: set[str] = set()
         """The ids of the events that were sent, so that a replayed event is not reported twice."""
 
 
-class _Overheard:
-    """One request over HTTP, and its response."""
+class _TappedExchange:
+    """A tap of one HTTP request and its response."""
 
     def __init__(
         self, numbers: _Numbers, sessions: dict[str, _HttpConnection], scope: Any, receive: Any, send: Any
@@ -237,7 +237,8 @@ class _Overheard:
         from trio_mcp.wire import LEGACY_REVISIONS
 
         connection, named = _HttpConnection(), self._headers.get(_VERSION, b"").decode("latin-1")
-        if not named and (self._query or _SESSION in self._headers):  # a session that is not there: of before the field
+        # A request that names an unknown session and no version belongs to a revision without that header field.
+        if not named and (self._query or _SESSION in self._headers):
             named = LEGACY_REVISIONS[1]
         self._numbers.open(connection, "server", named if named in LEGACY_REVISIONS else None)
         return connection
@@ -247,15 +248,15 @@ class _Overheard:
         if message["type"] == "http.request" and self._posted:
             self._body += message.get("body", b"")
             if not message.get("more_body", False):
-                self._hear()
+                self._report_request()
         return message
 
-    def _hear(self) -> None:
+    def _report_request(self) -> None:
         if _REVISION_KEY in self._body:
             self._connection = self._new()  # a modern request needs no session
         if not self._body.startswith(b"{") or _CANCELLED not in self._body:
             # A cancellation has no order among the responses, which use other connections: it may cross any of them.
-            self._numbers.hear(self._connection, self._body)
+            self._numbers.report_received(self._connection, self._body)
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -264,11 +265,11 @@ class _Overheard:
             )  # the metadata of a protected resource is not a message
             self._begin(dict(message["headers"]))
         elif self._decoder is not None:
-            self._say_events(message.get("body", b""))
+            self._report_events(message.get("body", b""))
         elif self._kind == _JSON and self._is_message:
             self._answer += message.get("body", b"")
             if not message.get("more_body", False):
-                self._numbers.say(self._connection, self._answer + b"\n")
+                self._numbers.report_sent(self._connection, self._answer + b"\n")
         await self._send(message)
 
     def _begin(self, headers: Mapping[bytes, bytes]) -> None:
@@ -280,14 +281,14 @@ class _Overheard:
         if _SESSION in headers:
             self._sessions[headers[_SESSION].decode()] = self._connection
 
-    def _say_events(self, chunk: bytes) -> None:
+    def _report_events(self, chunk: bytes) -> None:
         assert self._decoder is not None
         for event in self._decoder.feed(chunk):
             if event.event == "endpoint":
                 self._sessions[event.data.partition(b"=")[2].decode()] = self._connection
-            elif event.data and event.id not in self._connection.kept:
-                self._connection.kept |= {event.id} if event.id else set()
-                self._numbers.say(self._connection, event.data + b"\n")
+            elif event.data and event.id not in self._connection.sent_ids:
+                self._connection.sent_ids |= {event.id} if event.id else set()
+                self._numbers.report_sent(self._connection, event.data + b"\n")
 
 
 def _tap_children(patch: Patch) -> None:
@@ -322,7 +323,7 @@ class Recorder:
         """See `Sink`."""
         self._write({"connection": connection, "agreed": agreed})
 
-    def said(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
+    def observed(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
         """See `Sink`."""
         text = line.decode("utf-8", "surrogateescape")
         self._write({"connection": connection, "role": role, "ours": ours, "line": text})
@@ -339,4 +340,4 @@ def replay(path: Path, sink: Sink) -> None:
             sink.opened(record["connection"], record["agreed"])
         else:
             line = record["line"].encode("utf-8", "surrogateescape")
-            sink.said(record["connection"], record["role"], line, ours=record["ours"])
+            sink.observed(record["connection"], record["role"], line, ours=record["ours"])

@@ -25,7 +25,7 @@ _DEEPEST = 200
 """The number of levels of an invalid message that the validator gets; it cannot process many more."""
 _ROLES: tuple[Role, ...] = ("client", "server")
 _ANSWERED_BY_NOTHING = frozenset({"PingRequest", "SetLevelRequest", "SubscribeRequest", "UnsubscribeRequest"})
-"""The requests whose result is the EmptyResult. Without this list any result would be valid for a request that has no
+"""The requests whose result is an EmptyResult. Without this list any result would be valid for a request that has no
 result definition of its own."""
 
 

@@ -1,6 +1,6 @@
 """A server whose tools are named on its command line: `python tool_server.py NAME TOOL...`.
 
-A tool answers with its server's name and its own; `crash` ends the process, `pid` tells its number, `more` adds a tool.
+A tool returns the names of its server and itself; `crash` ends the process, `pid` returns its id, `more` adds a tool.
 """
 
 from __future__ import annotations

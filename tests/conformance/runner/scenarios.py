@@ -54,10 +54,10 @@ class Scenarios:
         """Return the reason why *name* is left out; None if it is not."""
         return next((why for pattern, why in self.left_out.items() if fnmatch(name, pattern)), None)
 
-    def unexpected(self, leg: Leg, revision: str, asked: Sequence[str]) -> list[str]:
-        """Return the scenarios of *asked*, the suite's requirements, that are neither required here nor left out."""
+    def unexpected(self, leg: Leg, revision: str, requested: Sequence[str]) -> list[str]:
+        """Return the *requested* scenarios of the suite that are neither required here nor left out."""
         known = self.of(leg, revision)
-        return [name for name in asked if name not in known and self.why_left_out(name) is None]
+        return [name for name in requested if name not in known and self.why_left_out(name) is None]
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:

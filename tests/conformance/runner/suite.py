@@ -41,10 +41,10 @@ class Found:
 
     @property
     def crash(self) -> str | None:
-        """The fault beside the checks, in one line; None if there is none."""
+        """The fault of the run apart from its checks, in one line, or None."""
         if self.status == 0:
             return None
-        words = f"; the client said last: {self.last_words}" if self.last_words else ""
+        words = f"; the last output of the client: {self.last_words}" if self.last_words else ""
         return f"the suite has ended with status {self.status}{words}"
 
 

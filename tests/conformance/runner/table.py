@@ -32,10 +32,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(f"{group}: {sum(passed)} of {len(passed)}" for group, passed in groups.items())
 
 
-def left_out(scenarios: Scenarios, asked: Iterable[str]) -> str:
-    """Return the scenarios of *asked* that are left out, by reason."""
+def left_out(scenarios: Scenarios, requested: Iterable[str]) -> str:
+    """Return the scenarios of *requested* that are left out, by reason."""
     names: dict[str, set[str]] = {}
-    for name in asked:
+    for name in requested:
         if reason := scenarios.why_left_out(name):
             names.setdefault(reason, set()).add(name)
     return "\n".join(f"left out, because {reason}: {len(each)} scenarios" for reason, each in names.items())

@@ -23,35 +23,35 @@ class _Waiting(MetaPathFinder):
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name = name
         self._then = then
-        self._looks = False
+        self._is_searching = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._name or self._looks:
+        if fullname != self._name or self._is_searching:
             return None
-        self._looks = True
+        self._is_searching = True
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            self._looks = False
+            self._is_searching = False
         assert spec is not None
         assert spec.loader is not None
         execute = spec.loader.exec_module
 
-        def and_then(module: ModuleType) -> None:
-            if self in sys.meta_path:  # only once, and not for a mere look-up of the module
+        def execute_and_run(module: ModuleType) -> None:
+            if self in sys.meta_path:  # only once, and not if the module is only looked up
                 sys.meta_path.remove(self)
             execute(module)
             self._then()
 
-        spec.loader.exec_module = and_then  # type: ignore[method-assign] # this one loader, for this one module
+        spec.loader.exec_module = execute_and_run  # type: ignore[method-assign] # only this loader, for this module
         return spec
 
 
 def _install() -> None:
-    place = Path(__file__).parent.parent / "tap.py"
-    spec = importlib.util.spec_from_file_location("wire_validity_tap", place)
+    path = Path(__file__).parent.parent / "tap.py"
+    spec = importlib.util.spec_from_file_location("wire_validity_tap", path)
     assert spec is not None
     assert spec.loader is not None
     tap = importlib.util.module_from_spec(spec)

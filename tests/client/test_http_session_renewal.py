@@ -1,4 +1,4 @@
-"""A session that the server has forgotten: another takes its place, and what the client wanted is asked for again."""
+"""Sessions that the server has forgotten: the client opens a new one and restores subscriptions and the log level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.client.http_origin import LEGACY, MODERN, Answer, Failure, Got, HttpOrigin, Json, connected
+from tests.client.http_origin import LEGACY, MODERN, Answer, Failure, HttpOrigin, Json, ReceivedRequest, connected
 from trio_mcp import (
     Change,
     Changes,
@@ -27,16 +27,16 @@ CONFIG, NOTES = "file:///config.json", "file:///notes"
 SUBSCRIBE = "resources/subscribe"
 
 
-async def lose_session(client: Client, origin: HttpOrigin) -> None:
-    """Have the server forget the session, and the client find out."""
+async def drop_session(client: Client, origin: HttpOrigin) -> None:
+    """Make the server forget the session, and let the client open a new one."""
     origin.sessions.clear()
     before = len(origin.of("initialize"))
     await client.ping()
     assert len(origin.of("initialize")) == before + 1
 
 
-async def waiting_in(changes: Changes) -> list[Change]:
-    """Return what can be read now."""
+async def unread(changes: Changes) -> list[Change]:
+    """Return the changes that can be read at once."""
     read: list[Change] = []
 
     async def read_on() -> None:
@@ -51,7 +51,7 @@ async def waiting_in(changes: Changes) -> list[Change]:
 
 
 def subscribed(origin: HttpOrigin, session: int) -> list[Any]:
-    """Which resources were subscribed to in which session, counted from 1."""
+    """Return the URIs of the subscriptions in a session; sessions count from 1."""
     return [each.params["uri"] for each in origin.of(SUBSCRIBE) if each.session == f"session-{session}"]
 
 
@@ -61,10 +61,10 @@ async def listening(origin: HttpOrigin, **wanted: Any) -> AsyncGenerator[tuple[C
         yield client, changes
 
 
-# The standing stream.
+# The standalone stream.
 
 
-async def test_there_is_no_standing_stream_without_listeners() -> None:
+async def test_without_listeners_the_client_opens_no_standalone_stream() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with connected(origin) as client:
@@ -74,23 +74,23 @@ async def test_there_is_no_standing_stream_without_listeners() -> None:
     assert origin.streams == []
 
 
-async def hear(*_: Any) -> Any:
+async def never_called(*_: Any) -> Any:
     raise AssertionError
 
 
-HEARING: list[Any] = [
-    {"on_elicit": hear},
-    {"on_sample": hear},
+CALLBACKS: list[Any] = [
+    {"on_elicit": never_called},
+    {"on_sample": never_called},
     {"roots": []},
-    {"on_log": hear},
-    {"on_elicit_complete": hear},
-    {"methods": {"com.example/ask": hear}},
-    {"notifications": {"com.example/say": hear}},
+    {"on_log": never_called},
+    {"on_elicit_complete": never_called},
+    {"methods": {"com.example/ask": never_called}},
+    {"notifications": {"com.example/say": never_called}},
 ]
 
 
-@pytest.mark.parametrize("options", HEARING, ids=lambda options: next(iter(options)))
-async def test_callbacks_hear_what_the_server_says_from_the_beginning(options: Any) -> None:
+@pytest.mark.parametrize("options", CALLBACKS, ids=lambda options: next(iter(options)))
+async def test_a_client_with_callbacks_opens_a_standalone_stream_when_it_connects(options: Any) -> None:
     origin = HttpOrigin(LEGACY)
 
     async with connected(origin, **options):
@@ -99,10 +99,10 @@ async def test_callbacks_hear_what_the_server_says_from_the_beginning(options: A
     assert origin.methods()[:3] == ["server/discover", "initialize", "notifications/initialized"]
 
 
-async def test_a_modern_server_has_no_standing_stream() -> None:
+async def test_at_a_modern_server_the_client_opens_no_standalone_stream() -> None:
     origin = HttpOrigin(MODERN)
 
-    async with connected(origin, on_log=hear, roots=[]) as client:
+    async with connected(origin, on_log=never_called, roots=[]) as client:
         await client.discover(fresh=True)
 
     assert origin.streams == []
@@ -113,31 +113,31 @@ async def test_a_listener_receives_changes_from_the_beginning_of_the_block() -> 
 
     async with listening(origin, tools=True, resources=[CONFIG]) as (client, changes):
         assert len(origin.streams) == 1
-        await origin.notify_nowait("notifications/tools/list_changed")
-        await origin.notify_nowait("notifications/resources/updated", uri=CONFIG)
+        await origin.notify("notifications/tools/list_changed")
+        await origin.notify("notifications/resources/updated", uri=CONFIG)
         assert [await changes.__anext__(), await changes.__anext__()] == [ListChanged("tools"), ResourceUpdated(CONFIG)]
         async with client.listen(prompts=True):
             assert len(origin.streams) == 1
 
 
-# Another session.
+# New sessions.
 
 
-async def test_resources_are_subscribed_to_anew_and_listeners_look_again() -> None:
+async def test_in_a_new_session_subscriptions_are_restored_and_listeners_receive_a_change() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with listening(origin, tools=True, resources=[CONFIG, NOTES]) as (client, changes):
         await client.subscribe_resource(NOTES)
-        await client.subscribe_resource("by:hand")
-        assert await waiting_in(changes) == []
-        await lose_session(client, origin)
-        assert await waiting_in(changes) == [ListChanged("tools"), ResourceUpdated(CONFIG), ResourceUpdated(NOTES)]
-        await origin.notify_nowait("notifications/prompts/list_changed")
-        await origin.notify_nowait("notifications/tools/list_changed")
-        assert await waiting_in(changes) == [ListChanged("tools")]
+        await client.subscribe_resource("explicit:uri")
+        assert await unread(changes) == []
+        await drop_session(client, origin)
+        assert await unread(changes) == [ListChanged("tools"), ResourceUpdated(CONFIG), ResourceUpdated(NOTES)]
+        await origin.notify("notifications/prompts/list_changed")
+        await origin.notify("notifications/tools/list_changed")
+        assert await unread(changes) == [ListChanged("tools")]
 
-    assert subscribed(origin, 1) == [CONFIG, NOTES, NOTES, "by:hand"]
-    assert subscribed(origin, 2) == [CONFIG, NOTES, "by:hand"]
+    assert subscribed(origin, 1) == [CONFIG, NOTES, NOTES, "explicit:uri"]
+    assert subscribed(origin, 2) == [CONFIG, NOTES, "explicit:uri"]
 
 
 async def test_a_new_session_does_not_restore_released_subscriptions() -> None:
@@ -149,19 +149,19 @@ async def test_a_new_session_does_not_restore_released_subscriptions() -> None:
         await client.subscribe_resource(NOTES)
         await client.unsubscribe_resource(NOTES)
         await wait_all_tasks_blocked()
-        await lose_session(client, origin)
+        await drop_session(client, origin)
         await wait_all_tasks_blocked()
 
     assert subscribed(origin, 2) == []
 
 
-async def test_the_log_level_is_set_again() -> None:
+async def test_a_new_session_restores_the_log_level() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with connected(origin) as client:
         await client.set_log_level("error")
         await client.set_log_level("notice")
-        await lose_session(client, origin)
+        await drop_session(client, origin)
         await wait_all_tasks_blocked()
 
     levels = [(each.session, each.params["level"]) for each in origin.of("logging/setLevel")]
@@ -179,69 +179,69 @@ async def test_a_new_session_forgets_the_output_schemas() -> None:
         await client.list_tools()
         with pytest.raises(RemoteProtocolError, match="does not fit its output schema"):
             await client.call_tool("count")
-        await lose_session(client, origin)
+        await drop_session(client, origin)
         await client.call_tool("count")
 
 
-async def test_a_new_session_uses_the_agreed_terms() -> None:
+async def test_a_new_session_uses_the_negotiated_revision() -> None:
     origin = HttpOrigin(LEGACY)
 
     async with connected(origin) as client:
-        await lose_session(client, origin)
-        await lose_session(client, origin)
+        await drop_session(client, origin)
+        await drop_session(client, origin)
         assert client.revision == LEGACY
 
     assert origin.methods().count("server/discover") == 1
 
 
 def refusing_in(session: int, failure: Answer) -> Any:
-    """Answers what is refused in one session only."""
+    """Return a reply that is *failure* in one session and an empty result in the others."""
 
-    def reply(got: Got) -> Answer:
-        return failure if got.session == f"session-{session}" else {}
+    def reply(request: ReceivedRequest) -> Answer:
+        return failure if request.session == f"session-{session}" else {}
 
     return reply
 
 
-async def test_a_resubscription_that_is_refused_ends_its_listeners(
+async def test_a_refused_resubscription_ends_its_listeners(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     origin = HttpOrigin(LEGACY, {SUBSCRIBE: refusing_in(2, Failure(-32002, status=200))})
 
     async with listening(origin, resources=[CONFIG]) as (client, changes), client.listen(tools=True) as others:
-        await lose_session(client, origin)
+        await drop_session(client, origin)
         with pytest.raises(ErrorResponse, match=r"no \(-32002\)"):
             await changes.__anext__()
-        assert await waiting_in(others) == [ListChanged("tools")]
+        assert await unread(others) == [ListChanged("tools")]
         assert f"the server no longer reports changes of {CONFIG!r}" in caplog.text
-        await lose_session(client, origin)
+        await drop_session(client, origin)
         async with client.listen(resources=[CONFIG]):
             assert subscribed(origin, 3) == [CONFIG]
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_a_server_that_refuses_the_log_level_now_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_log_level_of_a_new_session_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     origin = HttpOrigin(LEGACY, {"logging/setLevel": refusing_in(2, Failure(-32601, status=200))})
 
     async with connected(origin) as client:
         await client.set_log_level("error")
-        await lose_session(client, origin)
+        await drop_session(client, origin)
         await wait_all_tasks_blocked()
 
     assert "the log level of the server is not restored" in caplog.text
 
 
-async def test_a_client_that_is_closed_meanwhile_subscribes_to_nothing_more() -> None:
-    async def never(got: Got) -> Answer:
-        if got.session == "session-2":
+async def test_a_client_that_is_closed_during_the_renewal_sends_no_more_subscriptions() -> None:
+    async def never(request: ReceivedRequest) -> Answer:
+        if request.session == "session-2":
             await trio.sleep_forever()
         return {}
 
     origin = HttpOrigin(LEGACY, {SUBSCRIBE: never})
 
     async with listening(origin, resources=[CONFIG, NOTES]) as (client, changes):
-        await lose_session(client, origin)
+        await drop_session(client, origin)
         await wait_all_tasks_blocked()
         assert subscribed(origin, 2) == [CONFIG]
         await client.aclose()

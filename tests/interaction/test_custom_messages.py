@@ -255,9 +255,9 @@ async def test_an_invalid_or_failing_notification_does_not_affect_the_others(
         await done.wait()
 
     assert got == ["fine"]
-    said = [record.getMessage() for record in caplog.records]
-    assert said[0] == "notification 'notifications/acme/say': its handler failed"
-    assert "$.words: Expected `array`, got `int`" in said[1]
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged[0] == "notification 'notifications/acme/say': its handler failed"
+    assert "$.words: Expected `array`, got `int`" in logged[1]
 
 
 async def test_a_notification_of_an_extension_is_dropped_without_the_extension(opener: Opener, revision: str) -> None:
@@ -269,7 +269,7 @@ async def test_a_notification_of_an_extension_is_dropped_without_the_extension(o
         done.set()
 
     async with opener(server, revision=revision) as without:
-        await without.notify("notifications/rooms/left", {"who": "nobody"})
+        await without.notify("notifications/rooms/left", {"who": "bob"})
     async with opener(server, revision=revision, extensions={ROOMS: {}}) as client:
         await client.notify("notifications/rooms/left", {"who": "ada"})
         await done.wait()
@@ -280,21 +280,21 @@ async def test_a_notification_of_an_extension_is_dropped_without_the_extension(o
 async def test_a_server_sends_custom_notifications_and_the_client_receives_them_in_order(
     opener: Opener, revision: str, autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, heard, done = Server("s"), list[int](), trio.Event()
+    server, received, done = Server("s"), list[int](), trio.Event()
 
     @server.tool
     async def count(to: int, ctx: Context) -> None:
         for number in range(to):
             await ctx.notify("notifications/acme/count", {"number": number})
         await ctx.notify("notifications/acme/count", {"number": "many"})
-        await ctx.notify("notifications/acme/unheard")
+        await ctx.notify("notifications/acme/unhandled")
         await ctx.notify("notifications/acme/count", {"number": -1})
 
     async def on_count(params: Count) -> None:
         await trio.sleep(1)
         if params.number == 1:
-            raise ValueError("a bug of the application's")
-        heard.append(params.number)
+            raise ValueError("a bug of the application")
+        received.append(params.number)
         if params.number < 0:
             done.set()
 
@@ -303,9 +303,9 @@ async def test_a_server_sends_custom_notifications_and_the_client_receives_them_
         await client.call_tool("count", {"to": 3})
         await done.wait()
 
-    assert heard == [0, 2, -1]
-    said = [record.getMessage() for record in caplog.records]
-    assert said == [
+    assert received == [0, 2, -1]
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == [
         "the handler of notification 'notifications/acme/count' failed",
         "the params of notification 'notifications/acme/count' do not fit: $.number: Expected `int`, got `str`",
     ]
@@ -337,7 +337,7 @@ async def test_a_server_sends_custom_requests_where_the_revision_allows(
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "said"),
+    ("method", "params", "message"),
     [
         ("acme/fail", {}, "this client failed to answer 'acme/fail'"),
         ("acme/refuse", {}, "not now"),
@@ -348,7 +348,7 @@ async def test_a_server_sends_custom_requests_where_the_revision_allows(
     ],
 )
 async def test_a_failed_custom_request_raises_in_the_handler(
-    opener: Opener, method: str, params: dict[str, Any], said: str
+    opener: Opener, method: str, params: dict[str, Any], message: str
 ) -> None:
     server = Server("s")
 
@@ -376,12 +376,12 @@ async def test_a_failed_custom_request_raises_in_the_handler(
     assert result.is_error
     (block,) = result.content
     assert isinstance(block, types.TextContent)
-    assert re.search(said, block.text)
+    assert re.search(message, block.text)
     assert "secret" not in block.text
 
 
 async def test_the_server_sends_no_request_before_the_initialized_notification() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     server = Server("s")
 
     @server.middleware
@@ -390,13 +390,13 @@ async def test_the_server_sends_no_request_before_the_initialized_notification()
             try:
                 await request.context.request("acme/ask", None, dict)
             except MissingCapability as error:
-                said.append(str(error))
+                messages.append(str(error))
         return await call_next(request)
 
     async with open_memory_client(server, revision=LEGACY):
         pass
 
-    assert said == ["'acme/ask': the client is not initialized yet"]
+    assert messages == ["'acme/ask': the client is not initialized yet"]
 
 
 async def test_names_of_the_specification_cannot_be_sent_as_custom_messages(opener: Opener) -> None:
@@ -495,7 +495,7 @@ async def test_invalid_options_are_refused(options: dict[str, Any], kind: type[E
 async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
     opener: Opener, autojump_clock: object
 ) -> None:
-    server, heard, go_on, done = Server("s"), list[int](), trio.Event(), trio.Event()
+    server, received, go_on, done = Server("s"), list[int](), trio.Event(), trio.Event()
 
     @server.tool
     async def flood(ctx: Context) -> None:
@@ -504,7 +504,7 @@ async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
 
     async def on_count(params: Count) -> None:
         await go_on.wait()
-        heard.append(params.number)
+        received.append(params.number)
         if params.number == 1499:
             done.set()
 
@@ -514,6 +514,6 @@ async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
         await done.wait()
         skipped = client._connection.custom.skipped  # pyright: ignore[reportPrivateUsage] # only for debugging
 
-    assert heard == [*heard[:1], *range(heard[1], 1500)]
-    assert len(heard) + skipped == 1500
+    assert received == [*received[:1], *range(received[1], 1500)]
+    assert len(received) + skipped == 1500
     assert skipped > 400

@@ -1,7 +1,7 @@
-"""A server that lists its tools in an odd way: `python odd_lister.py HOW`. It speaks revision 2025-11-25.
+"""A server of revision 2025-11-25 that lists its tools in an unusual way: `python unusual_lister.py HOW`.
 
-HOW is `exits` (after the first page), `lists once` (and exits when asked again), `recovers` (refuses once), `hangs`,
-`repeats` (a name), `shouts` (refuses with a text that is to be logged), or `toolless`.
+HOW is `exits` (after the first page), `lists once` (and exits at the next request), `recovers` (refuses once), `hangs`,
+`repeats` (a name), `floods the log` (refuses with a long message of several lines), or `toolless`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def answers() -> dict[str, list[dict[str, Any]]]:
         "lists once": [{"result": {"tools": [tool("first")]}}],
         "recovers": [refusal, {"result": {"tools": [tool("first")]}}],
         "repeats": [{"result": {"tools": [tool("twice", "the first"), tool("twice", "the second")]}}],
-        "shouts": [{"error": {"code": -32603, "message": "no\nERROR all is lost \x1b[2J" + "!" * 2000}}],
+        "floods the log": [{"error": {"code": -32603, "message": "no\nERROR all is lost \x1b[2J" + "!" * 2000}}],
         "toolless": [],
         "hangs": [],
     }
@@ -42,7 +42,7 @@ for line in sys.stdin:
         answer = {"result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}}
     elif request["method"] == "tools/list":
         if HOW == "hangs":
-            sys.stderr.write("asked for tools\n")
+            sys.stderr.write("tools/list received\n")
             sys.stderr.flush()
             continue
         if not pages:

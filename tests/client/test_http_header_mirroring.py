@@ -1,4 +1,4 @@
-"""Arguments that tools want to have repeated in header fields: which calls carry them, and what if they are wrong."""
+"""Header mirroring: tools whose arguments the client repeats in header fields, and corrections after a refusal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.client.http_origin import LEGACY, Answer, Failure, Got, HttpOrigin, Json, connected, modern
+from tests.client.http_origin import LEGACY, Answer, Failure, HttpOrigin, Json, ReceivedRequest, connected, modern
 from trio_mcp import ErrorResponse, LocalProtocolError, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.client import _lists
 
@@ -32,28 +32,28 @@ def tool(name: str = "book", **properties: Any) -> Json:
 
 
 def listing(*pages: Sequence[Json]) -> Any:
-    """Answers `tools/list`, page by page."""
+    """Return a reply to `tools/list` with these pages."""
 
-    def reply(got: Got) -> Answer:
-        at = int(got.params.get("cursor", "0"))
+    def reply(request: ReceivedRequest) -> Answer:
+        at = int(request.params.get("cursor", "0"))
         following = {"nextCursor": str(at + 1)} if at + 1 < len(pages) else {}
         return modern(tools=[*pages[at]], **following)
 
     return reply
 
 
-def wanting(name: str, field: str) -> Any:
-    """Answers calls as a server does that wants an argument in a header field."""
+def requiring(name: str, field: str) -> Any:
+    """Return a reply that refuses a call whose argument is not repeated in the header field."""
 
-    def reply(got: Got) -> Answer:
-        said = got.headers.get(f"mcp-param-{field}")
-        return modern(**DONE) if said == got.params["arguments"].get(name) else Failure(MISMATCH)
+    def reply(request: ReceivedRequest) -> Answer:
+        value = request.headers.get(f"mcp-param-{field}")
+        return modern(**DONE) if value == request.params["arguments"].get(name) else Failure(MISMATCH)
 
     return reply
 
 
-def param_fields(got: Got) -> dict[str, str]:
-    return {name: value for name, value in got.headers.items() if name.startswith("mcp-param-")}
+def param_fields(request: ReceivedRequest) -> dict[str, str]:
+    return {name: value for name, value in request.headers.items() if name.startswith("mcp-param-")}
 
 
 BOOKING = tool(
@@ -67,7 +67,7 @@ WITH_REGION = tool(city=mirrored("Region"))
 
 
 @pytest.mark.requirement("B.8-C7a")
-async def test_annotated_arguments_of_a_listed_tool_go_into_header_fields() -> None:
+async def test_annotated_arguments_of_a_listed_tool_are_sent_in_header_fields() -> None:
     origin = HttpOrigin(replies={"tools/list": listing([BOOKING]), "tools/call": lambda _: modern(**DONE)})
     arguments = {"city": "Zürich", "nights": 2, "quiet": True, "note": "late", "where": {"street": "Gasse 1"}}
 
@@ -89,7 +89,7 @@ async def test_annotated_arguments_of_a_listed_tool_go_into_header_fields() -> N
     assert param_fields(empty) == {}
 
 
-async def test_a_call_without_a_name_is_for_the_server_to_refuse() -> None:
+async def test_a_call_without_a_name_is_refused_by_the_server() -> None:
     origin = HttpOrigin(replies={"tools/call": lambda _: Failure(-32602, status=200)})
 
     async with connected(origin) as client:
@@ -97,7 +97,7 @@ async def test_a_call_without_a_name_is_for_the_server_to_refuse() -> None:
             await client.request("tools/call", {}, dict)
 
 
-async def test_an_argument_that_no_field_can_carry_is_refused_before_anything_is_sent() -> None:
+async def test_an_argument_that_a_header_field_cannot_hold_is_refused_before_it_is_sent() -> None:
     origin = HttpOrigin(replies={"tools/list": listing([BOOKING])})
 
     async with connected(origin) as client:
@@ -108,7 +108,7 @@ async def test_an_argument_that_no_field_can_carry_is_refused_before_anything_is
     assert origin.of("tools/call") == []
 
 
-async def test_the_latest_list_is_right() -> None:
+async def test_the_latest_list_determines_the_header_fields() -> None:
     lists = [[WITH_REGION], [tool(city={"type": "string"})], [tool(city=mirrored("Town"))]]
     origin = HttpOrigin(
         replies={"tools/list": lambda _: modern(tools=lists.pop(0)), "tools/call": lambda _: modern(**DONE)}
@@ -139,7 +139,7 @@ async def test_the_number_of_mirrored_tools_is_bounded(monkeypatch: pytest.Monke
     assert [*map(param_fields, origin.of("tools/call"))] == [{"mcp-param-region": "Bern"}, {}]
 
 
-# Tools that break the rules.
+# Tools with invalid annotations.
 
 BROKEN = [
     tool("number", n=mirrored("N", "number")),
@@ -182,7 +182,7 @@ async def test_the_number_of_warnings_about_left_out_tools_is_bounded(
     assert len(caplog.records) == 2
 
 
-async def test_in_a_session_the_annotations_mean_nothing() -> None:
+async def test_annotations_are_ignored_in_a_session() -> None:
     listed = {"tools": [*BROKEN, WITH_REGION]}
     origin = HttpOrigin(LEGACY, {"tools/list": lambda _: listed, "tools/call": lambda _: dict(DONE)})
 
@@ -193,7 +193,7 @@ async def test_in_a_session_the_annotations_mean_nothing() -> None:
     assert [*map(param_fields, origin.of("tools/call"))] == [{}]
 
 
-async def test_where_there_are_no_header_fields_tools_are_left_as_they_are() -> None:
+async def test_annotations_are_ignored_on_a_connection_without_header_fields() -> None:
     server = Server("in this process")
 
     @server.tool(name="twice")
@@ -204,12 +204,12 @@ async def test_where_there_are_no_header_fields_tools_are_left_as_they_are() -> 
         assert [each.name async for each in client.tools()] == ["twice"]
 
 
-# Fields that the server finds wrong.
+# Header fields that the server refuses.
 
 
 @pytest.mark.requirement("B.8-C8")
-async def test_a_tool_that_was_never_listed_is_listed_when_the_server_misses_a_field() -> None:
-    origin = HttpOrigin(replies={"tools/list": listing([WITH_REGION]), "tools/call": wanting("city", "region")})
+async def test_an_unlisted_tool_is_listed_when_the_server_reports_a_missing_header_field() -> None:
+    origin = HttpOrigin(replies={"tools/list": listing([WITH_REGION]), "tools/call": requiring("city", "region")})
 
     async with connected(origin) as client:
         assert (await client.call_tool("book", {"city": "Bern"})).content == []
@@ -222,10 +222,10 @@ async def test_a_tool_that_was_never_listed_is_listed_when_the_server_misses_a_f
 async def test_an_outdated_list_is_requested_again_on_all_pages_despite_the_cache() -> None:
     lists = [listing([WITH_REGION], [tool("other")]), listing([tool("other")], [tool(city=mirrored("Town"))])]
 
-    def reply(got: Got) -> Answer:
-        return {**lists[0](got), "ttlMs": 60_000}
+    def reply(request: ReceivedRequest) -> Answer:
+        return {**lists[0](request), "ttlMs": 60_000}
 
-    origin = HttpOrigin(replies={"tools/list": reply, "tools/call": wanting("city", "town")})
+    origin = HttpOrigin(replies={"tools/list": reply, "tools/call": requiring("city", "town")})
 
     async with connected(origin) as client:
         assert len([each async for each in client.tools()]) == 2
@@ -272,7 +272,7 @@ async def test_a_correction_that_cannot_be_sent_is_raised_each_time() -> None:
     assert len(origin.of("tools/call")) == 1
 
 
-async def test_the_same_error_from_another_method_is_just_raised() -> None:
+async def test_the_same_error_from_another_method_is_raised_without_a_correction() -> None:
     origin = HttpOrigin(replies={"prompts/get": lambda _: Failure(MISMATCH)})
 
     async with connected(origin) as client:
@@ -282,8 +282,8 @@ async def test_the_same_error_from_another_method_is_just_raised() -> None:
     assert origin.methods() == ["server/discover", "prompts/get"]
 
 
-async def test_calls_that_find_out_at_the_same_time_have_the_tools_listed_once() -> None:
-    origin = HttpOrigin(replies={"tools/list": listing([WITH_REGION]), "tools/call": wanting("city", "region")})
+async def test_concurrent_corrections_list_the_tools_once() -> None:
+    origin = HttpOrigin(replies={"tools/list": listing([WITH_REGION]), "tools/call": requiring("city", "region")})
 
     async with connected(origin) as client, trio.open_nursery() as nursery:
         for number in range(10):
@@ -296,11 +296,11 @@ async def test_calls_that_find_out_at_the_same_time_have_the_tools_listed_once()
 async def test_a_cancelled_correction_continues_with_the_next_wait() -> None:
     listed = trio.Event()
 
-    async def slow(got: Got) -> Answer:
+    async def slow(request: ReceivedRequest) -> Answer:
         await listed.wait()
         return modern(tools=[WITH_REGION])
 
-    origin = HttpOrigin(replies={"tools/list": slow, "tools/call": wanting("city", "region")})
+    origin = HttpOrigin(replies={"tools/list": slow, "tools/call": requiring("city", "region")})
 
     async with connected(origin) as client, client.open_call("book", {"city": "Bern"}) as call:
         with trio.CancelScope() as scope:
@@ -316,8 +316,8 @@ async def test_a_cancelled_correction_continues_with_the_next_wait() -> None:
 
 @pytest.mark.parametrize("is_manual", [False, True])
 async def test_a_round_of_questions_is_corrected_with_its_answers(is_manual: bool) -> None:
-    asked = modern(resultType="input_required", requestState="sealed", inputRequests={})
-    answers: list[Answer] = [asked, Failure(MISMATCH), modern(**DONE)]
+    question = modern(resultType="input_required", requestState="sealed", inputRequests={})
+    answers: list[Answer] = [question, Failure(MISMATCH), modern(**DONE)]
     origin = HttpOrigin(replies={"tools/list": listing([WITH_REGION]), "tools/call": lambda _: answers.pop(0)})
     book = ("book", {"city": "Bern"})
 
@@ -336,7 +336,7 @@ async def test_a_round_of_questions_is_corrected_with_its_answers(is_manual: boo
 
 
 async def test_a_list_request_of_a_correction_times_out_like_any_other(autojump_clock: object) -> None:
-    async def never(got: Got) -> Answer:
+    async def never(request: ReceivedRequest) -> Answer:
         await trio.sleep_forever()
         raise AssertionError
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import trio_mcp
-from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import SMALL, make_server
+from tests.interaction.scripted_peers import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from trio_mcp import Context, Server, types
 from trio_mcp.testing import open_scripted_client
 
@@ -64,7 +64,7 @@ async def test_a_legacy_result_has_no_members_of_later_revisions(revision: str) 
 
 @pytest.mark.requirement("B.1-P9b", "B.5-S3a")
 async def test_a_modern_server_sends_only_responses_and_notifications() -> None:
-    said: list[Any] = []
+    sent: list[Any] = []
     capabilities: Json = {"roots": {}, "sampling": {}, "elicitation": {}}
     envelope = ENVELOPE | {META + "clientCapabilities": capabilities, META + "logLevel": "debug", "progressToken": 1}
     async with open_scripted_client(make_server(), MODERN) as client:
@@ -73,10 +73,10 @@ async def test_a_modern_server_sends_only_responses_and_notifications() -> None:
         await client.send(call("count", "count", envelope=envelope, steps=3))
         await client.send(call("say", "say", envelope=envelope, level="error", text="x"))
         await client.send_eof()
-        said = await client.rest()
-    assert [message["method"] for message in said if "id" in message and "method" in message] == []
-    assert len([message for message in said if "id" in message]) == len(REQUESTS) + 2
-    assert sorted(message["method"] for message in said if "method" in message) == [
+        sent = await client.rest()
+    assert [message["method"] for message in sent if "id" in message and "method" in message] == []
+    assert len([message for message in sent if "id" in message]) == len(REQUESTS) + 2
+    assert sorted(message["method"] for message in sent if "method" in message) == [
         "notifications/message",
         *["notifications/progress"] * 3,
     ]
@@ -211,9 +211,9 @@ async def test_tool_names_are_case_sensitive() -> None:
     server.tool(name="tool")(lambda: "small")
     server.tool(name="Tool")(lambda: "capital")
     async with open_scripted_client(server, MODERN) as client:
-        for name, said in (("tool", "small"), ("Tool", "capital")):
+        for name, text in (("tool", "small"), ("Tool", "capital")):
             result = (await client.request("tools/call", {"name": name}, envelope=ENVELOPE))["result"]
-            assert result["content"] == [{"type": "text", "text": said}]
+            assert result["content"] == [{"type": "text", "text": text}]
 
 
 # Progress.
@@ -276,11 +276,11 @@ async def test_icons_are_sent_with_all_their_members() -> None:
     icon = types.Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48", "any"], theme="dark")
     server = Server("s", icons=[icon])
     server.tool(name="t", icons=[icon])(lambda: None)
-    said = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
+    expected = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
     async with open_scripted_client(server, MODERN) as client:
         result = (await client.request("tools/list", {}, envelope=ENVELOPE))["result"]
-    assert result["tools"][0]["icons"] == [said]
-    assert result["_meta"][META + "serverInfo"]["icons"] == [said]
+    assert result["tools"][0]["icons"] == [expected]
+    assert result["_meta"][META + "serverInfo"]["icons"] == [expected]
 
 
 @pytest.mark.requirement("B.22-S3")
@@ -333,7 +333,7 @@ def test_the_package_uses_no_error_code_that_the_specification_reserves() -> Non
     defined = {-32020, -32021, -32022}
     of_older_revisions = {
         -32002,  # not found, which only legacy revisions get: test_resources_are_listed_and_read
-        -32042,  # pages to visit, which only 2025-11-25 gets: Context.url_elicitation_required
+        -32042,  # URL elicitation required, sent only in 2025-11-25: Context.url_elicitation_required
     }
     package = Path(trio_mcp.__file__).parent
     numbers: set[int] = set()

@@ -1,4 +1,4 @@
-"""A server by hand whose results may be kept, for the tests of the cache: it counts what it is asked."""
+"""A scripted server for the tests of the cache: its results are cacheable, and it counts its requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trio_mcp import Client, ClientOptions, types
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
 Json: TypeAlias = dict[str, Any]
-Ask: TypeAlias = Callable[..., Awaitable[Any]]
+RequestFunction: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 async def _read(client: Client, **options: Any) -> types.ReadResourceResult:
     return await client.read_resource("a:b", **options)
 
 
-ASK: dict[str, Ask] = {
+REQUESTS: dict[str, RequestFunction] = {
     "server/discover": Client.discover,
     "tools/list": Client.list_tools,
     "prompts/list": Client.list_prompts,
@@ -28,7 +28,7 @@ ASK: dict[str, Ask] = {
     "resources/templates/list": Client.list_resource_templates,
     "resources/read": _read,
 }
-"""How a client asks for what may be kept."""
+"""The cacheable requests of a client, by method."""
 
 MEMBERS = {
     "tools/list": "tools",
@@ -39,32 +39,32 @@ MEMBERS = {
 }
 
 
-def hinted(method: str, ttl_ms: int = 10_000, scope: str = "private", **members: Any) -> Json:
-    """Return a result of *method* that may be kept for so long."""
+def cacheable(method: str, ttl_ms: int = 10_000, scope: str = "private", **members: Any) -> Json:
+    """Return a result of *method* with cache hints."""
     empty: Json = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
     empty = {MEMBERS[method]: []} if method in MEMBERS else empty
     return {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": scope, **empty, **members}
 
 
 @define(eq=False)
-class Origin:
-    """Answers every request, and knows how often it was asked."""
+class CountingServer:
+    """A server that answers every request and records it."""
 
-    reply: Callable[[str, Json], Json | int] = lambda method, _: hinted(method)
-    """Takes a method and its params without `_meta`; returns a result, or the code of an error."""
-    asked: list[tuple[str, Json]] = field(factory=list[tuple[str, Json]])
+    reply: Callable[[str, Json], Json | int] = lambda method, _: cacheable(method)
+    """A function of the method and the params without `_meta` that returns a result or an error code."""
+    requests: list[tuple[str, Json]] = field(factory=list[tuple[str, Json]])
 
     def count(self, method: str) -> int:
-        return sum(each == method for each, _ in self.asked)
+        return sum(each == method for each, _ in self.requests)
 
     async def answer(self, peer: ScriptedPeer) -> None:
-        """Answer until the client has gone. A request to listen is acknowledged."""
+        """Answer requests until the client disconnects."""
         while (request := await peer.receive()) is not None:
             if "id" not in request:
                 continue
             params = dict(request.get("params", {}))
             params.pop("_meta", None)
-            self.asked.append((request["method"], params))
+            self.requests.append((request["method"], params))
             reply = self.reply(request["method"], params)
             if isinstance(reply, int):
                 error = {"code": reply, "message": "no"}
@@ -74,8 +74,10 @@ class Origin:
 
 
 @asynccontextmanager
-async def connected(origin: Origin, **options: Unpack[ClientOptions]) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
-    """Connect a client to *origin*; what the probe is told may not be kept, and does not count."""
+async def connected(
+    origin: CountingServer, **options: Unpack[ClientOptions]
+) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
+    """Connect a client to *origin*, which does not record the probe; the answer to the probe is not cacheable."""
     async with open_scripted_server(**options) as (client, peer), trio.open_nursery() as nursery:
         nursery.start_soon(origin.answer, peer)
         yield client, peer

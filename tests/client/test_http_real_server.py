@@ -1,4 +1,4 @@
-"""What only HTTP has, with our own server at the other end: mirrored arguments, and sessions that a restart forgets."""
+"""Features of HTTP between our client and our server: mirrored arguments, and sessions that end with a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = "file:///config.json"
 
 
 def booking(field: str, *, name: str = "booking") -> Server:
-    """A server whose one tool wants its argument in a header field as well."""
+    """Return a server whose only tool requires its argument in a header field, too."""
     server = Server(name)
     city = {"type": "string", "x-mcp-header": field}
 
@@ -33,18 +33,18 @@ def booking(field: str, *, name: str = "booking") -> Server:
 
 @define(eq=False)
 class Address:
-    """Where one server after the other is."""
+    """An address at which a test can replace the server."""
 
     app: Any
     posts: list[dict[str, str]] = field(factory=list[dict[str, str]], init=False)
-    """The header fields of what came."""
+    """The header fields of each POST."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["method"] == "POST":
             self.posts.append({name.decode(): value.decode() for name, value in scope["headers"]})
         await self.app(scope, receive, send)
 
-    def said(self, field: str) -> list[str | None]:
+    def values(self, field: str) -> list[str | None]:
         return [post.get(field) for post in self.posts if post.get("mcp-method") == "tools/call"]
 
 
@@ -54,7 +54,7 @@ async def book(client: Client, city: str) -> str:
     return block.text
 
 
-async def test_a_client_learns_from_a_refusal_which_arguments_the_server_wants_mirrored() -> None:
+async def test_a_client_learns_from_a_refusal_which_arguments_the_server_requires_in_header_fields() -> None:
     first, second = http_app(booking("City")), http_app(booking("Town", name="newer"))
     address = Address(first)
     async with (
@@ -68,11 +68,11 @@ async def test_a_client_learns_from_a_refusal_which_arguments_the_server_wants_m
         assert await book(client, "Basel") == "newer: a room in Basel"
 
     encoded = "=?base64?WsO8cmljaA==?="
-    assert address.said("mcp-param-city") == [None, encoded, "Bern", "Basel", None]
-    assert address.said("mcp-param-town") == [None, None, None, None, "Basel"]
+    assert address.values("mcp-param-city") == [None, encoded, "Bern", "Basel", None]
+    assert address.values("mcp-param-town") == [None, None, None, None, "Basel"]
 
 
-async def test_a_server_that_was_started_anew_goes_on_with_what_the_client_listens_to() -> None:
+async def test_a_listening_client_continues_after_a_restart_of_the_server() -> None:
     before, after = booking("City"), booking("City", name="restarted")
     first, second = http_app(before), http_app(after)
     address = Address(first)

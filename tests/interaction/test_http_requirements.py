@@ -13,10 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
-from tests.interaction.http_by_hand import EVENTS, JSON, Got, HttpByHand
 from tests.interaction.over_http import URL, Witness, bridged, served_at_socket
+from tests.interaction.raw_http_client import EVENTS, JSON, RawHttpClient, RawResponse
+from tests.interaction.scripted_peers import ENVELOPE, META, MODERN, Json
 from trio_mcp import Context, Server, http_app, serve_http
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.wire import JsonObject
@@ -30,9 +30,9 @@ def make_modern() -> Server:
 
 
 @asynccontextmanager
-async def by_hand(server: Server) -> AsyncGenerator[HttpByHand]:
+async def raw_client(server: Server) -> AsyncGenerator[RawHttpClient]:
     async with bridged("http", server) as engine:
-        yield HttpByHand(engine)
+        yield RawHttpClient(engine)
 
 
 # The endpoint.
@@ -40,7 +40,7 @@ async def by_hand(server: Server) -> AsyncGenerator[HttpByHand]:
 
 @pytest.mark.requirement("B.8-S1")
 async def test_one_path_accepts_posts() -> None:
-    async with by_hand(make_modern()) as client:
+    async with raw_client(make_modern()) as client:
         assert (await client.post(client.request("tools/list"))).status == 200
         client.url = URL + "/other"
         assert (await client.post(client.request("tools/list"))).status == 404
@@ -49,7 +49,7 @@ async def test_one_path_accepts_posts() -> None:
 @pytest.mark.requirement("B.4-S4", "B.8-S9")
 async def test_without_legacy_revisions_the_server_has_no_streams_and_no_sessions() -> None:
     session_fields = {"mcp-session-id": "mine", "last-event-id": "1-1"}
-    async with by_hand(make_modern()) as client:
+    async with raw_client(make_modern()) as client:
         for method in ("GET", "DELETE"):
             for headers in ({}, session_fields):
                 refused = await client.send(method, headers=headers)
@@ -61,7 +61,7 @@ async def test_without_legacy_revisions_the_server_has_no_streams_and_no_session
 
 @pytest.mark.requirement("B.8-S9")
 async def test_a_modern_request_gets_no_stream_and_no_session_from_a_server_of_both_eras() -> None:
-    async with by_hand(make_server()) as client:
+    async with raw_client(make_server()) as client:
         for method in ("GET", "DELETE"):
             refused = await client.send(method, headers={"mcp-protocol-version": MODERN, "mcp-session-id": "mine"})
             assert refused.status == 405
@@ -75,13 +75,13 @@ OURS = ("http://localhost", "http://localhost:3000", "http://127.0.0.1:8000", "h
 @pytest.mark.parametrize("origin", FOREIGN)
 async def test_every_request_from_a_foreign_origin_is_refused(origin: str) -> None:
     foreign = {"origin": origin}
-    async with by_hand(make_server()) as client:
-        legacy = HttpByHand(client._engine, "2025-11-25")
+    async with raw_client(make_server()) as client:
+        legacy = RawHttpClient(client._engine, "2025-11-25")
         await legacy.greet()
         async with legacy.open("GET", headers={"mcp-session-id": None, "mcp-protocol-version": None}) as stream:
             endpoint = await stream.event()
             assert endpoint is not None
-            sse_client = HttpByHand(client._engine, "2024-11-05", url=f"http://localhost{endpoint.data.decode()}")
+            sse_client = RawHttpClient(client._engine, "2024-11-05", url=f"http://localhost{endpoint.data.decode()}")
             refused = [
                 await client.post(client.request("tools/list"), foreign),
                 await legacy.post(legacy.request("tools/list"), foreign),
@@ -96,13 +96,13 @@ async def test_every_request_from_a_foreign_origin_is_refused(origin: str) -> No
 
 @pytest.mark.parametrize("origin", OURS)
 async def test_requests_from_local_origins_or_without_an_origin_are_accepted(origin: str | None) -> None:
-    async with by_hand(make_server()) as client:
+    async with raw_client(make_server()) as client:
         assert (await client.post(client.request("tools/list"), {"origin": origin})).status == 200
 
 
 @pytest.mark.requirement("B.6-S2a", "B.7-S3a", "B.8-S2a")
 async def test_a_request_with_a_rebound_host_name_is_refused() -> None:
-    async with by_hand(make_server()) as client:
+    async with raw_client(make_server()) as client:
         client.url = "http://rebound.example/mcp"
         assert (await client.post(client.request("tools/list"))).status == 403
         assert (await client.send("GET")).status == 403
@@ -125,7 +125,7 @@ async def test_a_server_listens_only_on_the_loopback_address_by_default() -> Non
 
 @pytest.mark.requirement("B.8-S3")
 async def test_a_notification_gets_202_without_a_body_or_an_error() -> None:
-    async with by_hand(make_modern()) as client:
+    async with raw_client(make_modern()) as client:
         taken = await client.post(client.notification("notifications/acme/tick"))
         assert (taken.status, taken.body) == (202, b"")
         faults: list[Json] = [{"params": {}}, {"jsonrpc": "1.0"}]
@@ -137,7 +137,7 @@ async def test_a_notification_gets_202_without_a_body_or_an_error() -> None:
 @pytest.mark.requirement("B.1-S2b", "B.8-S8")
 @pytest.mark.parametrize("method", ["acme/unknown", "ping", "initialize", "completion/complete", "tasks/get"])
 async def test_an_unknown_method_is_404_and_32601(method: str) -> None:
-    async with by_hand(make_modern()) as client:
+    async with raw_client(make_modern()) as client:
         refused = await client.post(client.request(method, {"taskId": "1"}, id="mine"))
         assert (refused.status, refused.kind, refused.code, refused.answer["id"]) == (404, JSON, -32601, "mine")
 
@@ -145,7 +145,7 @@ async def test_an_unknown_method_is_404_and_32601(method: str) -> None:
 @pytest.mark.requirement("B.3-S1b", "B.8-S8")
 @pytest.mark.parametrize("missing", ENVELOPE)
 async def test_an_incomplete_envelope_is_400_and_32602(missing: str) -> None:
-    async with by_hand(make_modern()) as client:
+    async with raw_client(make_modern()) as client:
         request = client.request("tools/list")
         fields = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
         del request["params"]["_meta"][missing]
@@ -156,7 +156,7 @@ async def test_an_incomplete_envelope_is_400_and_32602(missing: str) -> None:
 @pytest.mark.requirement("B.3-S4b", "B.8-S8")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2099-01-01", "latest"])
 async def test_an_unsupported_revision_is_400_and_32022(revision: str) -> None:
-    async with by_hand(make_modern()) as client:
+    async with raw_client(make_modern()) as client:
         refused = await client.post(client.request("tools/list", meta={META + "protocolVersion": revision}))
         assert (refused.status, refused.code) == (400, -32022)
         assert refused.answer["error"]["data"] == {"supported": [MODERN], "requested": revision}
@@ -170,7 +170,7 @@ async def test_a_missing_capability_is_400_and_32021() -> None:
     async def ask(ctx: Context) -> str:
         return ", ".join(root.uri for root in await ctx.list_roots())
 
-    async with by_hand(server) as client:
+    async with raw_client(server) as client:
         refused = await client.post(client.call("ask"))
         assert (refused.status, refused.code) == (400, -32021)
         assert refused.answer["error"]["data"] == {"requiredCapabilities": {"roots": {}}}
@@ -188,7 +188,7 @@ CALL: Mapping[str, Json] = {
 @pytest.mark.parametrize("value", [None, "", "other", "=?base64?%%%?=", "=?base64?/w==?="])
 @pytest.mark.parametrize("method", CALL)
 async def test_a_header_that_contradicts_the_body_is_400_and_32020(method: str, field: str, value: str | None) -> None:
-    async with by_hand(make_server()) as client:
+    async with raw_client(make_server()) as client:
         good = client.request(method, CALL[method], id=7)
         assert (await client.post(good)).status == 200
         refused = await client.post(good, {field: value})
@@ -198,7 +198,7 @@ async def test_a_header_that_contradicts_the_body_is_400_and_32020(method: str, 
 async def test_a_name_that_a_header_cannot_hold_is_encoded() -> None:
     server = Server("s")
     server.tool(name="grüß\ndich")(lambda: None)
-    async with by_hand(server) as client:
+    async with raw_client(server) as client:
         assert (await client.post(client.call("grüß\ndich"))).status == 200
 
 
@@ -218,7 +218,7 @@ def routing() -> Server:
 @pytest.mark.requirement("B.8-S11a")
 @pytest.mark.parametrize("value", [None, "", "us", "EU", "=?base64?%%%?=", "eu, eu"])
 async def test_a_header_that_does_not_mirror_its_argument_is_refused(value: str | None) -> None:
-    async with by_hand(routing()) as client:
+    async with raw_client(routing()) as client:
         refused = await client.post(client.call("route", {"region": "eu"}), {"mcp-param-region": value})
         assert (refused.status, refused.code) == (400, -32020)
         for same in ("eu", "=?base64?ZXU=?="):
@@ -229,7 +229,7 @@ async def test_a_header_that_does_not_mirror_its_argument_is_refused(value: str 
 @pytest.mark.requirement("B.8-S11b")
 @pytest.mark.parametrize("arguments", [{}, {"region": None}, {"speed": 2}])
 async def test_an_absent_argument_needs_no_header(arguments: Json) -> None:
-    async with by_hand(routing()) as client:
+    async with raw_client(routing()) as client:
         assert (await client.post(client.call("route", arguments))).status == 200
 
 
@@ -261,24 +261,24 @@ def test_a_tool_with_invalid_header_annotations_is_not_registered(properties: Js
 
 @pytest.mark.requirement("B.8-S4a")
 async def test_a_request_is_answered_with_json_or_events() -> None:
-    async with by_hand(make_modern()) as client:
-        alone = await client.post(client.call("add", {"a": 1, "b": 2}))
-        assert (alone.status, alone.kind) == (200, JSON)
-        assert alone.answer["result"]["structuredContent"] == {"result": 3}
-        told = await client.post(client.call("count", {"steps": 2}, meta={"progressToken": "t"}))
-        assert (told.status, told.kind) == (200, EVENTS)
-        assert [message.get("method", "answer") for message in told.messages] == [
+    async with raw_client(make_modern()) as client:
+        plain = await client.post(client.call("add", {"a": 1, "b": 2}))
+        assert (plain.status, plain.kind) == (200, JSON)
+        assert plain.answer["result"]["structuredContent"] == {"result": 3}
+        streamed = await client.post(client.call("count", {"steps": 2}, meta={"progressToken": "t"}))
+        assert (streamed.status, streamed.kind) == (200, EVENTS)
+        assert [message.get("method", "answer") for message in streamed.messages] == [
             *["notifications/progress"] * 2,
             "answer",
         ]
-        assert {event.event for event in told.events} == {"message"}
-        assert told.answer["id"] == 1
+        assert {event.event for event in streamed.events} == {"message"}
+        assert streamed.answer["id"] == 1
 
 
 @pytest.mark.requirement("B.8-S4c")
 async def test_a_stream_ends_after_the_response() -> None:
     async with (
-        by_hand(make_modern()) as client,
+        raw_client(make_modern()) as client,
         client.open("POST", client.call("count", {"steps": 2}, meta={"progressToken": "t"})) as got,
     ):
         while "id" not in (message := await got.message()):
@@ -300,7 +300,7 @@ async def test_a_stream_contains_no_requests_even_if_the_handler_asks(asking: An
         META + "clientCapabilities": {"roots": {}, "sampling": {}, "elicitation": {}},
         META + "logLevel": "debug",
     }
-    async with by_hand(server) as client:
+    async with raw_client(server) as client:
         got = await client.post(client.call("ask", meta=capable))
     assert got.kind == EVENTS
     assert [message["method"] for message in got.messages if "method" in message] == ["notifications/message"]
@@ -309,10 +309,10 @@ async def test_a_stream_contains_no_requests_even_if_the_handler_asks(asking: An
 
 @pytest.mark.requirement("B.8-S6")
 async def test_a_response_header_tells_proxies_not_to_buffer_events() -> None:
-    async with by_hand(make_modern()) as client:
-        told = await client.post(client.call("count", {"steps": 1}, meta={"progressToken": "t"}))
+    async with raw_client(make_modern()) as client:
+        streamed = await client.post(client.call("count", {"steps": 1}, meta={"progressToken": "t"}))
         async with client.open("POST", client.request("subscriptions/listen", {"notifications": {}})) as listening:
-            assert [told.headers["x-accel-buffering"], listening.headers["x-accel-buffering"]] == ["no", "no"]
+            assert [streamed.headers["x-accel-buffering"], listening.headers["x-accel-buffering"]] == ["no", "no"]
 
 
 @pytest.mark.requirement("B.18-S4c")
@@ -328,18 +328,18 @@ async def test_log_messages_travel_in_the_stream_of_their_own_request() -> None:
         await both.wait()
         await ctx.log("info", word)
 
-    got: dict[str, Got] = {}
+    got: dict[str, RawResponse] = {}
 
     async def call(word: str, meta: Json | None = None) -> None:
         got[word] = await client.post(client.call("say", {"word": word}, meta=meta))
 
-    async with by_hand(server) as client, trio.open_nursery() as nursery:
+    async with raw_client(server) as client, trio.open_nursery() as nursery:
         nursery.start_soon(call, "one", {META + "logLevel": "info"})
         nursery.start_soon(call, "two", {META + "logLevel": "info"})
         nursery.start_soon(call, "three")
 
-    said = {word: [message["params"]["data"] for message in each.messages[:-1]] for word, each in got.items()}
-    assert said == {"one": ["one"], "two": ["two"], "three": []}
+    messages = {word: [message["params"]["data"] for message in each.messages[:-1]] for word, each in got.items()}
+    assert messages == {"one": ["one"], "two": ["two"], "three": []}
     assert got["three"].kind == JSON
 
 
@@ -369,7 +369,7 @@ async def test_a_client_that_closes_the_response_cancels_the_request_and_receive
     witness = Witness(http_app(server))
     engine = AsgiEngine(witness)
     async with engine.lifespan(), trio.open_nursery() as nursery:
-        client = HttpByHand(engine)
+        client = RawHttpClient(engine)
         leaving = trio.CancelScope()
 
         async def call() -> None:

@@ -16,8 +16,10 @@ from trio_mcp import (
     CacheHint,
     Client,
     Context,
+    IntrospectionVerifier,
     MemoryEventStore,
     OAuth,
+    Registration,
     ResourceServer,
     Server,
     SessionSettings,
@@ -32,16 +34,16 @@ from trio_mcp.transports import AsgiApp, engine_fetch
 ISSUER = "https://login.example"
 ORIGIN = "https://mcp.example"
 URL = f"{ORIGIN}/mcp"
-BACK = "http://127.0.0.1/callback"
+REDIRECT_URI = "http://127.0.0.1/callback"
 LATEST, MODERN = types.REVISIONS[-2], types.REVISIONS[-1]
-WAYS = [
+COMBINATIONS = [
     (transport, revision) for transport in IN_PROCESS for revision in types.REVISIONS if carries(transport, revision)
 ]
-"""All transports over HTTP, in all revisions that have them."""
+"""Each transport over HTTP with each revision that has it."""
 
 Change: TypeAlias = Callable[[str, dict[str, Any]], Mapping[str, Any]]
 
-every_way = pytest.mark.parametrize(("transport", "revision"), WAYS)
+every_transport = pytest.mark.parametrize(("transport", "revision"), COMBINATIONS)
 
 
 @frozen
@@ -86,14 +88,14 @@ class Shop:
         return f"what {ctx.principal} may see"
 
 
-def login(issuer: str = ISSUER, **options: Any) -> AuthorizationServer:
+def login_server(issuer: str = ISSUER, **options: Any) -> AuthorizationServer:
     """Return an authorization server whose only user, ada, allows every request."""
     usual: dict[str, Any] = {"auto_consent": True, "users": {"ada": "x"}, "clock": trio.current_time}
     return AuthorizationServer(issuer, **{**usual, **options})
 
 
 @define(eq=False)
-class Street:
+class Deployment:
     """The shop, the authorization server, and the HTTP transport between all parties.
 
     Args:
@@ -103,14 +105,14 @@ class Street:
         others: further applications, by origin.
     """
 
-    auth: AuthorizationServer = field(factory=login)
+    auth: AuthorizationServer = field(factory=login_server)
     transport: str = "http"
     options: dict[str, Any] = field(factory=dict[str, Any])
     others: dict[str, AsgiApp] = field(factory=dict[str, AsgiApp])
     shop: Shop = field(factory=Shop, init=False)
     witness: Witness = field(init=False)
     """The requests that the shop received."""
-    overheard: Witness = field(init=False)
+    auth_witness: Witness = field(init=False)
     """The requests that the authorization server received."""
     network: AsgiNetwork = field(init=False)
 
@@ -121,8 +123,8 @@ class Street:
         store = MemoryEventStore() if self.transport == "http-resumable" else None
         app = http_app(self.shop.server, auth=protection, sessions=SessionSettings(event_store=store))
         self.witness = Witness(only_legacy(app) if self.transport == "http-sse" else app)
-        self.overheard = Witness(self.auth)
-        self.network = AsgiNetwork({ORIGIN: self.witness, self.auth.issuer: self.overheard, **self.others})
+        self.auth_witness = Witness(self.auth)
+        self.network = AsgiNetwork({ORIGIN: self.witness, self.auth.issuer: self.auth_witness, **self.others})
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -137,7 +139,7 @@ class Street:
 
     @property
     def requests(self) -> list[Seen]:
-        """The requests that the shop received, without those for public metadata."""
+        """The requests that the shop received, except those for public metadata."""
         return [seen for seen in self.witness.requests if not seen.target.startswith("/.well-known/")]
 
     def statuses(self, status: int) -> int:
@@ -145,26 +147,31 @@ class Street:
         return sum(message.get("status") == status for message in self.witness.sent)
 
 
-def person(auth: AuthorizationServer, **options: Any) -> OAuth:
-    """Return credentials whose user follows every redirect of the browser."""
-    usual: dict[str, Any] = {"visit": auth.visit, "redirect_uri": BACK, "clock": trio.current_time}
+def user_credentials(auth: AuthorizationServer, **options: Any) -> OAuth:
+    """Return credentials of a user whose browser follows every redirect."""
+    usual: dict[str, Any] = {"visit": auth.visit, "redirect_uri": REDIRECT_URI, "clock": trio.current_time}
     return OAuth(**{**usual, **options})
 
 
-def nobody(**options: Any) -> OAuth:
-    """Return credentials that fail the test if a user would have to sign in."""
+def without_user(**options: Any) -> OAuth:
+    """Return credentials that fail the test if a user has to sign in."""
 
     async def visit(url: str) -> str:
-        raise AssertionError(f"somebody is asked, at {url}")
+        raise AssertionError(f"the user is asked to sign in, at {url}")
 
-    return OAuth(visit=visit, redirect_uri=BACK, clock=trio.current_time, **options)
+    return OAuth(visit=visit, redirect_uri=REDIRECT_URI, clock=trio.current_time, **options)
 
 
-async def said(client: Client, tool: str) -> str:
+async def call_text(client: Client, tool: str) -> str:
     """Call a tool and return its text."""
     [content] = (await client.call_tool(tool)).content
     assert isinstance(content, types.TextContent)
     return content.text
+
+
+def introspecting(issuer: str = ISSUER) -> IntrospectionVerifier:
+    """Return a verifier that introspects the token of every request as the client `shop`."""
+    return IntrospectionVerifier(client=Registration("shop", secret="x", issuer=issuer), cache_seconds=0)
 
 
 def query_of(url: str) -> dict[str, str]:
@@ -176,10 +183,10 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def changing(endpoint: str, **changed: Any) -> Change:
-    """Return a change of the answers of one endpoint; None leaves a member out."""
+    """Return a change of the responses of one endpoint; None leaves a member out."""
 
-    def change(asked: str, members: dict[str, Any]) -> Mapping[str, Any]:
-        if asked != endpoint:
+    def change(requested: str, members: dict[str, Any]) -> Mapping[str, Any]:
+        if requested != endpoint:
             return members
         return {name: value for name, value in {**members, **changed}.items() if value is not None}
 

@@ -12,15 +12,15 @@ from tests.interaction.asking import (
     capable,
     in_both_modes,
     never_answer,
-    said,
     serve,
+    success_text,
     text,
     visited,
     work,
 )
 from tests.interaction.asking_server import Mode
-from tests.interaction.by_hand import MODERN
-from tests.interaction.guarded import Guarded
+from tests.interaction.scripted_peers import MODERN
+from tests.interaction.serving_with_principal import ServingWithPrincipal
 from trio_mcp import (
     Context,
     ErrorResponse,
@@ -43,16 +43,16 @@ async def test_an_invalid_url_is_not_sent(url: str, revision: str) -> None:
         return "fine"
 
     async with open_client(serve(handler), revision=revision, on_elicit=never_answer, elicit_modes=["url"]) as client:
-        assert said(await work(client)) == "fine"
+        assert success_text(await work(client)) == "fine"
 
 
 @in_both_modes
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
 async def test_a_url_question_has_an_id_only_in_the_revision_that_defines_one(mode: Mode, revision: str) -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     async def on_elicit(request: Any) -> types.ElicitResult:
-        asked.append(request)
+        requests.append(request)
         return await visited(request)
 
     async def handler(ctx: Context) -> str:
@@ -63,8 +63,8 @@ async def test_a_url_question_has_an_id_only_in_the_revision_that_defines_one(mo
     async with open_client(
         serve(handler, mode), revision=revision, on_elicit=on_elicit, elicit_modes=["url"]
     ) as client:
-        assert said(await work(client)) == "Accepted(value=None) Accepted(value=None)"
-    ids = [getattr(request, "elicitation_id", None) for request in asked]
+        assert success_text(await work(client)) == "Accepted(value=None) Accepted(value=None)"
+    ids = [getattr(request, "elicitation_id", None) for request in requests]
     if revision == MODERN:
         assert ids == [None, None]
     else:
@@ -87,13 +87,13 @@ async def test_only_the_client_of_the_call_is_notified_that_an_elicitation_is_co
     ):
         await work(client)
         await other_client.list_tools()
-    told = [{"elicitationId": "the-id"}] if revision == "2025-11-25" else []
-    assert one.received("notifications/elicitation/complete") == told
+    expected = [{"elicitationId": "the-id"}] if revision == "2025-11-25" else []
+    assert one.received("notifications/elicitation/complete") == expected
     assert other.received("notifications/elicitation/complete") == []
 
 
 def connected_to(serving: Any, revision: str, wire: Wire) -> Any:
-    return open_memory_client(Guarded(serving, None), **capable(revision=revision, tap=wire))
+    return open_memory_client(ServingWithPrincipal(serving, None), **capable(revision=revision, tap=wire))
 
 
 @pytest.mark.requirement("B.23-L3")

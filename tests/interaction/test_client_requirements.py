@@ -14,7 +14,17 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json, sample, welcoming
+from tests.interaction.scripted_peers import (
+    EVERYTHING,
+    INFO,
+    LEGACY,
+    META,
+    MODERN,
+    NEWEST_LEGACY,
+    Json,
+    sample,
+    welcoming,
+)
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -46,32 +56,32 @@ async def elicit(_: object) -> types.ElicitResult:
 
 @pytest.mark.requirement("B.2-C1a", "B.2-C1b", "B.2-C2", "B.2-C3")
 async def test_the_client_completes_the_handshake_before_its_first_request() -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def script(server: ScriptedPeer) -> None:
         request = await server.receive()
-        heard.append(request)
+        received.append(request)
         await trio.testing.wait_all_tasks_blocked()
         with trio.move_on_after(0) as nothing:
-            heard.append(await server.receive())
+            received.append(await server.receive())
         assert nothing.cancelled_caught
         result: Json = {"protocolVersion": NEWEST_LEGACY, "capabilities": EVERYTHING, "serverInfo": INFO}
         await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
-        heard.append(await server.receive())
+        received.append(await server.receive())
 
     async with (
         open_scripted_server(script, revision=NEWEST_LEGACY) as (client, server),
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(client.list_tools)
-        heard.append(await server.answer({"tools": []}))
-    assert [message["method"] for message in heard] == ["initialize", "notifications/initialized", "tools/list"]
-    assert heard[0]["params"] == {
+        received.append(await server.answer({"tools": []}))
+    assert [message["method"] for message in received] == ["initialize", "notifications/initialized", "tools/list"]
+    assert received[0]["params"] == {
         "protocolVersion": NEWEST_LEGACY,
         "capabilities": {},
         "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     }
-    assert "id" not in heard[1]
+    assert "id" not in received[1]
 
 
 # Declared capabilities.
@@ -185,10 +195,10 @@ async def refused(ask: Callable[[], Awaitable[object]]) -> None:
 
 LISTENER = """
 import json, sys
-heard = open(sys.argv[1], "wb")
+received = open(sys.argv[1], "wb")
 for line in sys.stdin.buffer:
-    heard.write(line)
-    heard.flush()
+    received.write(line)
+    received.flush()
     message = json.loads(line)
     if "id" not in message:
         continue
@@ -204,12 +214,12 @@ for line in sys.stdin.buffer:
 
 @pytest.mark.requirement("B.5-C1", "B.1-P1b", "B.5-P1a")
 async def test_a_child_process_receives_one_message_a_line_and_nothing_else(tmp_path: Path) -> None:
-    heard = tmp_path / "heard"
+    received = tmp_path / "received"
     with trio.fail_after(20):
-        async with open_client([sys.executable, "-S", "-c", LISTENER, str(heard)]) as client:
+        async with open_client([sys.executable, "-S", "-c", LISTENER, str(received)]) as client:
             with pytest.raises(ErrorResponse):
                 await client.call_tool("grüß\ndich", {"line\r": "break\n\u2028"})
-    data = await trio.Path(heard).read_bytes()
+    data = await trio.Path(received).read_bytes()
     messages = [json.loads(line) for line in data.decode().split("\n")[:-1]]
     assert data.endswith(b"\n")
     assert [message["method"] for message in messages] == [
@@ -272,14 +282,14 @@ async def test_the_client_reads_a_list_to_its_end_for_any_cursors_and_page_sizes
         "prompts": lambda number: {"name": str(number)},
     }
     member, sizes, names = {"resource_templates": "resourceTemplates"}.get(kind, kind), [3, 0, 1, 0, 0, 7, 1], []
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     async def serve(server: ScriptedPeer) -> None:
         for size, cursor in zip(sizes, [*cursors, None], strict=True):
             page: Json = COMPLETE | {member: [items[kind](number) for number in range(size)]}
             request = await server.answer(page | ({} if cursor is None else {"nextCursor": cursor}))
             params: Json = request.get("params", {})
-            asked.append(params.get("cursor"))
+            requested.append(params.get("cursor"))
 
     async with (
         open_scripted_server(welcoming(revision), revision=revision) as (client, server),
@@ -287,7 +297,7 @@ async def test_the_client_reads_a_list_to_its_end_for_any_cursors_and_page_sizes
     ):
         nursery.start_soon(serve, server)
         names = [item.name async for item in getattr(client, kind)()]
-    assert asked == [None, *cursors]
+    assert requested == [None, *cursors]
     assert names == [str(number) for size in sizes for number in range(size)]
 
 

@@ -13,7 +13,7 @@ from trio_mcp.wire import JsonObject
 
 
 @define(eq=False)
-class Guarded:
+class ServingWithPrincipal:
     """A serving for one or more connections that continues after they close.
 
     Args:

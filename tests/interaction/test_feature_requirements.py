@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import ENVELOPE, MODERN, Json
+from tests.interaction.scripted_peers import ENVELOPE, MODERN, Json
 from trio_mcp import Limits, Server
 from trio_mcp.schema import SchemaError, compile_schema
 from trio_mcp.testing import open_scripted_client

@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import MODERN
-from tests.interaction.conversation_server import Boaster, make_server
+from tests.interaction.conversation_server import FullyDeclaringServer, make_server
 from tests.interaction.over_http import URL, Seen, Witness, only_legacy, served_at_socket
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -49,7 +49,7 @@ async def witnessed(app: AsgiApp, **options: Unpack[ClientOptions]) -> AsyncGene
 
 
 def asking_server() -> Server:
-    server = make_server(make=Boaster)
+    server = make_server(make=FullyDeclaringServer)
 
     @server.tool
     async def where(ctx: Context) -> str:
@@ -330,13 +330,13 @@ def polling() -> Server:
 async def test_the_client_resumes_a_stream_that_was_closed_early_after_the_requested_delay(
     autojump_clock: object,
 ) -> None:
-    heard: list[str] = []
+    methods: list[str] = []
 
-    async def hear(method: str, _: object) -> None:
+    async def record(method: str, _: object) -> None:
         await trio.lowlevel.checkpoint()
-        heard.append(method)
+        methods.append(method)
 
-    handlers = {name: partial(hear, name) for name in ("notifications/acme/before", "notifications/acme/after")}
+    handlers = {name: partial(record, name) for name in ("notifications/acme/before", "notifications/acme/after")}
     app = http_app(polling(), sessions=KEPT)
     async with witnessed(app, revision=NEWEST_LEGACY, notifications=handlers) as (witness, client):
         began = trio.current_time()
@@ -346,14 +346,14 @@ async def test_the_client_resumes_a_stream_that_was_closed_early_after_the_reque
     (resumed,) = [seen for seen in witness.requests if "last-event-id" in seen.headers]
     assert resumed.method == "GET"
     assert accepted(resumed) >= {"text/event-stream"}
-    assert heard == [*handlers]
+    assert methods == [*handlers]
 
 
 def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
     """Return *app* with a connection that breaks after *after* pieces of the stream of the first tool call."""
     cut = False
 
-    async def cutting(scope: Scope, receive: Receive, send: Send) -> None:
+    async def cutting_app(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal cut
         pieces, is_call = 0, False
 
@@ -373,7 +373,7 @@ def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
 
         await app(scope, watching_receive, cutting_send)
 
-    return cutting
+    return cutting_app
 
 
 @pytest.mark.requirement("B.6-C6")
@@ -381,11 +381,11 @@ def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
 async def test_the_client_resumes_a_broken_stream_with_the_id_of_its_last_event(
     revision: str, autojump_clock: object
 ) -> None:
-    heard: list[float] = []
+    updates: list[float] = []
 
     async def on_progress(update: types.ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
-        heard.append(update.progress)
+        updates.append(update.progress)
 
     server = Server("slow")
 
@@ -400,7 +400,7 @@ async def test_the_client_resumes_a_broken_stream_with_the_id_of_its_last_event(
     async with witnessed(app, revision=revision) as (witness, client):
         called = await client.call_tool("count", {"steps": 20}, on_progress=on_progress)
         assert called.content == [types.TextContent(text="counted")]
-    assert heard == list(range(20))
+    assert updates == list(range(20))
     (resumed,) = [seen for seen in witness.requests if "last-event-id" in seen.headers]
     assert resumed.method == "GET"
     assert methods(witness).count("tools/call") == 1
@@ -439,9 +439,9 @@ async def test_closing_the_response_cancels_a_modern_request() -> None:
 @pytest.mark.requirement("B.8-C6")
 async def test_a_body_that_is_too_large_raises_a_clear_error() -> None:
     async with witnessed(http_app(make_server(), max_body_bytes=10_000), revision=MODERN) as (_, client):
-        with pytest.raises((HttpStatusError, ErrorResponse), match="10000 bytes") as told:
+        with pytest.raises((HttpStatusError, ErrorResponse), match="10000 bytes") as caught:
             await client.call_tool("shout", {"text": "x" * 20_000})
-        assert "413" in str(told.value) or isinstance(told.value, ErrorResponse)
+        assert "413" in str(caught.value) or isinstance(caught.value, ErrorResponse)
         assert (await client.call_tool("shout", {"text": "x"})).content == [types.TextContent(text="X")]
 
 
@@ -459,7 +459,7 @@ async def test_a_body_size_that_a_proxy_refuses_raises_a_clear_error(status: int
             await app(scope, receive, send)
 
     async with witnessed(proxied, revision=MODERN) as (_, client):
-        with pytest.raises(HttpStatusError, match=f"^HTTP status {status}: too large for me$") as told:
+        with pytest.raises(HttpStatusError, match=f"^HTTP status {status}: too large for me$") as caught:
             await client.call_tool("shout", {"text": "x"})
-        assert told.value.status == status
+        assert caught.value.status == status
         assert (await client.list_tools()).tools

@@ -1,4 +1,4 @@
-"""The doors that lead to a URL, over real sockets, and what they refuse."""
+"""Openers of clients by URL, over real sockets, and the arguments that they refuse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.http_origin import Answer, Got, HttpOrigin, modern, served
+from tests.client.http_origin import Answer, HttpOrigin, ReceivedRequest, modern, served
 from trio_mcp import (
     Bearer,
     ConnectionClosed,
@@ -27,14 +27,14 @@ from trio_mcp import (
 from trio_mcp.testing import AsgiEngine
 
 
-def saying_who(got: Got) -> Answer:
-    """Answer a call with a header field that came with it."""
-    return modern(content=[{"type": "text", "text": got.headers.get("x-who", "nobody")}])
+def reply_with_x_who(request: ReceivedRequest) -> Answer:
+    """Answer a call with the value of its header field `x-who`."""
+    return modern(content=[{"type": "text", "text": request.headers.get("x-who", "unknown")}])
 
 
 @asynccontextmanager
 async def reachable() -> AsyncGenerator[tuple[str, HttpOrigin]]:
-    origin = HttpOrigin(replies={"tools/call": saying_who})
+    origin = HttpOrigin(replies={"tools/call": reply_with_x_who})
     async with served(origin) as url:
         yield url, origin
 
@@ -45,19 +45,19 @@ async def who(client: Any) -> str:
     return block.text
 
 
-async def test_a_string_is_a_url() -> None:
+async def test_a_string_is_a_url_target() -> None:
     async with reachable() as (url, _), open_client(url) as client:
-        assert await who(client) == "nobody"
+        assert await who(client) == "unknown"
 
 
-async def test_header_fields_of_the_caller_s_go_with_each_request() -> None:
+async def test_header_fields_of_the_caller_are_sent_with_each_request() -> None:
     async with reachable() as (url, origin):
         async with open_http_client(url, headers={"X-Who": "me"}) as client:
             assert await who(client) == "me"
-        assert {got.headers["x-who"] for got in origin.got} == {"me"}
+        assert {request.headers["x-who"] for request in origin.received} == {"me"}
 
 
-async def test_a_configured_client_carries_the_requests_and_stays_open() -> None:
+async def test_a_given_http_client_sends_the_requests_and_stays_open() -> None:
     async with reachable() as (url, _), httpx2.AsyncClient(headers={"X-Who": "configured"}) as http_client:
         for _ in range(2):
             async with open_http_client(url, http_client=http_client) as client:
@@ -77,7 +77,7 @@ async def test_clients_in_a_nursery_are_closed_in_any_order() -> None:
         await second.aclose()
 
 
-async def test_an_entry_of_a_table_may_be_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_entry_of_a_table_may_have_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHO", "from a table")
 
     async with reachable() as (url, _):
@@ -89,10 +89,10 @@ async def test_an_entry_of_a_table_may_be_a_url(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_each_of_many_servers_gets_its_own_credentials() -> None:
-    def saying_token(got: Got) -> Answer:
-        return modern(content=[{"type": "text", "text": got.headers.get("authorization", "none")}])
+    def reply_with_token(request: ReceivedRequest) -> Answer:
+        return modern(content=[{"type": "text", "text": request.headers.get("authorization", "none")}])
 
-    async with served(HttpOrigin(replies={"tools/call": saying_token})) as url:
+    async with served(HttpOrigin(replies={"tools/call": reply_with_token})) as url:
         entries = {"far": {"url": url}, "open": {"url": url}, "here": {"command": "true"}}
         auths = {"far": Bearer("t1"), "here": Bearer("t2")}
         async with open_clients({"mcpServers": entries}, auth_for=auths.get) as clients:
@@ -103,7 +103,7 @@ async def test_each_of_many_servers_gets_its_own_credentials() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "words"),
+    ("target", "message"),
     [
         ("ftp://example.org/mcp", "'ftp://example.org/mcp' .* http"),
         ("http://", "'http://' .* no host"),
@@ -111,14 +111,14 @@ async def test_each_of_many_servers_gets_its_own_credentials() -> None:
         ("https://me:secret@example.org/mcp", "'example.org' holds a user name or a password"),
     ],
 )
-async def test_a_string_that_is_not_a_url_is_rejected(target: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words) as refused:
+async def test_a_string_that_is_not_a_url_is_rejected(target: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
         async with open_client(target):
             raise AssertionError
     assert "secret" not in str(refused.value)
 
 
-async def test_the_explicit_openers_reject_it_too() -> None:
+async def test_http_openers_reject_invalid_urls_and_header_fields() -> None:
     with pytest.raises(ValueError, match="ftp"):
         async with open_http_client("ftp://example.org/mcp"):
             raise AssertionError
@@ -127,7 +127,7 @@ async def test_the_explicit_openers_reject_it_too() -> None:
             await start_http_client(nursery, "http://example.org/mcp", headers={"X-A": "b\r\nX-C: d"})
 
 
-async def test_a_client_closes_although_its_engine_fails_at_the_end(autojump_clock: MockClock) -> None:
+async def test_a_client_closes_even_if_its_engine_fails_to_delete_the_session(autojump_clock: MockClock) -> None:
     class Breaking(AsgiEngine):
         def request(self, method: str, *arguments: Any, **options: Any) -> Any:
             if method == "DELETE":

@@ -10,8 +10,8 @@ from typing import Any
 import trio
 from attrs import define, field
 
-from tests.interaction.by_hand import ENVELOPE, INFO, MODERN, Json
 from tests.interaction.over_http import URL
+from tests.interaction.scripted_peers import ENVELOPE, INFO, MODERN, Json
 from trio_mcp.transports import HttpEngine, HttpResponse
 from trio_mcp.wire import REVISION_KEY, SseDecoder, SseEvent, decode, encode, is_array, is_object, request_fields
 
@@ -22,7 +22,7 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 
 @define(eq=False)
-class Got:
+class RawResponse:
     """One response, read step by step."""
 
     _response: HttpResponse
@@ -98,7 +98,7 @@ class Got:
 
 
 @define(eq=False)
-class HttpByHand:
+class RawHttpClient:
     """A client that sends exactly the given requests.
 
     Args:
@@ -122,7 +122,7 @@ class HttpByHand:
     @asynccontextmanager
     async def open(
         self, method: str, message: Any = None, headers: Mapping[str, str | None] | None = None
-    ) -> AsyncGenerator[Got]:
+    ) -> AsyncGenerator[RawResponse]:
         """Make a request and yield its response while it arrives.
 
         Args:
@@ -137,15 +137,17 @@ class HttpByHand:
             self._engine.request(method, self.url, sent, body) as response,
             aclosing(response.chunks()) as chunks,
         ):
-            yield Got(response, chunks)
+            yield RawResponse(response, chunks)
 
-    async def send(self, method: str, message: Any = None, headers: Mapping[str, str | None] | None = None) -> Got:
-        """Make a request, and read the whole response."""
+    async def send(
+        self, method: str, message: Any = None, headers: Mapping[str, str | None] | None = None
+    ) -> RawResponse:
+        """Make a request and read the whole response."""
         async with self.open(method, message, headers) as got:
             await got.rest()
         return got
 
-    async def post(self, message: Any, headers: Mapping[str, str | None] | None = None) -> Got:
+    async def post(self, message: Any, headers: Mapping[str, str | None] | None = None) -> RawResponse:
         return await self.send("POST", message, headers)
 
     async def post_and_never_read(self, message: Any) -> None:
@@ -167,7 +169,7 @@ class HttpByHand:
         """Return a call of a tool."""
         return self.request("tools/call", {"name": tool, "arguments": arguments or {}}, id=id, meta=meta)
 
-    async def greet(self, capabilities: Json | None = None) -> Got:
+    async def greet(self, capabilities: Json | None = None) -> RawResponse:
         """Begin a session in a revision that has them; return the response to `initialize`."""
         params = {"protocolVersion": self.revision, "capabilities": capabilities or {}, "clientInfo": INFO}
         got = await self.post(self.request("initialize", params, id="hello"))

@@ -1,4 +1,4 @@
-"""A modern server by hand that asks in its results, and what it asks."""
+"""Scripted servers that ask in their results, and the questions, answers and callbacks of their tests."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ META = "io.modelcontextprotocol/"
 DONE: Json = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
 FORM: Json = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]}
 HOW_MANY: Json = {"method": "elicitation/create", "params": {"message": "How many?", "requestedSchema": FORM}}
-PAGE: Json = {"mode": "url", "message": "Log in", "url": "https://example.com/login"}
-LOG_IN: Json = {"method": "elicitation/create", "params": PAGE}
-THINK: Json = {
+URL_PARAMS: Json = {"mode": "url", "message": "Log in", "url": "https://example.com/login"}
+VISIT_URL: Json = {"method": "elicitation/create", "params": URL_PARAMS}
+SAMPLE: Json = {
     "method": "sampling/createMessage",
     "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 5},
 }
-WHERE: Json = {"method": "roots/list"}
+LIST_ROOTS: Json = {"method": "roots/list"}
 
 ROOTS = [types.Root(uri="file:///home", name="home")]
 HI = types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
 
 
 @asynccontextmanager
-async def asked(**options: Unpack[ClientOptions]) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
-    """Connect a client to a modern server by hand, and bound the time it may be open."""
+async def scripted_server(**options: Unpack[ClientOptions]) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
+    """Connect a client to a scripted server, modern by default; a timeout bounds the block."""
     options.setdefault("revision", MODERN)
     with trio.fail_after(10_000):
         async with open_scripted_server(**options) as connected:
@@ -40,7 +40,7 @@ async def asked(**options: Unpack[ClientOptions]) -> AsyncGenerator[tuple[Client
 
 
 def interim(state: str | None = None, **questions: Json) -> Json:
-    """Return a result that asks; without any question it has no member for them."""
+    """Return an `input_required` result; without questions it has no `inputRequests`."""
     return (
         {"resultType": "input_required"}
         | ({"inputRequests": questions} if questions else {})
@@ -48,8 +48,8 @@ def interim(state: str | None = None, **questions: Json) -> Json:
     )
 
 
-async def two(_: object) -> types.ElicitResult:
-    """Answer the question of `HOW_MANY`."""
+async def answer_two(_: object) -> types.ElicitResult:
+    """Answer `HOW_MANY`."""
     await trio.lowlevel.checkpoint()
     return types.ElicitResult(action="accept", content={"count": 2})
 
@@ -57,20 +57,20 @@ async def two(_: object) -> types.ElicitResult:
 TWO: Json = {"action": "accept", "content": {"count": 2}}
 
 
-async def hi(_: object) -> types.CreateMessageResult:
-    """Answer the question of `THINK`."""
+async def answer_hi(_: object) -> types.CreateMessageResult:
+    """Answer `SAMPLE`."""
     await trio.lowlevel.checkpoint()
     return HI
 
 
-async def no(request: Any) -> Any:
-    """Stand for a callback that is never asked."""
+async def fail_if_asked(request: Any) -> Any:
+    """Fail the test if the client calls this callback."""
     raise AssertionError(request)
 
 
 @asynccontextmanager
 async def in_background(call: Callable[[], Awaitable[Any]]) -> AsyncGenerator[list[Any]]:
-    """Wait for *call* beside the block; when the block has ended, its outcome is in the list."""
+    """Run *call* concurrently with the block; after the block, the yielded list contains its outcome."""
     outcome: list[Any] = []
 
     async def wait() -> None:

@@ -17,14 +17,14 @@ from tests.interaction.asking import (
     capable,
     in_all_legacy,
     in_both_modes,
-    said,
     serve,
+    success_text,
     visited,
     with_elicitation,
     work,
 )
 from tests.interaction.asking_server import Mode, Seats
-from tests.interaction.by_hand import MODERN
+from tests.interaction.scripted_peers import MODERN
 from trio_mcp import (
     Accepted,
     AskExpired,
@@ -69,7 +69,7 @@ async def test_the_server_does_not_ask_for_undeclared_capabilities(revision: str
         return lacking
 
     async with open_memory_client(serve(handler), revision=revision, tap=wire) as client:
-        assert said(await work(client)) == '["elicitation","elicitation","sampling","roots","elicitation"]'
+        assert success_text(await work(client)) == '["elicitation","elicitation","sampling","roots","elicitation"]'
     assert wire.requests_received == []
 
 
@@ -120,18 +120,18 @@ async def test_the_server_sends_no_tools_to_a_client_that_has_not_declared_sampl
     missing = "missing: {'sampling': {'tools': {}}}"
     with_tools = revision >= "2025-11-25"
     async with open_client(serve(handler, mode), **capable(revision=revision)) as client:
-        assert said(await work(client)) == missing
+        assert success_text(await work(client)) == missing
     async with open_client(serve(handler, mode), **capable(revision=revision, sample_with_tools=True)) as client:
-        assert said(await work(client)) == ("fine" if with_tools else missing)
+        assert success_text(await work(client)) == ("fine" if with_tools else missing)
 
 
 @pytest.mark.requirement("B.24-S1b")
 @pytest.mark.parametrize("revision", types.REVISIONS)
 async def test_a_sampling_request_does_not_include_context_by_default(revision: str) -> None:
-    asked: list[types.CreateMessageRequestParams] = []
+    requests: list[types.CreateMessageRequestParams] = []
 
     async def on_sample(request: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        asked.append(request)
+        requests.append(request)
         await trio.lowlevel.checkpoint()
         return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
 
@@ -149,8 +149,8 @@ async def test_a_sampling_request_does_not_include_context_by_default(revision: 
     async with open_memory_client(
         serve(handler), revision=revision, on_sample=on_sample, sample_with_context=True
     ) as client:
-        assert said(await work(client)) == "m"
-    (request,) = asked
+        assert success_text(await work(client)) == "m"
+    (request,) = requests
     assert request.include_context in {None, "none"}
     assert (request.max_tokens, request.system_prompt, request.temperature) == (7, "Be brief.", 0.5)
 
@@ -173,25 +173,25 @@ async def test_the_server_does_not_send_a_conversation_that_every_client_must_re
 
     wire = Wire()
     async with open_memory_client(serve(handler, mode), **capable(revision=revision, tap=wire)) as client:
-        assert said(await work(client)) == "fine"
+        assert success_text(await work(client)) == "fine"
     assert wire.requests_received == []
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
 async def test_the_server_does_not_send_content_that_the_revision_cannot_carry(revision: str) -> None:
-    texts = [types.TextContent(text="Hi"), types.TextContent(text="there")]
+    blocks = [types.TextContent(text="Hi"), types.TextContent(text="there")]
     wire = Wire()
 
     async def handler(ctx: Context) -> str:
         try:
-            await ctx.sample([types.SamplingMessage(role="user", content=texts)], max_tokens=1)
+            await ctx.sample([types.SamplingMessage(role="user", content=blocks)], max_tokens=1)
         except StructureError as exc:
             return exc.faults[0]
         return "asked"
 
     with_lists = revision >= "2025-11-25"
     async with open_memory_client(serve(handler), **capable(revision=revision, tap=wire)) as client:
-        outcome = said(await work(client))
+        outcome = success_text(await work(client))
     assert outcome == "asked" if with_lists else outcome.startswith("$.messages[0].content: ")
     assert with_lists or wire.requests_received == []
 
@@ -269,18 +269,18 @@ async def test_the_handler_receives_declined_dismissed_and_failed_answers(mode: 
         return outcome
 
     async with open_client(serve(handler, mode), revision=revision, on_elicit=on_elicit) as client:
-        assert [said(await work(client)) for _ in range(3)] == ["declined", "dismissed", "accepted 3"]
+        assert [success_text(await work(client)) for _ in range(3)] == ["declined", "dismissed", "accepted 3"]
         if revision == MODERN:  # a modern client that cannot answer does not retry
             with pytest.raises(McpError, match="the user has left"):
                 await work(client)
         else:
-            assert said(await work(client)) == "failed: the user has left"
+            assert success_text(await work(client)) == "failed: the user has left"
 
 
 @pytest.mark.requirement("B.23-S5")
 @pytest.mark.parametrize("revision", WITH_ELICITATION[:-1])
 async def test_an_invalid_answer_is_reported_as_the_fault_of_the_legacy_client(revision: str) -> None:
-    """Our own client checks its answers, so this test uses a scripted one."""
+    """This test uses a scripted client because our client checks its answers."""
 
     async def handler(ctx: Context) -> str:
         with pytest.raises(RemoteProtocolError) as caught:
@@ -353,7 +353,7 @@ async def test_a_legacy_client_that_fails_one_of_several_questions_is_not_asked_
         return "fine"
 
     async with open_client(serve(handler), revision="2025-11-25", on_elicit=on_elicit) as client:
-        assert said(await work(client)) == "fine"
+        assert success_text(await work(client)) == "fine"
         await stopped.wait()
 
 
@@ -375,7 +375,7 @@ async def test_an_invalid_question_raises_an_error_in_the_handler_that_asks_it(r
         return "fine"
 
     async with open_client(serve(handler), **capable(revision=revision)) as client:
-        assert said(await work(client)) == "fine"
+        assert success_text(await work(client)) == "fine"
 
 
 @pytest.mark.requirement("B.25-S1")
@@ -386,4 +386,4 @@ async def test_a_client_may_have_no_roots(mode: Mode, revision: str) -> None:
         return f"{len(await ctx.list_roots())} roots"
 
     async with open_client(serve(handler, mode), **capable(revision=revision, roots=[])) as client:
-        assert said(await work(client)) == "0 roots"
+        assert success_text(await work(client)) == "0 roots"
