@@ -193,7 +193,7 @@ def test_an_unusable_public_key_is_refused(jwk: dict[str, Any]) -> None:
         public_key(jwk)
 
 
-@pytest.mark.filterwarnings("ignore:Key size")  # of the test's own making of it
+@pytest.mark.filterwarnings("ignore:Key size")  # of generating it here
 def test_a_weak_rsa_key_is_refused() -> None:
     with pytest.raises(InvalidToken, match="of an unsupported size"):
         public_key(dict(RSAKey.generate_key(1024).as_dict(private=False)))
