@@ -42,7 +42,7 @@ class Person:
     browser: Browser
     allows: bool = True
     pages: list[str] = field(factory=list[str], init=False)
-    """The texts of the consent pages."""
+    """The visible text of each consent page."""
 
     async def show(self, url: str) -> None:
         await self.browser.go(url)
@@ -56,7 +56,7 @@ class Person:
 
 
 async def answer(client: Client, tool: str) -> str:
-    """Call a tool and return its text."""
+    """call"""
     (block,) = (await client.call_tool(tool, raise_on_error=True)).content
     assert isinstance(block, types.TextContent)
     return block.text
@@ -129,13 +129,13 @@ async def test_a_user_who_refuses_consent_is_not_asked_again(browser: Browser) -
         assert len(person.pages) == 1
 
 
-async def test_a_wrong_password_leads_back_to_the_login_form(browser: Browser) -> None:
-    complaints = list[str]()
+async def test_a_wrong_password_leads_back_to_the_sign_in_form(browser: Browser) -> None:
+    messages = list[str]()
 
     async def show(url: str) -> None:
         await browser.go(url)
         await sign_in("wrong")
-        complaints.append(await browser.text("[role=alert]"))
+        messages.append(await browser.text("[role=alert]"))
         await sign_in(PASSWORD)
 
     async def sign_in(password: str) -> None:
@@ -150,7 +150,7 @@ async def test_a_wrong_password_leads_back_to_the_login_form(browser: Browser) -
     ):
         assert await answer(client, "whoami") == USER
 
-    assert complaints == ["This user is not known, or the password is wrong."]
+    assert messages == ["The user name or the password is wrong."]
     assert len(authorization.asked("authorize")) == 1
 
 
@@ -166,11 +166,11 @@ async def test_the_command_line_client_signs_in(browser: Browser, tmp_path: Path
         line = [sys.executable, "-m", "trio_mcp", "call", "whoami", "--login", "--", url]
         for _ in range(2):
             process = await nursery.start(partial(trio.run_process, line, stdout=PIPE, stderr=PIPE, env=environment))
-            said = b""
+            stderr = b""
             async for chunk in process.stderr:
-                said += chunk
-                if b"\n    http" in said and said.endswith(b"\n") and not person.pages:
-                    await person.show(said.decode().splitlines()[1].strip())
+                stderr += chunk
+                if b"\n    http" in stderr and stderr.endswith(b"\n") and not person.pages:
+                    await person.show(stderr.decode().splitlines()[1].strip())
             assert b"".join([chunk async for chunk in process.stdout]) == f"{USER}\n".encode()
 
     assert len(person.pages) == 1

@@ -79,13 +79,13 @@ async def test_the_sqlite_server_serves_a_file_in_every_revision(revision: str, 
 
     assert {"list_tables", "read_query", "recount", "append_insight"} <= tools
     assert reported == [1]
-    (told,) = outcome.content
-    assert isinstance(told, types.TextContent)
-    assert '"cancelled":true' in told.text
+    (content,) = outcome.content
+    assert isinstance(content, types.TextContent)
+    assert '"cancelled":true' in content.text
     assert counted.content == [types.TextContent(text="0")]
 
 
-def test_the_sqlite_server_names_the_file_it_cannot_serve(tmp_path: Path) -> None:
+def test_the_sqlite_server_reports_a_file_that_it_cannot_open(tmp_path: Path) -> None:
     path = tmp_path / "no" / "such" / "folder.db"
 
     done = subprocess.run(

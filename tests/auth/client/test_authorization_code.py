@@ -15,12 +15,12 @@ from tests.auth.client.flow_script import (
     RESOURCE,
     TOKEN_ISSUER,
     FlowScript,
-    token_ask,
-    redirected_with,
     error_reply,
     issuer_with,
     json_reply,
     query_of,
+    redirected_with,
+    token_ask,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed

@@ -12,7 +12,7 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import MockClock
 
-from tests.auth.client.scripted_network import REDIRECT_URI, WaitCounter, Person
+from tests.auth.client.scripted_network import REDIRECT_URI, Person, WaitCounter
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply, MemoryTokenStorage
 from trio_mcp.auth.client._browser import BrowserAgent

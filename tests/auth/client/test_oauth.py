@@ -12,9 +12,9 @@ from tests.auth.client.flow_script import (
     ISSUER,
     REDIRECT_URI,
     FlowScript,
-    token_ask,
     issuer_with,
     json_reply,
+    token_ask,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed

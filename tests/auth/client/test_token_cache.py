@@ -12,12 +12,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.auth.client.scripted_network import (
     URL,
-    WaitCounter,
     Clock,
     MachineGrant,
     Network,
     Person,
     PersonGrant,
+    WaitCounter,
     connect,
     request,
 )

@@ -16,10 +16,10 @@ from tests.auth.client.flow_script import (
     RESOURCE,
     TOKEN_ISSUER,
     FlowScript,
-    token_ask,
     error_reply,
     issuer_with,
     json_reply,
+    token_ask,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
