@@ -129,7 +129,7 @@ def test_with_consent_the_call_is_made_and_the_model_receives_its_result(mcp_jso
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "2 tools of 1 servers: sums\n"
-        "> The model asks for a tool:\n"
+        "> The model requests a tool call:\n"
         "  tool       add\n"
         "  server     sums\n"
         '  arguments  {"a": 1, "b": 2}\n'
@@ -205,9 +205,9 @@ def test_displayed_strings_contain_no_control_characters(mcp_json: Path) -> None
 FAULTS: list[tuple[Turn, str]] = [
     ((401, {"error": {"message": "no such\n key"}}), 'HTTP 401: {"error": {"message": "no such\\n key"}}'),
     ((500, "<html>\n<p>oh"), "HTTP 500: <html> <p>oh"),
-    ((200, "<html>"), "answered with no message: <html>"),
-    ((200, {"choices": []}), 'answered with no message: {"choices": []}'),
-    ((200, completion(None)), "answered with no message: "),
+    ((200, "<html>"), "returned no message: <html>"),
+    ((200, {"choices": []}), 'returned no message: {"choices": []}'),
+    ((200, completion(None)), "returned no message: "),
     (
         assistant_message("") | {"tool_calls": [7]},
         "an assistant's message: 'tool_calls' must be a list of objects, got [7]",
@@ -246,7 +246,7 @@ def test_the_number_of_tool_rounds_is_bounded(mcp_json: Path) -> None:
         done = run(mcp_json, model.url, "Add for ever.", "y", "y", "And?", LLM_ROUNDS="2")
 
     assert done.returncode == 0
-    assert done.stderr == "chat_host: stopped after 2 rounds of tools; say something to go on\n"
+    assert done.stderr == "chat_host: stopped after 2 rounds of tool calls; enter a message to continue\n"
     assert "Two." in done.stdout
     assert [each["role"] for each in model.messages()] == ["user", "assistant", "tool", "assistant", "tool", "user"]
 
@@ -259,7 +259,7 @@ def test_a_failing_server_is_named_and_the_chat_continues(mcp_json: Path) -> Non
         done = run(mcp_json, model.url, "Hello?")
 
     assert done.returncode == 0
-    assert done.stderr.startswith("chat_host: server 'broken' is not there: ")
+    assert done.stderr.startswith("chat_host: server 'broken' cannot be used: ")
     assert done.stderr.count("\n") == 1
     assert done.stdout == "0 tools of 0 servers: \n> Hello.\n> \n"
     assert "tools" not in model.requests[0]
@@ -270,8 +270,8 @@ def test_a_failing_server_is_named_and_the_chat_continues(mcp_json: Path) -> Non
     [
         ({"LLM_BASE_URL": ""}, "chat_host: set LLM_BASE_URL and LLM_MODEL"),
         ({"LLM_MODEL": ""}, "chat_host: set LLM_BASE_URL and LLM_MODEL"),
-        ({"LLM_ROUNDS": "0"}, "LLM_ROUNDS is a number above 0"),
-        ({"LLM_ROUNDS": "many"}, "LLM_ROUNDS is a number above 0"),
+        ({"LLM_ROUNDS": "0"}, "LLM_ROUNDS must be a positive number"),
+        ({"LLM_ROUNDS": "many"}, "LLM_ROUNDS must be a positive number"),
         ({"LLM_BASE_URL": "http://localhost:port"}, "chat_host: "),
     ],
 )

@@ -56,7 +56,7 @@ def test_the_client_example_uses_the_server_example() -> None:
     assert lines[0].startswith("2026-07-28 Implementation(name='demo'")
     assert lines[1:4] == [
         "add Add two numbers.",
-        "crunch Work for a while, telling how far it is.",
+        "crunch Work for a while and report the progress.",
         "{'result': 3}",
     ]
     assert lines[4:-1] == [f"{step} step {step}" for step in range(1, 6)]

@@ -153,7 +153,10 @@ async def test_a_program_authenticates_with_a_secret_or_a_key_only_at_its_issuer
 async def test_a_program_reports_missing_settings() -> None:
     done = await run("machine_client.py", "http://127.0.0.1:1/mcp", CLIENT_ID="robot", CLIENT_SECRET="s")
 
-    assert (done.returncode, done.stderr) == (1, b"machine_client: KeyError: 'ISSUER' (see the head of this file)\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"machine_client: KeyError: 'ISSUER' (see the docstring of this file)\n",
+    )
 
 
 async def test_by_default_the_server_starts_an_authorization_server_and_prints_its_accounts() -> None:
@@ -165,7 +168,7 @@ async def test_by_default_the_server_starts_an_authorization_server_and_prints_i
         printed = dict(line.split(None, 1) for line in output.decode().splitlines())
         auth = ClientCredentials("robot", secret="its secret", issuer=printed["issuer"], scopes=["notes:read"])
         async with open_http_client(url, auth=auth) as client:
-            with pytest.raises(ToolFailed, match="takes the scope notes:write"):
+            with pytest.raises(ToolFailed, match="requires the scope notes:write"):
                 await client.call_tool("forget_notes", {"dry_run": False}, raise_on_error=True)
             written = await client.call_tool("write_note", {"text": "I was here."}, raise_on_error=True)
             tried = await client.call_tool("forget_notes", raise_on_error=True)
@@ -175,4 +178,4 @@ async def test_by_default_the_server_starts_an_authorization_server_and_prints_i
     assert printed["user"] == "ada, password: her password"
     assert printed["program"] == "robot, secret: its secret"
     answers = [each.structured_content["result"] for each in (written, tried, gone)]
-    assert answers == [1, "1 notes would go", "1 notes have gone"]
+    assert answers == [1, "1 notes would be deleted", "1 notes were deleted"]
