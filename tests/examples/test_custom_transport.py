@@ -6,7 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,13 @@ def port_of(listeners: list[trio.SocketListener]) -> int:
 
 
 async def pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
-    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+    """Copy one direction of a connection; if it is reset, reset the other side too."""
+    try:
         async for chunk in source:
             await sink.send_all(chunk)
         await sink.send_eof()
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        await trio.aclose_forcefully(sink)
 
 
 def test_the_program_runs_unchanged() -> None:

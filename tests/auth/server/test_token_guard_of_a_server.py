@@ -56,13 +56,13 @@ async def test_bound_tokens_are_checked_with_the_proofs_of_the_client() -> None:
 
 
 async def test_a_revoked_token_is_refused_if_the_guard_uses_introspection() -> None:
-    client = Registration("api", secret="s3cret")
+    registration = Registration("api", secret="s3cret")
     with trio.fail_after(60):
         async with (
             open_authorization_server(fetch=None, clients=[KnownClient("api", secret="s3cret")]) as auth,
             open_fetch() as fetch,
         ):
-            verifier = IntrospectionVerifier(client=client, cache_seconds=0)
+            verifier = IntrospectionVerifier(client=registration, cache_seconds=0)
             client = GuardClient(ResourceServer(RESOURCE, issuers=[auth.issuer], verifier=verifier).guard(fetch))
             token = auth.issue_token(subject="ann", resource=RESOURCE)
             assert access_of(await client(token)).principal == "ann"
