@@ -68,7 +68,7 @@ def test_challenges_are_read(text: str, challenges: list[tuple[str, dict[str, st
 
 
 @pytest.mark.parametrize(("text", "challenges"), SKIPPED)
-def test_malformed_challenges_are_skipped(text: str, challenges: list[tuple[str, dict[str, str]]]) -> None:
+def test_malformed_parts_of_challenges_are_skipped(text: str, challenges: list[tuple[str, dict[str, str]]]) -> None:
     assert read_challenges(text) == [Challenge(scheme, parameters) for scheme, parameters in challenges]
 
 
@@ -137,6 +137,6 @@ def test_a_written_challenge_is_read_back_unchanged(scheme: str, parameters: dic
         Challenge("Bearer\r\n"),
     ],
 )
-def test_a_value_that_could_break_out_of_its_quotes_is_not_written(challenge: Challenge) -> None:
+def test_a_challenge_with_an_invalid_scheme_name_or_value_is_not_written(challenge: Challenge) -> None:
     with pytest.raises(ValueError, match="challenge"):
         write_challenge(challenge)

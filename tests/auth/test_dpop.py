@@ -86,7 +86,7 @@ def test_the_thumbprint_is_computed_as_in_rfc_7638(key: DpopKey) -> None:
     assert DpopKey.generate().thumbprint != digest
 
 
-def test_neither_the_repr_of_a_key_nor_a_proof_reveals_a_secret(key: DpopKey) -> None:
+def test_the_repr_of_a_key_and_of_a_prover_contains_no_secret(key: DpopKey) -> None:
     proofs = DpopProver(key)
     proofs.note(URL, {"dpop-nonce": "n-secret"})
 

@@ -259,7 +259,7 @@ def test_metadata_about_another_resource_is_refused(resource: str, url: str) -> 
 
 @pytest.mark.requirement("C.2-3")
 @pytest.mark.parametrize(
-    ("url", "places"),
+    ("url", "urls"),
     [
         ("https://x.example", [f"{WELL_KNOWN}/thing"]),
         ("https://X.example:443/#f", [f"{WELL_KNOWN}/thing"]),
@@ -269,13 +269,13 @@ def test_metadata_about_another_resource_is_refused(resource: str, url: str) -> 
         ("https://x.example/?t=1", [f"{WELL_KNOWN}/thing?t=1", f"{WELL_KNOWN}/thing"]),
     ],
 )
-def test_the_well_known_urls_have_the_path_inserted_or_are_at_the_root(url: str, places: list[str]) -> None:
-    assert well_known_urls(url, "thing") == places
+def test_the_well_known_urls_have_the_path_inserted_or_are_at_the_root(url: str, urls: list[str]) -> None:
+    assert well_known_urls(url, "thing") == urls
 
 
 @pytest.mark.requirement("C.2-4")
 @pytest.mark.parametrize(
-    ("issuer", "places"),
+    ("issuer", "urls"),
     [
         ("https://x.example", [f"{WELL_KNOWN}/oauth-authorization-server", f"{WELL_KNOWN}/openid-configuration"]),
         ("https://x.example/", [f"{WELL_KNOWN}/oauth-authorization-server", f"{WELL_KNOWN}/openid-configuration"]),
@@ -297,5 +297,5 @@ def test_the_well_known_urls_have_the_path_inserted_or_are_at_the_root(url: str,
         ),
     ],
 )
-def test_the_metadata_urls_of_an_issuer_are_those_of_the_specification(issuer: str, places: list[str]) -> None:
-    assert server_metadata_urls(issuer) == places
+def test_the_metadata_urls_of_an_issuer_are_those_of_the_specification(issuer: str, urls: list[str]) -> None:
+    assert server_metadata_urls(issuer) == urls

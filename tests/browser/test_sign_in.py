@@ -14,6 +14,7 @@ import trio
 from attrs import define, field
 
 from tests.auth.protected_server import serving_protected
+from tests.auth.signed_tokens import Clock
 from tests.browser.webdriver import Browser
 from trio_mcp import Client, open_http_client, types
 from trio_mcp._errors import AuthorizationFailed
@@ -23,16 +24,6 @@ from trio_mcp.testing import open_authorization_server
 USER, PASSWORD = "ada", "correct horse"
 LAST_PAGE = "h1:first-child"
 """The heading of the last page; the consent page has a warning before its heading. A click may return earlier."""
-
-
-@define(eq=False)
-class Clock:
-    """A clock that advances on request."""
-
-    now: float = field(factory=time.time)
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @define(eq=False)
@@ -64,7 +55,7 @@ async def answer(client: Client, tool: str) -> str:
 
 @pytest.mark.parametrize("dpop", [False, True], ids=["bearer", "dpop"])
 async def test_consent_redirect_token_call_expiry_refresh_and_step_up(dpop: bool, browser: Browser) -> None:
-    clock, person = Clock(), Person(browser)
+    clock, person = Clock(time.time()), Person(browser)
     auth = OAuth(client_name="the application", show=person.show, clock=clock, dpop=dpop)
 
     async with (
@@ -97,7 +88,7 @@ async def test_consent_redirect_token_call_expiry_refresh_and_step_up(dpop: bool
 
 
 async def test_without_refresh_tokens_the_user_signs_in_again(browser: Browser) -> None:
-    clock, person = Clock(), Person(browser)
+    clock, person = Clock(time.time()), Person(browser)
 
     async with (
         open_authorization_server(

@@ -145,8 +145,8 @@ trio.run(main)
 HOLDS_SOCKET = """
 import socket, sys, trio
 from trio_mcp import Context, Server, serve_stdio
-held = socket.socket(socket.AF_UNIX)
-held.connect(sys.argv[1])
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
 server = Server("holding")
 
 @server.tool
@@ -168,7 +168,7 @@ async def test_a_server_exits_after_its_host_was_killed(
 
     The server holds a socket until it exits. A call is in flight, which must not keep the server alive.
     """
-    path = str(tmp_path / "held")
+    path = str(tmp_path / "socket")
     command = [
         sys.executable,
         "-c",

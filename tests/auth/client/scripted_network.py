@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import trio
 from attrs import define, field
 
+from tests.auth.signed_tokens import Clock
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, Grant, HttpCall, HttpReply
 from trio_mcp.auth._dpop import NONCE_FIELD
@@ -26,16 +27,6 @@ from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 URL = "https://mcp.example.com/mcp"
 ISSUER = "https://auth.example.com"
 REDIRECT_URI = "http://127.0.0.1:7/callback"
-
-
-@define
-class Clock:
-    """A clock that a test sets."""
-
-    now: float = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @define(eq=False, repr=False)

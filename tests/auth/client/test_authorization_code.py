@@ -134,7 +134,7 @@ def test_offline_access_requires_the_prompt_for_consent() -> None:
     assert script.sign_ins[0]["prompt"] == "consent"
 
 
-def test_the_code_is_bound_to_the_dpop_key_of_the_tokens() -> None:
+def test_the_code_and_the_tokens_are_bound_to_the_same_dpop_key() -> None:
     proofs = DpopProver(DpopKey.generate())
     script = FlowScript([token_reply(token_type="DPoP")])
 

@@ -60,12 +60,12 @@ BASIC = basic("me:secret", "me")
 POST = ClientAuthentication(form={"client_id": "me", "client_secret": "secret"})
 
 
-def way_of(authenticated: ClientAuthentication) -> str:
+def method_of(authenticated: ClientAuthentication) -> str:
     """Return the method that a client named "me" with the secret "secret", or with a key, uses."""
     if "client_assertion" in authenticated.form:
         return "private_key_jwt"
-    ways = [("none", NONE), ("client_secret_basic", BASIC), ("client_secret_post", POST)]
-    return next(name for name, expected in ways if authenticated == expected)
+    methods = [("none", NONE), ("client_secret_basic", BASIC), ("client_secret_post", POST)]
+    return next(name for name, expected in methods if authenticated == expected)
 
 
 @pytest.mark.requirement("C.2-17")
@@ -87,7 +87,7 @@ def test_the_registered_method_is_used_regardless_of_the_methods_in_the_metadata
 
 @pytest.mark.requirement("C.2-17")
 @pytest.mark.parametrize(
-    ("listed", "origin"),
+    ("listed", "method"),
     [
         (SILENT, "client_secret_basic"),
         (server(), "client_secret_basic"),
@@ -99,12 +99,12 @@ def test_the_registered_method_is_used_regardless_of_the_methods_in_the_metadata
         (server("none"), "none"),
     ],
 )
-def test_a_secret_is_sent_with_the_first_method_that_the_server_lists(listed: ServerMetadata, origin: str) -> None:
-    assert way_of(authenticate(Registration("me", secret="secret"), listed, NOW)) == origin
+def test_a_secret_is_sent_with_the_first_method_that_the_server_lists(listed: ServerMetadata, method: str) -> None:
+    assert method_of(authenticate(Registration("me", secret="secret"), listed, NOW)) == method
 
 
 @pytest.mark.parametrize(
-    ("listed", "origin"),
+    ("listed", "method"),
     [
         (SILENT, "private_key_jwt"),
         (server("none"), "private_key_jwt"),
@@ -114,9 +114,9 @@ def test_a_secret_is_sent_with_the_first_method_that_the_server_lists(listed: Se
     ],
 )
 def test_a_client_with_a_secret_and_a_key_uses_the_first_listed_method_and_by_default_its_key(
-    listed: ServerMetadata, origin: str
+    listed: ServerMetadata, method: str
 ) -> None:
-    assert way_of(authenticate(Registration("me", secret="secret", private_key=KEY), listed, NOW)) == origin
+    assert method_of(authenticate(Registration("me", secret="secret", private_key=KEY), listed, NOW)) == method
 
 
 @pytest.mark.requirement("C.2-17")

@@ -60,7 +60,7 @@ class Web:
         return HttpReply(status=200, body=encode(found))
 
 
-def found_in(
+def discover_in(
     web: Web,
     challenged: Challenge | None = None,
     *,
@@ -93,7 +93,7 @@ def test_only_the_metadata_url_in_the_challenge_is_used() -> None:
     custom = "https://x.example/custom/metadata.json"
     web = Web({custom: about(), AT_PATH: about(URL, "https://other.example"), AT_ISSUER: issued_by()})
 
-    token_issuer = found_in(web, named_at(custom))
+    token_issuer = discover_in(web, named_at(custom))
 
     assert web.requested_urls == [custom, AT_ISSUER]
     assert token_issuer == TokenIssuer(
@@ -109,7 +109,7 @@ def test_a_failed_request_for_the_metadata_url_in_the_challenge_ends_the_discove
     web = Web({AT_PATH: status, AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed, match=f"is not at {AT_PATH}, which the server names: HTTP status {status}"):
-        found_in(web, named_at(AT_PATH))
+        discover_in(web, named_at(AT_PATH))
 
     assert web.requested_urls == [AT_PATH]
 
@@ -118,7 +118,7 @@ def test_a_malformed_document_at_the_metadata_url_in_the_challenge_ends_the_disc
     web = Web({AT_PATH: HttpReply(status=200, body=b"<html>"), AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed, match="cannot be used: it is not JSON"):
-        found_in(web, named_at(AT_PATH))
+        discover_in(web, named_at(AT_PATH))
 
     assert web.requested_urls == [AT_PATH]
 
@@ -130,7 +130,7 @@ def test_without_a_metadata_url_the_url_with_the_path_is_requested_before_the_ro
 ) -> None:
     web = Web({AT_ROOT: about("https://x.example"), AT_ISSUER: issued_by()})
 
-    token_issuer = found_in(web, challenged)
+    token_issuer = discover_in(web, challenged)
 
     assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ISSUER]
     assert token_issuer.identifier == "https://x.example"
@@ -143,7 +143,7 @@ def test_without_a_metadata_url_the_url_with_the_path_is_requested_before_the_ro
 def test_after_a_url_without_metadata_the_next_url_is_requested(answer: Answer) -> None:
     web = Web({AT_PATH: answer, AT_ROOT: about(), AT_ISSUER: answer, AT_OPENID: issued_by()})
 
-    assert found_in(web).server.issuer == ISSUER
+    assert discover_in(web).server.issuer == ISSUER
     assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID]
 
 
@@ -152,7 +152,7 @@ def test_a_temporary_failure_ends_the_discovery(status: int) -> None:
     web = Web({AT_PATH: status, AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed, match=f"at {AT_PATH} is temporarily unavailable: HTTP status {status}"):
-        found_in(web)
+        discover_in(web)
 
     assert web.requested_urls == [AT_PATH]
 
@@ -161,7 +161,7 @@ def test_an_unreachable_url_ends_the_discovery_and_is_named() -> None:
     web = Web({AT_PATH: CallFailed("no route\nto host"), AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed) as caught:
-        found_in(web)
+        discover_in(web)
 
     assert str(caught.value) == f"the protected-resource metadata at {AT_PATH} could not be read: no route?to host"
     assert web.requested_urls == [AT_PATH]
@@ -173,7 +173,7 @@ def test_metadata_about_another_server_end_the_discovery(challenged: Challenge |
     web = Web({AT_PATH: about("https://evil.example/mcp"), AT_ROOT: about(), AT_ISSUER: issued_by()})
 
     with pytest.raises(AuthorizationFailed, match=r"mismatch: .* is about 'https://evil.example/mcp', not about"):
-        found_in(web, challenged)
+        discover_in(web, challenged)
 
     assert web.requested_urls == [AT_PATH]
 
@@ -184,7 +184,7 @@ def test_the_metadata_of_an_issuer_with_a_path_are_never_requested_at_the_root()
     web = Web({AT_PATH: about(URL, issuer), AT_ISSUER: issued_by(issuer), AT_OPENID: issued_by(issuer)})
 
     with pytest.raises(AuthorizationFailed, match=f"the authorization server {issuer} publishes no metadata"):
-        found_in(web)
+        discover_in(web)
 
     assert web.requested_urls == [
         AT_PATH,
@@ -202,7 +202,7 @@ def test_metadata_of_another_issuer_are_refused_and_end_the_discovery(issuer: st
     web = Web({AT_PATH: about(), AT_ISSUER: issued_by(issuer, token_endpoint="https://as.example/token")})
 
     with pytest.raises(AuthorizationFailed) as caught:
-        found_in(web)
+        discover_in(web)
 
     assert f"is about {issuer!r}, not exactly about '{ISSUER}'" in str(caught.value)
     assert web.requested_urls == [AT_PATH, AT_ISSUER]
@@ -212,7 +212,7 @@ def test_metadata_of_another_issuer_are_refused_and_end_the_discovery(issuer: st
 def test_an_issuer_with_a_trailing_slash_is_a_different_issuer() -> None:
     web = Web({AT_PATH: about(URL, f"{ISSUER}/"), AT_ISSUER: {**issued_by(), "issuer": f"{ISSUER}/"}})
 
-    assert found_in(web).server.issuer == f"{ISSUER}/"
+    assert discover_in(web).server.issuer == f"{ISSUER}/"
 
 
 @pytest.mark.requirement("C.2-9")
@@ -226,16 +226,16 @@ def test_the_previous_authorization_server_is_preferred_while_the_metadata_list_
         }
     )
 
-    assert found_in(web).server.issuer == others[0]
-    assert found_in(web, prefer=ISSUER).server.issuer == ISSUER
-    assert found_in(web, prefer="https://gone.example").server.issuer == others[0]
+    assert discover_in(web).server.issuer == others[0]
+    assert discover_in(web, prefer=ISSUER).server.issuer == ISSUER
+    assert discover_in(web, prefer="https://gone.example").server.issuer == others[0]
 
 
 def test_after_an_unusable_authorization_server_the_next_one_is_tried() -> None:
     faulty = ["https://none.example", "http://insecure.example", "https://query.example/?a=secret"]
     web = Web({AT_PATH: about(URL, *faulty, ISSUER), AT_ISSUER: issued_by()})
 
-    assert found_in(web).server.issuer == ISSUER
+    assert discover_in(web).server.issuer == ISSUER
     assert web.requested_urls == [
         AT_PATH,
         "https://none.example/.well-known/oauth-authorization-server",
@@ -248,7 +248,7 @@ def test_an_unreachable_authorization_server_is_not_replaced_by_another() -> Non
     web = Web({AT_PATH: about(URL, ISSUER, "https://next.example"), AT_ISSUER: CallFailed("refused")})
 
     with pytest.raises(AuthorizationFailed, match=f"metadata at {AT_ISSUER} could not be read: refused"):
-        found_in(web)
+        discover_in(web)
 
     assert web.requested_urls == [AT_PATH, AT_ISSUER]
 
@@ -257,7 +257,7 @@ def test_a_bounded_number_of_authorization_servers_is_tried_and_the_message_name
     web = Web({AT_PATH: about(URL, *(f"http://as{number}.example?secret" for number in range(1000)))})
 
     with pytest.raises(AuthorizationFailed) as caught:
-        found_in(web)
+        discover_in(web)
 
     assert [part.split(" is ")[0] for part in str(caught.value).split("; ")] == [
         f"the issuer 'http://as{number}.example'" for number in range(4)
@@ -269,7 +269,7 @@ def test_an_issuer_with_a_query_is_refused() -> None:
     web = Web({AT_PATH: about(URL, f"{ISSUER}?tenant=secret"), AT_ISSUER: issued_by(f"{ISSUER}?tenant=secret")})
 
     with pytest.raises(AuthorizationFailed, match=f"the issuer '{ISSUER}' has a query, which is not allowed"):
-        found_in(web)
+        discover_in(web)
 
 
 @pytest.mark.requirement("C.2-16")
@@ -279,7 +279,7 @@ def test_an_authorization_server_with_an_unsafe_endpoint_is_refused(name: str, e
     web = Web({AT_PATH: about(), AT_ISSUER: issued_by(**{name: endpoint})})
 
     with pytest.raises(AuthorizationFailed, match=f"the {name.replace('_', ' ')} of {ISSUER} "):
-        found_in(web)
+        discover_in(web)
 
 
 def test_endpoints_on_trusted_and_local_hosts_need_no_tls() -> None:
@@ -290,7 +290,7 @@ def test_endpoints_on_trusted_and_local_hosts_need_no_tls() -> None:
         {metadata_url: about(url, issuer), f"{issuer}/.well-known/openid-configuration": issued_by(issuer, **endpoints)}
     )
 
-    token_issuer = found_in(web, url=url, trusted_hosts=("mcp.internal", "as.internal"))
+    token_issuer = discover_in(web, url=url, trusted_hosts=("mcp.internal", "as.internal"))
 
     assert token_issuer.server.authorization_endpoint == "http://as.internal/authorize"
 
@@ -300,7 +300,7 @@ def test_no_token_is_obtained_for_an_unsafe_server_url(url: str) -> None:
     web = Web({})
 
     with pytest.raises(AuthorizationFailed, match=r"^the server '") as caught:
-        found_in(web, url=url)
+        discover_in(web, url=url)
 
     assert web.requested_urls == []
     assert "secret" not in str(caught.value)
@@ -311,7 +311,7 @@ def test_an_unsafe_metadata_url_is_not_requested(url: str) -> None:
     web = Web({})
 
     with pytest.raises(AuthorizationFailed, match="the URL of the protected-resource metadata"):
-        found_in(web, named_at(url))
+        discover_in(web, named_at(url))
 
     assert web.requested_urls == []
 
@@ -328,8 +328,8 @@ def test_each_request_states_who_chose_its_host_and_carries_the_protocol_revisio
         }
     )
 
-    found_in(web, named_at(elsewhere))
-    found_in(web, named_at(AT_PATH))
+    discover_in(web, named_at(elsewhere))
+    discover_in(web, named_at(AT_PATH))
 
     named_by = {call.url: call.named_by for call in web.calls}
     assert named_by == {elsewhere: "server", AT_ISSUER: "server", AT_PATH: "user", AT_ORIGIN: "user"}
@@ -343,7 +343,7 @@ def test_each_request_states_who_chose_its_host_and_carries_the_protocol_revisio
 def test_the_origin_of_a_server_without_metadata_is_its_authorization_server(issuer: str) -> None:
     web = Web({AT_ORIGIN: {"issuer": issuer, "token_endpoint": "https://x.example/oauth/token"}})
 
-    token_issuer = found_in(web)
+    token_issuer = discover_in(web)
 
     assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ORIGIN]
     server = ServerMetadata(issuer=issuer, token_endpoint="https://x.example/oauth/token")
@@ -355,7 +355,7 @@ def test_the_origin_of_a_server_without_metadata_is_its_authorization_server(iss
 def test_the_authorization_server_of_an_origin_without_metadata_has_default_endpoints() -> None:
     web = Web({})
 
-    token_issuer = found_in(web)
+    token_issuer = discover_in(web)
 
     assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ORIGIN]
     assert token_issuer.resource is None
@@ -374,7 +374,7 @@ ELSEWHERE = Unreadable("it redirects to another origin")
 def test_after_a_redirect_the_next_url_is_requested() -> None:
     web = Web({AT_PATH: ELSEWHERE, AT_ROOT: about(), AT_ISSUER: ELSEWHERE, AT_OPENID: issued_by()})
 
-    assert found_in(web).server.issuer == ISSUER
+    assert discover_in(web).server.issuer == ISSUER
     assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID]
 
 
@@ -385,14 +385,14 @@ def test_if_no_metadata_are_found_the_error_names_the_url_that_redirects(at_issu
     with pytest.raises(
         AuthorizationFailed, match=r"/\.well-known/.* could not be read: it redirects to another origin$"
     ):
-        found_in(web)
+        discover_in(web)
 
 
-def test_a_server_whose_metadata_urls_redirect_is_a_legacy_server_only_if_it_says_so() -> None:
+def test_a_server_whose_metadata_urls_redirect_is_a_legacy_server_only_if_its_origin_has_issuer_metadata() -> None:
     with pytest.raises(AuthorizationFailed, match=f"{AT_ROOT} could not be read: it redirects to another origin$"):
-        found_in(Web({AT_ROOT: ELSEWHERE}))
+        discover_in(Web({AT_ROOT: ELSEWHERE}))
 
-    assert found_in(Web({AT_ROOT: ELSEWHERE, AT_ORIGIN: issued_by("https://x.example")})).resource is None
+    assert discover_in(Web({AT_ROOT: ELSEWHERE, AT_ORIGIN: issued_by("https://x.example")})).resource is None
 
 
 @pytest.mark.requirement("C.2-5")
@@ -400,14 +400,14 @@ def test_the_origin_of_a_server_without_metadata_cannot_name_another_issuer() ->
     web = Web({AT_ORIGIN: {**issued_by("https://good.example"), "token_endpoint": "https://x.example/token"}})
 
     with pytest.raises(AuthorizationFailed, match=r"is about 'https://good.example', not exactly about"):
-        found_in(web)
+        discover_in(web)
 
 
 def test_a_server_whose_metadata_are_unreachable_is_not_treated_as_a_legacy_server() -> None:
     web = Web({AT_ORIGIN: 500})
 
     with pytest.raises(AuthorizationFailed, match=f"at {AT_ORIGIN} is temporarily unavailable: HTTP status 500"):
-        found_in(web)
+        discover_in(web)
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from([URL, ISSUER, f"{ISSUER}/t"])
@@ -424,7 +424,7 @@ def test_discovery_returns_a_safe_result_or_fails_for_any_responses(
     web.answers = dict(zip([AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID, AT_ORIGIN], replies, strict=False))
 
     try:
-        token_issuer = found_in(web, challenged)
+        token_issuer = discover_in(web, challenged)
     except AuthorizationFailed as exc:
         assert str(exc).isprintable()
     else:

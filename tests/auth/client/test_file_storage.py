@@ -45,9 +45,9 @@ def put(path: Path, content: bytes = b"{}") -> None:
     path.chmod(0o600)
 
 
-def link(path: Path, aim: Path) -> None:
+def link(path: Path, target: Path) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.symlink_to(aim)
+    path.symlink_to(target)
 
 
 def content_of(path: Path) -> bytes | None:
@@ -127,32 +127,32 @@ async def test_a_file_of_another_user_is_refused(
 async def test_a_symbolic_link_at_the_path_is_not_followed(
     storage: FileTokenStorage, path: Path, tmp_path: Path
 ) -> None:
-    aim = tmp_path / "aim"
-    put(aim)
-    link(path, aim)
+    target = tmp_path / "target"
+    put(target)
+    link(path, target)
 
     with pytest.raises(AuthorizationFailed, match="it is a link"):
         await storage.load("key")
     with pytest.raises(AuthorizationFailed, match="it is a link"):
         await storage.swap("key", None, "1")
 
-    assert content_of(aim) == b"{}"
+    assert content_of(target) == b"{}"
 
 
 async def test_a_symbolic_link_at_the_path_of_the_lock_or_the_new_file_is_not_followed(
     storage: FileTokenStorage, path: Path, tmp_path: Path
 ) -> None:
-    aim = tmp_path / "aim"
+    target = tmp_path / "target"
     lock, new = path.with_name("tokens.json.lock"), path.with_name("tokens.json.new")
-    link(lock, aim)
+    link(lock, target)
     with pytest.raises(AuthorizationFailed, match="it is a link"):
         await storage.swap("key", None, "1")
     os.unlink(lock)  # noqa: PTH108 # takes no time
-    link(new, aim)
+    link(new, target)
 
     assert await storage.swap("key", None, "1")
 
-    assert content_of(aim) is None
+    assert content_of(target) is None
     assert content_of(new) is None
 
 

@@ -19,7 +19,7 @@ from trio_mcp.auth.client import _browser as _loopback
 from trio_mcp.auth.client._browser import BrowserAgent, Callback, open_loopback_browser
 
 PAGE = "https://auth.example.org/authorize?client_id=c&state=s%2B1"
-ANSWER = "code=abc&state=s%2B1&iss=https%3A%2F%2Fauth.example.org"
+RESPONSE = "code=abc&state=s%2B1&iss=https%3A%2F%2Fauth.example.org"
 
 
 @define(eq=False)
@@ -99,9 +99,9 @@ async def free_port() -> int:
 
 async def test_a_redirect_with_a_code_is_received_and_the_browser_gets_a_page() -> None:
     async with signing_in(cancelled=False) as (redirect, outcome):
-        reply = await browse(f"{redirect}?{ANSWER}")
+        reply = await browse(f"{redirect}?{RESPONSE}")
 
-    assert outcome == [f"{redirect}?{ANSWER}"]
+    assert outcome == [f"{redirect}?{RESPONSE}"]
     assert urlsplit(redirect).hostname == "127.0.0.1"
     assert urlsplit(redirect).path == "/callback"
     head, _, page = reply.partition(b"\r\n\r\n")
@@ -143,9 +143,9 @@ async def test_a_response_to_another_sign_in_is_refused_and_ignored(query: str, 
         await trio.testing.wait_all_tasks_blocked()
         assert outcome == []
 
-        assert status(await browse(f"{redirect}?{ANSWER}")) == 200
+        assert status(await browse(f"{redirect}?{RESPONSE}")) == 200
         await trio.testing.wait_all_tasks_blocked()
-        assert outcome == [f"{redirect}?{ANSWER}"]
+        assert outcome == [f"{redirect}?{RESPONSE}"]
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ async def test_a_response_to_another_sign_in_is_refused_and_ignored(query: str, 
         ("OPTIONS", "/callback", 405),
     ],
 )
-async def test_requests_for_other_paths_are_ignored(method: str, path: str, expected: int) -> None:
+async def test_requests_with_other_paths_or_methods_are_refused(method: str, path: str, expected: int) -> None:
     async with signing_in() as (redirect, outcome):
         parts = urlsplit(redirect)
-        reply = await browse(f"http://{parts.netloc}{path}?{ANSWER}", method)
+        reply = await browse(f"http://{parts.netloc}{path}?{RESPONSE}", method)
         await trio.testing.wait_all_tasks_blocked()
 
         assert status(reply) == expected
@@ -174,8 +174,8 @@ async def test_requests_for_other_paths_are_ignored(method: str, path: str, expe
     "request_bytes",
     [
         b"nonsense\r\n\r\n",
-        b"GET /callback?" + ANSWER.encode() + b"\r\n\r\n",
-        b"GET /callback?" + ANSWER.encode() + b" HTTP/2.0\r\n\r\n",
+        b"GET /callback?" + RESPONSE.encode() + b"\r\n\r\n",
+        b"GET /callback?" + RESPONSE.encode() + b" HTTP/2.0\r\n\r\n",
         b"GET /call back HTTP/1.1\r\n\r\n",
         b"get /callback HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
@@ -194,12 +194,12 @@ async def test_a_request_may_arrive_byte_by_byte() -> None:
         parts = urlsplit(redirect)
         assert parts.port is not None
         async with await trio.open_tcp_stream("127.0.0.1", parts.port) as stream:
-            for byte in f"GET /callback?{ANSWER} HTTP/1.1\r\nHost: x\r\n\r\n".encode():
+            for byte in f"GET /callback?{RESPONSE} HTTP/1.1\r\nHost: x\r\n\r\n".encode():
                 await stream.send_all(bytes([byte]))
                 await trio.testing.wait_all_tasks_blocked()
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 OK")
 
-    assert outcome == [f"{redirect}?{ANSWER}"]
+    assert outcome == [f"{redirect}?{RESPONSE}"]
 
 
 async def test_an_endless_request_is_cut_off() -> None:
@@ -219,17 +219,17 @@ async def test_idle_and_closed_connections_do_not_block_others() -> None:
         parts = urlsplit(redirect)
         assert parts.port is not None
         async with await trio.open_tcp_stream("127.0.0.1", parts.port) as silent:
-            gone = await trio.open_tcp_stream("127.0.0.1", parts.port)
-            await gone.aclose()
+            closed = await trio.open_tcp_stream("127.0.0.1", parts.port)
+            await closed.aclose()
             half = await trio.open_tcp_stream("127.0.0.1", parts.port)
             await half.send_all(b"GET /callback?")
             half.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing it causes a reset
             await half.aclose()
 
-            await browse(f"{redirect}?{ANSWER}")
+            await browse(f"{redirect}?{RESPONSE}")
 
             assert await silent.receive_some() == b""
-    assert outcome == [f"{redirect}?{ANSWER}"]
+    assert outcome == [f"{redirect}?{RESPONSE}"]
 
 
 async def test_a_connection_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,8 +251,8 @@ async def test_the_number_of_concurrent_connections_is_bounded(monkeypatch: pyte
                 assert await second.receive_some() == b""
         await trio.testing.wait_all_tasks_blocked()
 
-        assert status(await browse(f"{redirect}?{ANSWER}")) == 200
-    assert outcome == [f"{redirect}?{ANSWER}"]
+        assert status(await browse(f"{redirect}?{RESPONSE}")) == 200
+    assert outcome == [f"{redirect}?{RESPONSE}"]
 
 
 async def test_the_redirect_counts_even_if_the_browser_does_not_read_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ async def test_the_redirect_counts_even_if_the_browser_does_not_read_the_page(mo
         parts = urlsplit(redirect)
         assert parts.port is not None
         async with await trio.open_tcp_stream("127.0.0.1", parts.port) as stream:
-            await stream.send_all(f"GET /callback?{ANSWER} HTTP/1.1\r\n".encode())
+            await stream.send_all(f"GET /callback?{RESPONSE} HTTP/1.1\r\n".encode())
             await trio.testing.wait_all_tasks_blocked()
             with monkeypatch.context() as patch:
                 socket_of = stream.socket
@@ -271,7 +271,7 @@ async def test_the_redirect_counts_even_if_the_browser_does_not_read_the_page(mo
                 await socket_of.send(b"\r\n")
                 assert await stream.receive_some() == b""
 
-    assert outcome == [f"{redirect}?{ANSWER}"]
+    assert outcome == [f"{redirect}?{RESPONSE}"]
 
 
 async def test_the_first_of_two_redirects_counts() -> None:
@@ -296,7 +296,7 @@ async def test_without_a_state_any_redirect_with_a_code_counts() -> None:
     assert outcome == [f"{redirect}?code=abc"]
 
 
-async def test_waiting_for_the_redirect_has_a_time_limit(
+async def test_waiting_for_the_redirect_has_a_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with agent_for(seconds=300) as agent:
@@ -340,24 +340,24 @@ async def test_the_show_function_may_raise_the_reason_of_the_failure() -> None:
 
 async def test_a_received_redirect_counts_even_if_the_show_function_fails_afterwards() -> None:
     async def show(url: str) -> None:
-        await browse(f"{redirect}?{ANSWER}")
+        await browse(f"{redirect}?{RESPONSE}")
         raise RuntimeError("the window is missing")
 
     async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
         redirect = await agent.pick_redirect(None)
-        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{ANSWER}"
+        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{RESPONSE}"
 
 
 async def test_the_show_function_may_return_at_once() -> None:
     async def show(url: str) -> None:
-        nursery.start_soon(browse, f"{redirect}?{ANSWER}")
+        nursery.start_soon(browse, f"{redirect}?{RESPONSE}")
 
     async with (
         open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent,
         trio.open_nursery() as nursery,
     ):
         redirect = await agent.pick_redirect(None)
-        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{ANSWER}"
+        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{RESPONSE}"
 
 
 async def test_an_unsafe_page_is_not_shown() -> None:
@@ -440,8 +440,8 @@ async def test_localhost_requires_the_port_on_both_of_its_addresses() -> None:
 async def test_the_server_listens_on_both_addresses_of_localhost() -> None:
     for address in ("127.0.0.1", "[::1]"):
         async with signing_in("http://localhost/cb", cancelled=False) as (redirect, outcome):
-            await browse(f"http://{address}:{urlsplit(redirect).port}/cb?{ANSWER}")
-        assert outcome == [f"{redirect}?{ANSWER}"]
+            await browse(f"http://{address}:{urlsplit(redirect).port}/cb?{RESPONSE}")
+        assert outcome == [f"{redirect}?{RESPONSE}"]
 
 
 async def test_without_ipv6_the_server_listens_on_the_ipv4_address_of_localhost(
@@ -458,8 +458,8 @@ async def test_without_ipv6_the_server_listens_on_the_ipv4_address_of_localhost(
     monkeypatch.setattr(trio, "open_tcp_listeners", open_tcp_listeners)
 
     async with signing_in("http://localhost/cb", cancelled=False) as (redirect, outcome):
-        await browse(f"{redirect}?{ANSWER}".replace("localhost", "127.0.0.1"))
-    assert outcome == [f"{redirect}?{ANSWER}"]
+        await browse(f"{redirect}?{RESPONSE}".replace("localhost", "127.0.0.1"))
+    assert outcome == [f"{redirect}?{RESPONSE}"]
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ async def raising() -> str:
 
 
 async def refusing() -> str:
-    raise AuthorizationFailed("the platform says nothing of this program")
+    raise AuthorizationFailed("the platform has no identity for this program")
 
 
 async def empty() -> str:
@@ -174,7 +174,7 @@ async def wrong() -> Any:
     ("source", "fault"),
     [
         (raising, "^the workload's assertion could not be obtained: OSError$"),
-        (refusing, "^the platform says nothing of this program$"),
+        (refusing, "^the platform has no identity for this program$"),
         (empty, "the function returned str, not a string"),
         (wrong, "the function returned bytes, not a string"),
     ],

@@ -21,7 +21,7 @@ NO_BROWSER = "(no browser could be opened here)\n"
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def no_browsers(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Reset the browser detection of the standard library and simulate a machine without browsers."""
     monkeypatch.setattr(webbrowser, "_tryorder", None)
     monkeypatch.setattr(webbrowser, "_browsers", {})
@@ -31,7 +31,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def program(folder: Path, name: str, text: str) -> str:
+def make_program(folder: Path, name: str, text: str) -> str:
     """Write an executable Python program; return its path."""
     path = folder / name
     path.write_text(f"#!{sys.executable}\n{text}\n")
@@ -46,10 +46,12 @@ async def test_print_url_prints_the_url(capsys: pytest.CaptureFixture[str]) -> N
 
 
 async def test_the_browser_gets_the_url_as_one_argument_and_the_user_gets_a_message(
-    fresh: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    no_browsers: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    browser = program(tmp_path, "browser", "import json, sys; json.dump(sys.argv[1:], open(__file__ + '.seen', 'w'))")
-    fresh.setenv("BROWSER", browser)
+    browser = make_program(
+        tmp_path, "browser", "import json, sys; json.dump(sys.argv[1:], open(__file__ + '.seen', 'w'))"
+    )
+    no_browsers.setenv("BROWSER", browser)
 
     await auth.open_browser(f"{PAGE}&x=$(touch%20{tmp_path}/gotten)&y=';id")
 
@@ -59,7 +61,7 @@ async def test_the_browser_gets_the_url_as_one_argument_and_the_user_gets_a_mess
 
 
 async def test_without_a_browser_the_message_says_so(
-    fresh: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    no_browsers: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await auth.open_browser(PAGE)
 
@@ -67,14 +69,14 @@ async def test_without_a_browser_the_message_says_so(
 
 
 async def test_a_browser_that_cannot_be_started_counts_as_missing(
-    fresh: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    no_browsers: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Broken(webbrowser.BaseBrowser):
         def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
             raise PermissionError("no")
 
-    fresh.setattr(webbrowser, "_browsers", {"broken": [None, Broken()]})
-    fresh.setattr(webbrowser, "_tryorder", ["broken"])
+    no_browsers.setattr(webbrowser, "_browsers", {"broken": [None, Broken()]})
+    no_browsers.setattr(webbrowser, "_tryorder", ["broken"])
 
     await auth.open_browser(PAGE)
 
@@ -82,11 +84,11 @@ async def test_a_browser_that_cannot_be_started_counts_as_missing(
 
 
 async def test_a_text_browser_is_not_started(
-    fresh: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    no_browsers: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program(tmp_path, "w3m", "open(__file__ + '.seen', 'w')")
-    fresh.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin")
-    fresh.setenv("TERM", "xterm")
+    make_program(tmp_path, "w3m", "open(__file__ + '.seen', 'w')")
+    no_browsers.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin")
+    no_browsers.setenv("TERM", "xterm")
 
     await auth.open_browser(PAGE)
 
@@ -95,10 +97,14 @@ async def test_a_text_browser_is_not_started(
     assert capsys.readouterr().err == OPENED + NO_BROWSER
 
 
-async def test_a_blocking_browser_does_not_delay_a_cancellation(fresh: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_blocking_browser_does_not_delay_a_cancellation(
+    no_browsers: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "up")
     os.mkfifo(tmp_path / "end")
-    fresh.setenv("BROWSER", program(tmp_path, "browser", f"open('{tmp_path}/up', 'w').close(); open('{tmp_path}/end')"))
+    no_browsers.setenv(
+        "BROWSER", make_program(tmp_path, "browser", f"open('{tmp_path}/up', 'w').close(); open('{tmp_path}/end')")
+    )
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(auth.open_browser, PAGE)

@@ -12,7 +12,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.auth.client.scripted_network import (
     URL,
-    Clock,
     MachineGrant,
     Network,
     Person,
@@ -21,6 +20,7 @@ from tests.auth.client.scripted_network import (
     connect,
     request,
 )
+from tests.auth.signed_tokens import Clock
 from trio_mcp import AuthorizationFailed, ConnectionClosed
 from trio_mcp.auth import MemoryTokenStorage, Registration
 from trio_mcp.auth.client._flow import Flow
@@ -509,16 +509,16 @@ async def test_the_tokens_of_several_servers_of_an_issuer_are_refreshed_one_at_a
 
 
 async def refuse_while_another_server_is_refreshed(
-    network: Network, grant: MachineGrant, nursery: trio.Nursery, meanwhile: str | None
+    network: Network, grant: MachineGrant, nursery: trio.Nursery, new_token: str | None
 ) -> int:
     """Return the status of a request that waits for the refresh of another server while its record is changed."""
     here, elsewhere = [connect(grant, network, nursery, url=url) for url in (URL, OTHER_URL)]
     for source in (elsewhere, here):
         await request(source, network.respond)
     network.revoke()
-    if meanwhile is not None:
-        network.accepted.add(meanwhile)
-        network.granted[meanwhile] = ""
+    if new_token is not None:
+        network.accepted.add(new_token)
+        network.granted[new_token] = ""
     network.barrier = trio.Event()
     statuses: list[int] = []
 
@@ -532,7 +532,7 @@ async def refuse_while_another_server_is_refreshed(
         await wait_all_tasks_blocked()
         old = await grant.storage.load(here.cache.key)
         assert old is not None
-        new = None if meanwhile is None else old.replace('"access-2"', f'"{meanwhile}"')
+        new = None if new_token is None else old.replace('"access-2"', f'"{new_token}"')
         assert await grant.storage.swap(here.cache.key, old, new)
         network.barrier.set()
     return statuses[0]

@@ -10,7 +10,6 @@ import trio
 from tests.auth.client.scripted_network import (
     ISSUER,
     URL,
-    Clock,
     MachineGrant,
     Network,
     Person,
@@ -19,6 +18,7 @@ from tests.auth.client.scripted_network import (
     nonce_in,
     request,
 )
+from tests.auth.signed_tokens import Clock
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth._dpop import NONCE_FIELD
 from trio_mcp.auth.client._source import GrantSource

@@ -61,14 +61,14 @@ async def test_a_signed_object_of_another_type_is_refused(typ: str) -> None:
         await verifier(server).verify(server.token(header={"typ": typ}), server)
 
 
-@pytest.mark.parametrize("said", ["JWT", None])
-async def test_the_accepted_types_can_be_narrowed(said: str | None) -> None:
+@pytest.mark.parametrize("typ", ["JWT", None])
+async def test_the_accepted_types_can_be_narrowed(typ: str | None) -> None:
     server = Issuer()
     strict = verifier(server, types=["AT+jwt"])
 
     assert (await strict.verify(server.token(), server)).subject == "ann"
     with pytest.raises(InvalidToken, match=r"(not|that of) an access token"):
-        await strict.verify(server.token(header={"typ": said}), server)
+        await strict.verify(server.token(header={"typ": typ}), server)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_a_token_with_any_character_changed_is_refused() -> None:
         assert isinstance(await client(changed), Refusal), position
 
 
-async def test_many_unknown_keys_do_not_reach_the_authorization_server() -> None:
+async def test_many_unknown_keys_cause_one_fetch() -> None:
     client = guard_client()
     good = client.issuer.token()
     await client(good)
