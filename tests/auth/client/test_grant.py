@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.auth.client.scripted_network import URL, Clock, MachineGrant, Network, connect
+from tests.auth.client.scripted_network import URL, MachineGrant, Network, connect
+from tests.auth.signed_tokens import Clock
 
 
 def test_a_grant_without_a_user_has_no_browser_agent() -> None:
