@@ -31,22 +31,22 @@ from trio_mcp.auth.client._flow import BrowserStep
 from trio_mcp.auth.client._registration import ClientProfile
 from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 
-BY_HAND = ClientProfile(
+PREREGISTERED = ClientProfile(
     identity="me",
     account="",
     registration=Registration("me", method="none"),
     metadata_url=None,
     redirect_uri=None,
 )
-REGISTERED = evolve(BY_HAND, registration=None)
+REGISTERED = evolve(PREREGISTERED, registration=None)
 PROMISES_ISSUER = issuer_with(authorization_response_iss_parameter_supported=True)
 
 
-def run(script: FlowScript, ask: TokenAsk | None = None, profile: ClientProfile = BY_HAND) -> Tokens:
+def run(script: FlowScript, ask: TokenAsk | None = None, profile: ClientProfile = PREREGISTERED) -> Tokens:
     return script.run(authorize(ask or token_ask(), profile))
 
 
-def run_refresh(script: FlowScript, profile: ClientProfile = BY_HAND) -> Tokens:
+def run_refresh(script: FlowScript, profile: ClientProfile = PREREGISTERED) -> Tokens:
     return script.run(refresh(token_ask("read"), profile, "r3fresh"))
 
 

@@ -46,7 +46,7 @@ THEIRS = evolve(OLD, tokens=evolve(OLD.tokens, access_token="theirs", refresh_to
 
 
 @define
-class Storing(FlowScript):
+class ContestedScript(FlowScript):
     """A script in which other processes change or delete the value just before each of these swaps."""
 
     others: list[TokenRecord | None] = field(factory=list[TokenRecord | None], kw_only=True)
@@ -70,13 +70,13 @@ class Storing(FlowScript):
         return [step.seconds for step in self.steps if isinstance(step, Pause)]
 
 
-def storing(record: TokenRecord | None, *others: TokenRecord | None) -> Storing:
-    script = Storing(others=list(others))
+def contested_script(record: TokenRecord | None, *others: TokenRecord | None) -> ContestedScript:
+    script = ContestedScript(others=list(others))
     script.put(record)
     return script
 
 
-def leased_in(script: Storing, record: TokenRecord = OLD) -> LeasedRecord:
+def leased_in(script: ContestedScript, record: TokenRecord = OLD) -> LeasedRecord:
     """Store the record and take its lease."""
     script.put(record)
     leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
@@ -101,15 +101,15 @@ def fail_with(error: str | None) -> Flow[Tokens]:
 
 
 def test_a_stored_record_is_loaded() -> None:
-    assert storing(OLD).run(load_record(KEY)) == OLD
-    assert storing(None).run(load_record(KEY)) is None
+    assert contested_script(OLD).run(load_record(KEY)) == OLD
+    assert contested_script(None).run(load_record(KEY)) is None
 
 
 # Taking the lease.
 
 
 def test_a_lease_is_stored_and_lasts_longer_than_the_timeout_of_a_refresh() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
 
     leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
 
@@ -128,7 +128,7 @@ def test_a_lease_is_stored_and_lasts_longer_than_the_timeout_of_a_refresh() -> N
 def test_no_lease_is_taken_on_a_missing_record_or_a_record_of_another_issuer_or_server(
     record: TokenRecord | None,
 ) -> None:
-    script = storing(record)
+    script = contested_script(record)
 
     assert script.run(take_lease(KEY, "old", TOKEN_ISSUER)) is None
     assert script.stored == record
@@ -136,11 +136,11 @@ def test_no_lease_is_taken_on_a_missing_record_or_a_record_of_another_issuer_or_
 
 @pytest.mark.parametrize("record", [THEIRS, evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))])
 def test_no_lease_is_taken_on_a_replaced_record_or_one_without_a_refresh_token(record: TokenRecord) -> None:
-    assert storing(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
+    assert contested_script(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
 
 
 def test_the_second_process_waits_and_uses_the_tokens_of_the_first() -> None:
-    script = storing(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
+    script = contested_script(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
 
     flow = take_lease(KEY, "old", TOKEN_ISSUER)
     steps = [next(flow)]
@@ -161,7 +161,7 @@ def test_the_second_process_waits_and_uses_the_tokens_of_the_first() -> None:
 
 
 def test_a_lease_that_is_not_released_expires() -> None:
-    script = storing(evolve(OLD, lease=Lease("gone", NOW + 10)))
+    script = contested_script(evolve(OLD, lease=Lease("gone", NOW + 10)))
 
     assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
@@ -172,7 +172,7 @@ def test_a_lease_that_is_not_released_expires() -> None:
 
 @pytest.mark.parametrize("until", [NOW, NOW - 5, NOW + 100_000])
 def test_an_expired_or_impossible_lease_is_ignored(until: float) -> None:
-    script = storing(evolve(OLD, lease=Lease("gone", until)))
+    script = contested_script(evolve(OLD, lease=Lease("gone", until)))
 
     assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
@@ -180,7 +180,7 @@ def test_an_expired_or_impossible_lease_is_ignored(until: float) -> None:
 
 
 def test_releasing_a_lease_restores_the_record() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
 
     script.run(release_lease(leased_in(script)))
 
@@ -188,7 +188,7 @@ def test_releasing_a_lease_restores_the_record() -> None:
 
 
 def test_releasing_a_lease_does_not_overwrite_changes_of_other_processes() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.put(THEIRS)
 
@@ -201,7 +201,7 @@ def test_releasing_a_lease_does_not_overwrite_changes_of_other_processes() -> No
 
 
 def test_a_refresh_replaces_the_record_and_ends_the_lease() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.time += 7
 
@@ -213,14 +213,14 @@ def test_a_refresh_replaces_the_record_and_ends_the_lease() -> None:
 
 def test_refreshed_tokens_keep_the_client_that_obtained_the_first_tokens() -> None:
     client = Registration("me", issuer=ISSUER)
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script, evolve(OLD, tokens=evolve(OLD.tokens, client=client)))
 
     assert script.run(refresh_leased(leased, succeed_with(NEW_TOKENS))).tokens.client == client
 
 
 def test_a_refresh_response_without_a_refresh_token_keeps_the_old_one_and_updates_the_scopes() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
 
     new = script.run(
         refresh_leased(leased_in(script), succeed_with(evolve(NEW_TOKENS, refresh_token=None, scopes=("c",))))
@@ -231,7 +231,7 @@ def test_a_refresh_response_without_a_refresh_token_keeps_the_old_one_and_update
 
 @pytest.mark.parametrize("error", ["invalid_grant", "invalid_client", "unauthorized_client"])
 def test_a_refused_refresh_token_is_deleted(error: str) -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
 
     spent = script.run(refresh_leased(leased_in(script), fail_with(error)))
 
@@ -241,7 +241,7 @@ def test_a_refused_refresh_token_is_deleted(error: str) -> None:
 
 @pytest.mark.parametrize("error", [None, "temporarily_unavailable", "server_error", "slow_down", "use_dpop_nonce"])
 def test_a_refresh_token_is_kept_if_the_error_does_not_prove_it_invalid(error: str | None) -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
 
     with pytest.raises(AuthorizationFailed, match="no"):
@@ -252,7 +252,7 @@ def test_a_refresh_token_is_kept_if_the_error_does_not_prove_it_invalid(error: s
 
 
 def test_a_refreshed_record_replaces_a_lease_that_another_process_has_taken_meanwhile() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.others = [
         evolve(OLD, lease=Lease("other", NOW + 99)),
@@ -268,7 +268,7 @@ def test_a_refreshed_record_replaces_a_lease_that_another_process_has_taken_mean
 def test_a_refreshed_record_does_not_replace_a_new_record_or_a_deletion_of_another_process(
     other: TokenRecord | None,
 ) -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.others = [other]
 
@@ -279,7 +279,7 @@ def test_a_refreshed_record_does_not_replace_a_new_record_or_a_deletion_of_anoth
 
 
 def test_storing_a_refreshed_record_gives_up_if_the_storage_keeps_changing() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.others = [evolve(OLD, lease=Lease("other", NOW + number)) for number in range(100)]
 
@@ -290,11 +290,11 @@ def test_storing_a_refreshed_record_gives_up_if_the_storage_keeps_changing() -> 
 
 
 def test_refreshed_tokens_are_used_even_if_they_cannot_be_stored(caplog: pytest.LogCaptureFixture) -> None:
-    class Full(Storing):
+    class Full(ContestedScript):
         def _swap(self, key: str, old: str | None, new: str | None) -> bool:
             raise OSError("not-to-be-shown")
 
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     full = Full(values=script.values)
 
@@ -305,12 +305,12 @@ def test_refreshed_tokens_are_used_even_if_they_cannot_be_stored(caplog: pytest.
     assert "not-to-be-shown" not in caplog.text
 
 
-# Storing.
+# ContestedScript.
 
 
 @pytest.mark.parametrize("before", [None, OLD, THEIRS])
 def test_a_stored_record_replaces_the_present_record(before: TokenRecord | None) -> None:
-    script = storing(before, THEIRS, None, OLD)
+    script = contested_script(before, THEIRS, None, OLD)
     new = evolve(OLD, tokens=NEW_TOKENS)
 
     script.run(store_record(KEY, new))
@@ -319,7 +319,7 @@ def test_a_stored_record_replaces_the_present_record(before: TokenRecord | None)
 
 
 def test_a_record_that_cannot_be_stored_is_an_error() -> None:
-    script = storing(OLD, *(evolve(OLD, obtained_at=float(number)) for number in range(100)))
+    script = contested_script(OLD, *(evolve(OLD, obtained_at=float(number)) for number in range(100)))
 
     with pytest.raises(AuthorizationFailed, match="keeps changing"):
         script.run(store_record(KEY, OLD))
