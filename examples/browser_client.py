@@ -1,11 +1,12 @@
-"""A client for a person, who signs in with a browser: ``python browser_client.py http://127.0.0.1:8000/mcp Buy tea.``.
+"""A client whose user signs in with a browser: ``python browser_client.py http://127.0.0.1:8000/mcp Buy tea.``.
 
-It writes the words after the URL as a note, if there are any, and shows all notes; `protected_server.py` is a server
-for it. The browser opens when the server wants to know who asks, once: what it brings is kept in ``--tokens FILE``, in
-the user's own folder for such things by default. To write takes more than to read, so that may ask once more.
+The program writes the words after the URL, if there are any, as a note and prints all notes. `protected_server.py` is a
+server for it. When the server requires authentication, the program opens a browser. It stores the tokens in
+``--tokens FILE``, by default in the data folder of the user, so the next run needs no browser. Writing requires a
+further scope, so the first note may open the browser again.
 
-Where no browser can be opened, ``--print`` prints the address. A browser has to find its way back to this machine: with
-``--redirect-uri http://127.0.0.1:7777/callback`` it is always the same port, which ``ssh -L`` can forward.
+If no browser can be opened, ``--print`` prints the URL. The browser must be able to reach this machine: with
+``--redirect-uri http://127.0.0.1:7777/callback`` the port is fixed, so that ``ssh -L`` can forward it.
 """
 
 import argparse
@@ -19,13 +20,15 @@ from trio_mcp.auth import open_browser, print_url
 
 
 async def main() -> None:
-    """Write a note, and show all."""
-    parser = argparse.ArgumentParser(description="A client that a person signs in with.")
-    parser.add_argument("url", help="of the server")
+    """Write a note and print all notes."""
+    parser = argparse.ArgumentParser(description="A client whose user signs in with a browser.")
+    parser.add_argument("url", help="the URL of the server")
     parser.add_argument("words", nargs="*", help="the note to write")
-    parser.add_argument("--print", action="store_true", dest="headless", help="print where to sign in")
-    parser.add_argument("--redirect-uri", help="where the browser comes back to, on this machine")
-    parser.add_argument("--tokens", type=Path, help="the file that remembers who you are")
+    parser.add_argument(
+        "--print", action="store_true", dest="headless", help="print the sign-in URL instead of opening a browser"
+    )
+    parser.add_argument("--redirect-uri", help="the local URL that the browser is redirected to")
+    parser.add_argument("--tokens", type=Path, help="the file that stores the tokens")
     options = parser.parse_args()
 
     auth = OAuth(
@@ -45,7 +48,7 @@ async def main() -> None:
 if __name__ == "__main__":
     try:
         trio.run(main)
-    except TrioMcpError as failure:  # such as AuthorizationFailed: nobody has signed in, or they said no
+    except TrioMcpError as failure:  # for example AuthorizationFailed: the user did not sign in or denied access
         sys.exit(f"browser_client: {failure}")
     except KeyboardInterrupt:
         sys.exit(130)

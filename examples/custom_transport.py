@@ -1,7 +1,7 @@
-"""A transport of one's own, both sides: over TCP, each message is preceded by its length in four bytes.
+"""A custom transport, client and server side: messages over TCP, each preceded by its length in four bytes.
 
-``python custom_transport.py`` serves on a free port, connects to it, and calls a tool. What a transport has to keep is
-written down, as tests, in `trio_mcp.testing.TransportContract`; this one keeps it.
+``python custom_transport.py`` serves on a free port, connects to it, and calls a tool. The tests in
+`trio_mcp.testing.TransportContract` define the requirements for a transport; this transport passes them.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ HEADER_BYTES = 4
 
 
 class FramedStream(trio.abc.Stream):
-    """Lines on this side, frames on the other: what a link sends as a line travels as a frame, and the reverse."""
+    """A stream that converts the lines of a link to frames, and received frames to lines."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        """Take over *stream*."""
+        """Wrap *stream*, and close it with this object."""
         self.stream = stream
-        self.unsent = bytearray()  # a line whose end has not come yet
-        self.header = bytearray()  # of the frame that comes next
-        self.missing = 0  # bytes of the frame that comes now
+        self.unsent = bytearray()  # an incomplete line
+        self.header = bytearray()  # the incomplete header of the next frame
+        self.missing = 0  # bytes of the present frame that have not arrived yet
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send a frame for each line; a link hands over several lines at once, or a long one in parts."""
+        """Send a frame for each line; *data* may contain several lines, or a part of a long one."""
         *lines, rest = bytes(self.unsent + data).split(b"\n")
         self.unsent = bytearray(rest)
         await self.stream.send_all(b"".join(len(line).to_bytes(HEADER_BYTES, "big") + line for line in lines))
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until there may be room."""
+        """Wait until sending might not block."""
         await self.stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return a part of a frame, with a newline where it ends. How long one may be is up to the link."""
+        """Return a part of a frame, with a newline at the end of the frame. The link limits the length of a line."""
         while not self.missing:
             chunk = await self.stream.receive_some(HEADER_BYTES - len(self.header))
             if not chunk:
@@ -52,15 +52,15 @@ class FramedStream(trio.abc.Stream):
         part = await self.stream.receive_some(self.missing if max_bytes is None else min(self.missing, max_bytes))
         self.missing -= len(part)
         end = b"" if self.missing else b"\n"
-        return bytes(part).replace(b"\n", b" ") + end if part else b""  # inside of JSON a newline is but a space
+        return bytes(part).replace(b"\n", b" ") + end if part else b""  # a newline in JSON is equal to a space
 
     async def aclose(self) -> None:
-        """Close what was taken over."""
+        """Close the wrapped stream."""
         await self.stream.aclose()
 
 
 def framed_transport(host: str, port: int) -> TransportOpener:
-    """Return what connects a client to `serve_framed`, anew each time."""
+    """Return an opener that connects a client to `serve_framed`."""
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
@@ -74,7 +74,7 @@ def framed_transport(host: str, port: int) -> TransportOpener:
 async def serve_framed(
     server: Answerer, port: int, *, task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve every connection to *port* of this machine, until cancelled."""
+    """Serve every connection to the local *port* until cancelled."""
     async with server.serving() as serving:
 
         async def serve(stream: trio.SocketStream) -> None:

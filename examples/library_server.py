@@ -1,7 +1,7 @@
 """A small lending library as an MCP server over stdio: ``python library_server.py``.
 
-It has something of everything: tools that answer with data, with a picture and with progress; resources that are fixed,
-templated and binary; prompts with typed arguments; completion; lists in pages; and log messages.
+It shows most features of a server: tools that return data or a picture and report progress; static, templated and
+binary resources; prompts with typed arguments; completion; pagination; and log messages.
 """
 
 import base64
@@ -21,7 +21,7 @@ Genre = Literal["adventure", "crime", "science"]
 
 @frozen
 class Book:
-    """One book of the catalogue."""
+    """A book in the catalogue."""
 
     id: str
     title: str
@@ -64,21 +64,21 @@ RULES = """# Rules
 
 @define
 class Desk:
-    """What changes while the server runs. Each serving has a desk of its own, and handlers find it in `ctx.state`."""
+    """The state of a running server; handlers find it in `ctx.state`."""
 
     loans: dict[str, Loan] = field(factory=dict[str, Loan])
 
 
 @asynccontextmanager
 async def lifespan(_: Server) -> AsyncGenerator[Desk]:
-    """Open the desk when the server starts; what follows the `yield` would run when it stops."""
+    """Create the desk when the server starts; code after the `yield` would run when the server stops."""
     yield Desk()
 
 
 server = Server("library", version="1.0", instructions="Search before you lend.", lifespan=lifespan, page_size=2)
 
 
-# Tools. What a tool is annotated to return becomes its output schema.
+# Tools. The return annotation of a tool becomes its output schema.
 
 
 @server.tool(title="Search the catalogue", annotations=types.ToolAnnotations(read_only_hint=True))
@@ -99,7 +99,7 @@ async def lend(ctx: Context, book: str, reader: str, weeks: Annotated[int, msgsp
     desk: Desk = ctx.state
     if book not in BOOKS:
         await ctx.log("warning", {"asked_for": book}, logger="desk")
-        raise ToolError(f"there is no book {book!r}; search for its id")  # the model reads this, and can do better
+        raise ToolError(f"there is no book {book!r}; search for its id")  # the model receives this message
     if book in desk.loans:
         raise ToolError(f"{desk.loans[book].reader} has {BOOKS[book].title}")
     loan = desk.loans[book] = Loan(book, reader, weeks)
@@ -109,10 +109,10 @@ async def lend(ctx: Context, book: str, reader: str, weeks: Annotated[int, msgsp
 
 @server.tool
 async def take_stock(ctx: Context, seconds_per_book: float = 0.01) -> list[str]:
-    """Look for every book on its shelf, and return those that are not there."""
+    """Look for every book on its shelf, and return the missing ones."""
     missing: list[str] = []
     for done, book in enumerate(BOOKS.values(), start=1):
-        await trio.sleep(seconds_per_book)  # a client that gives up stops the work here
+        await trio.sleep(seconds_per_book)  # a cancellation by the client stops the work here
         if book.id in ctx.state.loans:
             missing.append(book.title)
             await ctx.log("notice", f"{book.title} is not on its shelf", logger="stock")
@@ -128,7 +128,7 @@ async def show_cover(book: str) -> Image:
     return Image(draw_cover(BOOKS[book]), "image/svg+xml")
 
 
-# Resources. The function of a template gets what the URI has in the places of the template's variables.
+# Resources. The function of a template receives the values of the template's variables in the URI.
 
 server.resources.add_static("library://rules", RULES, name="rules", title="Rules", mime_type="text/markdown")
 server.resources.add_static("library://stamp", STAMP, name="stamp", mime_type="image/png")
@@ -136,13 +136,13 @@ server.resources.add_static("library://stamp", STAMP, name="stamp", mime_type="i
 
 @server.resource("library://loans", mime_type="application/json")
 async def loans(ctx: Context) -> str:
-    """Which books are lent to whom."""
+    """The lent books and their readers."""
     return json.dumps({loan.book: loan.reader for loan in ctx.state.loans.values()})
 
 
 @server.resource("library://books/{book}", title="One book", mime_type="application/json")
 async def about(book: str) -> str:
-    """What the catalogue says about one book."""
+    """The catalogue entry of one book."""
     return json.dumps(asdict(entry(book)))
 
 
@@ -154,12 +154,12 @@ async def cover(book: str) -> bytes:
 
 @server.resource("library://shelf{?genre,author}", mime_type="text/plain")
 async def shelf(genre: Genre, author: str = "") -> str:
-    """The titles of one genre, and of one author if there is one in the URI."""
+    """The titles of one genre, limited to one author if the URI names one."""
     return "\n".join(book.title for book in BOOKS.values() if book.genre == genre and author in book.author)
 
 
 def entry(book: str) -> Book:
-    """Return what the catalogue has under an id that came in a URI."""
+    """Return the book with an id from a URI."""
     if book not in BOOKS:
         raise ResourceNotFound(f"there is no book {book!r}")
     return BOOKS[book]
@@ -171,7 +171,7 @@ def draw_cover(book: Book) -> bytes:
     return svg.format(book.title).encode()
 
 
-# Prompts. Their arguments travel as texts; the annotations say what becomes of them.
+# Prompts. Their arguments are strings in the protocol; the annotations select the conversion.
 
 
 @server.prompt(title="Ask for a recommendation")
@@ -185,7 +185,7 @@ async def recommend(
 
 @server.prompt
 async def compare(first: str, second: str) -> list[types.PromptMessage | str]:
-    """Ask for a comparison of two books, with what the catalogue says about them."""
+    """Ask for a comparison of two books, and include their catalogue entries."""
     for book in (first, second):
         if book not in BOOKS:
             raise McpError(-32602, f"there is no book {book!r}")
@@ -198,7 +198,7 @@ async def compare(first: str, second: str) -> list[types.PromptMessage | str]:
 
 
 async def embedded(book: str) -> types.EmbeddedResource:
-    """Return the resource about a book, to be put into a message."""
+    """Return the resource of a book as the content of a message."""
     uri, text = f"library://books/{book}", await about(book)
     return types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, mime_type="application/json", text=text))
 
@@ -210,34 +210,34 @@ async def remind(reader: str, ctx: Context) -> str:
     return f"Write a friendly letter to {reader}, who is to bring back: {', '.join(titles) or 'nothing'}."
 
 
-# Completion. Genres need none: an argument that is one of a few values is completed by itself.
+# Completion. An argument with a fixed set of values, such as a genre, is completed automatically.
 
 
 @server.completion(template="library://books/{book}", argument="book")
 @server.completion(template="library://covers/{book}", argument="book")
 @server.completion(prompt="compare", argument="first")
 def suggest_book(typed: str) -> list[str]:
-    """Suggest the ids that go on as typed."""
+    """Suggest the ids that start with the typed string."""
     return [book for book in BOOKS if book.startswith(typed)]
 
 
 @server.completion(prompt="compare", argument="second")
 def suggest_other(typed: str, first: str | None) -> list[str]:
-    """Suggest what is to be compared with *first*: something of the same genre."""
+    """Suggest books of the same genre as *first*."""
     genre = BOOKS[first].genre if first in BOOKS else None
     return [book for book in suggest_book(typed) if book != first and genre in {None, BOOKS[book].genre}]
 
 
 @server.completion(template="library://shelf{?genre,author}", argument="author")
 def suggest_author(typed: str, genre: str | None) -> list[str]:
-    """Suggest the authors of the genre, where that is settled."""
+    """Suggest authors, limited to the genre if it is already known."""
     authors = {book.author for book in BOOKS.values() if genre in {None, book.genre}}
     return sorted(author for author in authors if author.startswith(typed))
 
 
 @server.completion(prompt="remind", argument="reader")
 def suggest_reader(typed: str, ctx: Context) -> list[str]:
-    """Suggest those who have books at home."""
+    """Suggest the readers with lent books."""
     readers = {loan.reader for loan in ctx.state.loans.values()}
     return sorted(reader for reader in readers if reader.startswith(typed))
 

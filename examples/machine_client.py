@@ -1,9 +1,9 @@
-"""A client without any person: ``CLIENT_ID=robot CLIENT_SECRET=... ISSUER=... python machine_client.py URL``.
+"""A client without a user: ``CLIENT_ID=robot CLIENT_SECRET=... ISSUER=... python machine_client.py URL``.
 
-``CLIENT_KEY``, the path of a private key as PEM, takes the place of the secret: better, because it never leaves this
-machine. ``ISSUER`` is the authorization server that knows this client. Nobody else is shown what proves it, whoever the
-server at ``URL`` says is responsible. The tokens are bound to a key of this process, so that a stolen one is of no use.
-`protected_server.py` is a server for it.
+``CLIENT_KEY``, the path of a private key in PEM format, may replace the secret; this is safer, because the key is never
+sent. ``ISSUER`` is the authorization server where the client is registered; the credentials are sent only to it, even
+if the server at ``URL`` names another one. The tokens are bound to a key of this process, so a stolen token cannot be
+used. `protected_server.py` is a server for this client.
 """
 
 import os
@@ -16,7 +16,7 @@ from trio_mcp import ClientCredentials, PrivateKey, TrioMcpError, open_http_clie
 
 
 def credentials() -> ClientCredentials:
-    """Return what the environment says of this client."""
+    """Return the credentials in the environment variables."""
     key, secret = os.environ.get("CLIENT_KEY"), os.environ.get("CLIENT_SECRET")
     return ClientCredentials(
         os.environ["CLIENT_ID"],
@@ -28,7 +28,7 @@ def credentials() -> ClientCredentials:
 
 
 async def main(url: str) -> None:
-    """Write a note, and count them."""
+    """Write a note and print the number of notes."""
     async with open_http_client(url, auth=credentials()) as client:
         written = await client.call_tool("write_note", {"text": "I was here."}, raise_on_error=True)
         print("note number", written.structured_content["result"])
@@ -38,6 +38,6 @@ if __name__ == "__main__":
     try:
         trio.run(main, sys.argv[1])
     except (IndexError, KeyError, ValueError, OSError) as wrong:
-        sys.exit(f"machine_client: {type(wrong).__name__}: {wrong} (see the head of this file)")
-    except TrioMcpError as failure:  # such as AuthorizationFailed: the credentials are no good
+        sys.exit(f"machine_client: {type(wrong).__name__}: {wrong} (see the docstring of this file)")
+    except TrioMcpError as failure:  # for example AuthorizationFailed: the credentials are invalid
         sys.exit(f"machine_client: {failure}")

@@ -1,11 +1,11 @@
-"""A server that wants to know who asks: everybody has notes of their own, and writing takes more than reading.
+"""A server with authentication: each user has separate notes, and writing requires a further scope.
 
-``python protected_server.py`` is for trying it out: an authorization server for development runs beside it, with one
-user and one program. ``browser_client.py`` and ``machine_client.py`` are their clients.
+``python protected_server.py`` also starts an authorization server for development, with one user and one program.
+``browser_client.py`` and ``machine_client.py`` are clients for them.
 
-``python protected_server.py --issuer https://login.example.org --url https://notes.example.org/mcp`` takes the tokens
-of an authorization server of yours, which has to know the scopes ``notes:read`` and ``notes:write``. Put what speaks
-TLS before it, or see `serve_http`, which can do that too.
+``python protected_server.py --issuer https://login.example.org --url https://notes.example.org/mcp`` accepts the
+tokens of another authorization server, which must support the scopes ``notes:read`` and ``notes:write``. Use a proxy
+for TLS, or see `serve_http`, which supports TLS as well.
 """
 
 import argparse
@@ -19,28 +19,28 @@ from trio_mcp.testing import KnownClient, open_authorization_server
 
 READ, WRITE = "notes:read", "notes:write"
 USERS = {"ada": "her password"}
-ROBOT = KnownClient("robot", secret="its secret", grant_types=["client_credentials"])  # noqa: S106 # known to everybody
+ROBOT = KnownClient("robot", secret="its secret", grant_types=["client_credentials"])  # noqa: S106 # for development only
 
 
 @define
 class Shelf:
-    """Everybody's notes, by whose they are."""
+    """The notes of all principals."""
 
     notes: dict[str, list[str]] = field(factory=dict[str, list[str]])
 
     def of(self, ctx: Context) -> list[str]:
-        """Return the notes of whoever asks."""
-        return self.notes.setdefault(asking(ctx).principal, [])
+        """Return the notes of the caller."""
+        return self.notes.setdefault(access_of(ctx).principal, [])
 
 
 shelf = Shelf()
-server = Server("notes", instructions="Notes of one's own.")
+server = Server("notes", instructions="Personal notes.")
 
 
-def asking(ctx: Context) -> Access:
-    """Return who asks. On a protected server that is always known; over stdio, say, nobody is."""
+def access_of(ctx: Context) -> Access:
+    """Return the access of the caller. It is missing on a server without authentication, for example over stdio."""
     if ctx.access is None:
-        raise RuntimeError("this server is for http_app(auth=...) alone")
+        raise RuntimeError("this server requires http_app(auth=...)")
     return ctx.access
 
 
@@ -59,18 +59,18 @@ async def write_note(text: str, ctx: Context) -> int:
 
 @server.tool
 async def forget_notes(ctx: Context, *, dry_run: bool = True) -> str:
-    """Throw your notes away. A dry run only counts them, so that it takes less."""
+    """Delete your notes. A dry run only counts them, and requires no further scope."""
     count = len(shelf.of(ctx))
     if dry_run:
-        return f"{count} notes would go"
-    if WRITE not in asking(ctx).scopes:  # what depends on the arguments, the handler decides
-        raise ToolError(f"this takes the scope {WRITE}")
+        return f"{count} notes would be deleted"
+    if WRITE not in access_of(ctx).scopes:  # the requirement depends on an argument, so the handler checks it
+        raise ToolError(f"this requires the scope {WRITE}")
     shelf.of(ctx).clear()
-    return f"{count} notes have gone"
+    return f"{count} notes were deleted"
 
 
 def protection(url: str, issuer: str) -> ResourceServer:
-    """Return what protects the server at *url* by the tokens of *issuer*."""
+    """Return the protection of the server at *url* with tokens of *issuer*."""
     return ResourceServer(
         url,
         issuers=[issuer],
@@ -84,20 +84,20 @@ def protection(url: str, issuer: str) -> ResourceServer:
 async def main() -> None:
     """Serve until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description="A protected server.")
-    parser.add_argument("--port", type=int, default=8000, help="where it listens, on 127.0.0.1")
-    parser.add_argument("--url", help="by which clients reach it; by default that of this machine")
-    parser.add_argument("--issuer", help="whose tokens it takes; by default those of a server for development")
+    parser.add_argument("--port", type=int, default=8000, help="the port to listen on, at 127.0.0.1")
+    parser.add_argument("--url", help="the URL for clients; by default the local URL")
+    parser.add_argument("--issuer", help="the authorization server; by default one for development is started")
     options = parser.parse_args()
     url = options.url or f"http://127.0.0.1:{options.port}/mcp"
     serve = partial(serve_http, server, port=options.port)
     if options.issuer is not None:
         await serve(auth=protection(url, options.issuer))
         return
-    async with open_authorization_server(users=USERS, clients=[ROBOT]) as authority:
-        print(f"server  {url}", f"issuer  {authority.issuer}", sep="\n")
+    async with open_authorization_server(users=USERS, clients=[ROBOT]) as authorization:
+        print(f"server  {url}", f"issuer  {authorization.issuer}", sep="\n")
         print(*(f"user    {name}, password: {password}" for name, password in USERS.items()), sep="\n")
         print(f"program {ROBOT.client_id}, secret: {ROBOT.secret}", flush=True)
-        await serve(auth=protection(url, authority.issuer))
+        await serve(auth=protection(url, authorization.issuer))
 
 
 if __name__ == "__main__":

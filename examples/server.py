@@ -17,7 +17,7 @@ async def add(a: int, b: int) -> int:
 
 @server.tool(timeout=30, max_concurrency=4)
 async def crunch(steps: int, ctx: Context) -> str:
-    """Work for a while, telling how far it is."""
+    """Work for a while and report the progress."""
     for done in range(steps):
         await trio.sleep(0.01)
         await ctx.report_progress(done + 1, total=steps, message=f"step {done + 1}")

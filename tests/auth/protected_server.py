@@ -1,4 +1,4 @@
-"""A protected server on a socket of this machine, for clients in other processes and for browsers."""
+"""A protected server on a local socket, for clients in other processes and for browsers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTENING = HttpListening(host="127.0.0.1", port=0)
 
 
 def protected_server() -> Server:
-    """A server with a tool for everybody who is let in, and one for those who may write."""
+    """Return a server with a tool for every authenticated user and a tool for users with the scope "write"."""
     server = Server("protected")
 
     @server.tool()
@@ -33,9 +33,9 @@ def protected_server() -> Server:
 
 @asynccontextmanager
 async def serving_protected(issuer: str, *, server: Server | None = None, **options: Any) -> AsyncGenerator[str]:
-    """Serve a server, by default a `protected_server`, that takes the tokens of *issuer*; yield its URL.
+    """Serve a server, by default a `protected_server`, that accepts the tokens of *issuer*; yield its URL.
 
-    Further options is about `ResourceServer`.
+    Further options are those of `ResourceServer`.
     """
     with trio.fail_after(120):
         sockets = await bind_sockets(LISTENING)

@@ -1,4 +1,4 @@
-"""An authorization server by hand: its keys and tokens, good and bad, and what it answers to those who check tokens."""
+"""A scripted authorization server: its keys, valid and invalid tokens, and its responses to token verifiers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Answer = HttpReply | Exception | Callable[[HttpCall], Awaitable[HttpReply]]
 
 @define
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that a test sets."""
 
     now: float = NOW
 
@@ -49,7 +49,7 @@ class Clock:
 
 @cache
 def ec_key(name: str = "first", curve: str = "P-256") -> Key:
-    """A private key of its own for each name."""
+    """Return a separate private key for each name."""
     return ECKey.generate_key(curve, parameters={"kid": name})
 
 
@@ -64,13 +64,13 @@ def okp_key(name: str = "okp", curve: Any = "Ed25519") -> Key:
 
 
 def pem_of(key: Key) -> bytes:
-    """The public half of a key that has one."""
+    """Return the public half of a key pair as PEM."""
     assert not isinstance(key, OctKey)
     return key.as_pem(private=False)
 
 
 def b64(data: bytes | str | Mapping[str, Any]) -> str:
-    """In base64url; a mapping as JSON."""
+    """Encode in base64url; a mapping is encoded as JSON first."""
     if isinstance(data, Mapping):
         data = json.dumps(data)
     if isinstance(data, str):
@@ -79,31 +79,31 @@ def b64(data: bytes | str | Mapping[str, Any]) -> str:
 
 
 def raw_jws(header: bytes | str | Mapping[str, Any], payload: bytes | str | Mapping[str, Any], signature: bytes) -> str:
-    """Put together what claims to be signed JSON, whatever it is."""
+    """Assemble a string in the form of signed JSON without checking its parts."""
     return f"{b64(header)}.{b64(payload)}.{b64(signature)}"
 
 
 def signed(header: Mapping[str, Any], payload: Mapping[str, Any], key: Key) -> str:
-    """Sign with the algorithm of the header, which may hold anything besides."""
+    """Sign with the algorithm of the header; the header may contain any further members."""
     text = f"{b64(header)}.{b64(payload)}"
     return f"{text}.{b64(JWSRegistry.algorithms[header['alg']].sign(text.encode(), key))}"
 
 
 @define(eq=False)
 class Issuer:
-    """An authorization server, which is also what fetches from it (`abc.Fetch`)."""
+    """An authorization server that also acts as the function that fetches from it (`abc.Fetch`)."""
 
     issuer: str = ISSUER
     clock: Clock = field(factory=Clock)
     keys: list[Key] = field(factory=lambda: [ec_key()])
     answers: dict[str, Answer] = field(factory=dict[str, Answer])
-    """By URL, in place of those that it has of its own."""
+    """By URL, instead of the default responses."""
     calls: list[HttpCall] = field(factory=list[HttpCall])
     admission: trio.Event | None = None
-    """While it is there and not set, no request is answered."""
+    """If it is not None, requests wait until it is set."""
 
     @property
-    def asked(self) -> list[str]:
+    def requested_urls(self) -> list[str]:
         """The URLs of all requests so far."""
         return [call.url for call in self.calls]
 
@@ -120,7 +120,7 @@ class Issuer:
         }
 
     def claims(self, **changed: Any) -> dict[str, Any]:
-        """Return the claims of a good token, but for what is changed; None leaves a claim out."""
+        """Return the claims of a valid token with the given changes; None removes a claim."""
         claims = {
             "iss": self.issuer,
             "sub": "ann",
@@ -141,7 +141,7 @@ class Issuer:
         header: Mapping[str, Any] | None = None,
         **claims: Any,
     ) -> str:
-        """Return a good token, but for what is changed."""
+        """Return a valid token with the given changes."""
         key = self.keys[0] if key is None else key
         fields = {"alg": algorithm, "typ": "at+jwt", "kid": key.kid, **(header or {})}
         fields = {name: value for name, value in fields.items() if value is not None}
@@ -158,11 +158,11 @@ class Issuer:
             case Exception():
                 raise answer
             case None:
-                return self._own_answer(call.url)
+                return self._default_answer(call.url)
             case _:
                 return await answer(call)
 
-    def _own_answer(self, url: str) -> HttpReply:
+    def _default_answer(self, url: str) -> HttpReply:
         documents = {
             f"{self.issuer}/.well-known/oauth-authorization-server": self.metadata,
             f"{self.issuer}/jwks": self.jwks,
@@ -171,7 +171,7 @@ class Issuer:
             return HttpReply(status=404)
         return HttpReply(status=200, body=json.dumps(documents[url]).encode())
 
-    def goes_away(self) -> None:
-        """Answer nothing any more."""
+    def become_unreachable(self) -> None:
+        """Fail every further request as if the server were unreachable."""
         for path in ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/jwks"):
-            self.answers[f"{self.issuer}{path}"] = CallFailed("nobody is there")
+            self.answers[f"{self.issuer}{path}"] = CallFailed("unreachable")

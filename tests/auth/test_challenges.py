@@ -1,4 +1,4 @@
-"""Challenges are read from whatever servers write, and nothing gets out of those that we write."""
+"""The parser and the writer of WWW-Authenticate challenges."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_challenges_are_read(text: str, challenges: list[tuple[str, dict[str, st
 
 
 @pytest.mark.parametrize(("text", "challenges"), SKIPPED)
-def test_what_is_no_challenge_is_skipped(text: str, challenges: list[tuple[str, dict[str, str]]]) -> None:
+def test_malformed_parts_of_challenges_are_skipped(text: str, challenges: list[tuple[str, dict[str, str]]]) -> None:
     assert read_challenges(text) == [Challenge(scheme, parameters) for scheme, parameters in challenges]
 
 
@@ -78,7 +78,7 @@ def test_reading_never_fails(text: str) -> None:
         assert challenge.scheme
 
 
-def test_a_flood_is_bounded() -> None:
+def test_the_number_of_challenges_that_are_read_is_bounded() -> None:
     challenges = read_challenges("A " + ",".join(f"p{number}=1" for number in range(100)) + ", B" * 100)
 
     assert [challenge.scheme for challenge in challenges] == ["A"] + ["B"] * 15
@@ -88,13 +88,13 @@ def test_a_flood_is_bounded() -> None:
 
 @pytest.mark.parametrize("unit", [",", "a", "a=", 'a="', '\\"', '"', 'a="\\', "a ", "a =\t", "a " + " " * 50, "=", "é"])
 def test_reading_takes_linear_time(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quadratic time would be minutes here."""
+    """With quadratic time this test would take minutes."""
     monkeypatch.setattr(_challenges, "_LONGEST", 400_000)
 
     assert len(read_challenges("Bearer " + unit * (400_000 // len(unit)))) <= 16
 
 
-def test_schemes_are_the_same_whatever_their_case_and_values_are_not() -> None:
+def test_schemes_are_case_insensitive_and_values_are_case_sensitive() -> None:
     assert Challenge("bearer", {"Scope": "a"}) == Challenge("Bearer", {"scope": "a"})
     assert Challenge("Bearer", {"scope": "a"}) != Challenge("Bearer", {"scope": "A"})
 
@@ -118,7 +118,7 @@ def test_a_challenge_is_written(challenge: Challenge, text: str) -> None:
         st.text(st.sampled_from("abz9-_"), min_size=1), st.text(st.characters(min_codepoint=32, max_codepoint=126))
     ),
 )
-def test_what_was_written_is_what_is_read(scheme: str, parameters: dict[str, str]) -> None:
+def test_a_written_challenge_is_read_back_unchanged(scheme: str, parameters: dict[str, str]) -> None:
     challenge = Challenge(scheme, dict(list(parameters.items())[:32]))
 
     assert read_challenges(f"Basic realm=x, {write_challenge(challenge)}, Next")[1:] == [challenge, Challenge("Next")]
@@ -137,6 +137,6 @@ def test_what_was_written_is_what_is_read(scheme: str, parameters: dict[str, str
         Challenge("Bearer\r\n"),
     ],
 )
-def test_what_could_get_out_of_its_place_is_not_written(challenge: Challenge) -> None:
+def test_a_challenge_with_an_invalid_scheme_name_or_value_is_not_written(challenge: Challenge) -> None:
     with pytest.raises(ValueError, match="challenge"):
         write_challenge(challenge)

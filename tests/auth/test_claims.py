@@ -8,7 +8,7 @@ from trio_mcp.auth import InvalidToken, VerifiedToken
 from trio_mcp.auth._jwt import read_claims
 
 
-def test_what_a_token_says_is_read() -> None:
+def test_the_claims_of_a_token_are_read() -> None:
     claims = {
         "sub": "ann",
         "client_id": "desk",
@@ -34,7 +34,7 @@ def test_what_a_token_says_is_read() -> None:
     )
 
 
-def test_what_a_token_does_not_say_is_none() -> None:
+def test_claims_that_a_token_lacks_are_none() -> None:
     assert read_claims({}, issuer="i") == VerifiedToken(
         issuer="i", subject=None, client_id=None, audiences=(), scopes=frozenset(), expires_at=None
     )
@@ -52,11 +52,11 @@ def test_what_a_token_does_not_say_is_none() -> None:
         ({"scope": ""}, set[str]()),
     ],
 )
-def test_scopes_are_read_in_every_way_they_are_written(claims: dict[str, Any], scopes: set[str]) -> None:
+def test_scopes_are_read_in_every_notation(claims: dict[str, Any], scopes: set[str]) -> None:
     assert read_claims(claims, issuer="i").scopes == scopes
 
 
-def test_one_audience_and_one_party_are_read_as_well() -> None:
+def test_a_single_audience_and_a_single_authorized_party_are_read_as_well() -> None:
     token = read_claims({"aud": "a", "azp": "desk"}, issuer="i")
 
     assert (token.audiences, token.client_id) == (("a",), "desk")
@@ -93,6 +93,6 @@ def test_one_audience_and_one_party_are_read_as_well() -> None:
     ],
     ids=lambda claims: str(claims)[:40],
 )
-def test_a_token_whose_claims_are_not_what_they_have_to_be_is_refused(claims: dict[str, Any]) -> None:
+def test_a_token_with_claims_of_the_wrong_type_is_refused(claims: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken, match=r"^its '|bound to something"):
         read_claims(claims, issuer="i")

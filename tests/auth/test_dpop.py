@@ -1,4 +1,4 @@
-"""Proofs of possession: each holds for one request, and shows no more of the key than everybody may know."""
+"""The proofs of possession that a client makes: each one is valid for one request and reveals only the public key."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def key() -> DpopKey:
 
 
 def read(proof: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return header and claims of a proof, whose signature is that of the key in it."""
+    """Return the header and the claims of a proof after checking its signature with the key in it."""
     header = json.loads(base64.urlsafe_b64decode(proof.partition(".")[0] + "=="))
     token = jwt.decode(proof, ECKey.import_key(header["jwk"]), algorithms=["ES256"])
     return header, dict(token.claims)
 
 
-def test_a_proof_is_signed_by_the_key_that_it_shows_the_public_half_of(key: DpopKey) -> None:
+def test_a_proof_is_signed_by_the_key_whose_public_half_it_contains(key: DpopKey) -> None:
     header, claims = read(key.proof("POST", URL, now=NOW))
 
     public = {name: value for name, value in json.loads(key.to_jwk()).items() if name != "d"}
@@ -50,7 +50,7 @@ def test_a_proof_names_its_target_without_query_and_fragment(key: DpopKey, url: 
     assert read(key.proof("GET", url, now=NOW))[1]["htu"] == target
 
 
-def test_a_proof_that_goes_with_a_token_names_its_digest_and_the_nonce_that_was_asked_for(key: DpopKey) -> None:
+def test_a_proof_for_a_token_contains_the_digest_of_the_token_and_the_required_nonce(key: DpopKey) -> None:
     claims = read(key.proof("POST", URL, now=NOW, token="secret", nonce="n-1"))[1]
 
     digest = base64.urlsafe_b64encode(hashlib.sha256(b"secret").digest()).decode().rstrip("=")
@@ -58,26 +58,26 @@ def test_a_proof_that_goes_with_a_token_names_its_digest_and_the_nonce_that_was_
     assert claims["nonce"] == "n-1"
 
 
-def test_no_proof_is_made_twice(key: DpopKey) -> None:
+def test_every_proof_is_different(key: DpopKey) -> None:
     identifiers = {read(key.proof("POST", URL, now=NOW))[1]["jti"] for _ in range(5)}
 
     assert len(identifiers) == 5
     assert all(len(identifier) >= 16 for identifier in identifiers)
 
 
-def test_there_is_no_proof_for_what_is_no_url(key: DpopKey) -> None:
+def test_a_proof_for_an_invalid_url_is_refused(key: DpopKey) -> None:
     with pytest.raises(ValueError, match="a proof needs an http or https URL"):
         key.proof("POST", "as.example/token?secret", now=NOW)
 
 
-def test_a_key_comes_back_from_what_was_stored(key: DpopKey) -> None:
+def test_a_stored_key_is_restored(key: DpopKey) -> None:
     again = DpopKey.from_jwk(key.to_jwk())
 
     assert again.thumbprint == key.thumbprint
     assert read(again.proof("POST", URL, now=NOW))[0] == read(key.proof("POST", URL, now=NOW))[0]
 
 
-def test_the_thumbprint_is_that_of_rfc_7638(key: DpopKey) -> None:
+def test_the_thumbprint_is_computed_as_in_rfc_7638(key: DpopKey) -> None:
     jwk = json.loads(key.to_jwk())
     canonical = json.dumps({name: jwk[name] for name in ("crv", "kty", "x", "y")}, separators=(",", ":"))
 
@@ -86,7 +86,7 @@ def test_the_thumbprint_is_that_of_rfc_7638(key: DpopKey) -> None:
     assert DpopKey.generate().thumbprint != digest
 
 
-def test_neither_key_nor_proofs_show_a_secret(key: DpopKey) -> None:
+def test_the_repr_of_a_key_and_of_a_prover_contains_no_secret(key: DpopKey) -> None:
     proofs = DpopProver(key)
     proofs.note(URL, {"dpop-nonce": "n-secret"})
 
@@ -111,9 +111,9 @@ def test_neither_key_nor_proofs_show_a_secret(key: DpopKey) -> None:
         json.dumps(ECKey.generate_key("P-384").as_dict(private=True)),
         '"\ud800"',
     ],
-    ids=map(str, count()),  # the keys are new each time
+    ids=map(str, count()),  # the keys are new in each test run
 )
-def test_what_is_no_private_key_of_the_curve_is_refused_without_a_word_of_it(text: str) -> None:
+def test_an_invalid_private_key_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ValueError, match="not a private key of the curve P-256, as a JWK") as caught:
         DpopKey.from_jwk(text)
 
@@ -121,7 +121,7 @@ def test_what_is_no_private_key_of_the_curve_is_refused_without_a_word_of_it(tex
     assert caught.value.__cause__ is None
 
 
-def test_proofs_carry_the_newest_nonce_of_the_origin_that_they_go_to(key: DpopKey) -> None:
+def test_a_proof_carries_the_newest_nonce_of_the_origin_of_its_request(key: DpopKey) -> None:
     proofs = DpopProver(key)
 
     assert "nonce" not in read(proofs.proof("POST", URL, now=NOW))[1]
@@ -135,7 +135,7 @@ def test_proofs_carry_the_newest_nonce_of_the_origin_that_they_go_to(key: DpopKe
     assert "nonce" not in read(proofs.proof("POST", "https://x.example:8443/", now=NOW))[1]
 
 
-def test_a_nonce_that_is_known_is_not_new(key: DpopKey) -> None:
+def test_a_known_nonce_is_not_reported_as_new(key: DpopKey) -> None:
     proofs = DpopProver(key)
 
     noted = [proofs.note(URL, {"dpop-nonce": nonce}) for nonce in ("a", "a", "b", "a")]
@@ -144,7 +144,7 @@ def test_a_nonce_that_is_known_is_not_new(key: DpopKey) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, *({"dpop-nonce": nonce} for nonce in ("", "a, b", 'a"', "é", "a" * 1025))])
-def test_what_is_no_nonce_leaves_the_one_before(key: DpopKey, headers: dict[str, str]) -> None:
+def test_an_invalid_nonce_does_not_replace_the_previous_one(key: DpopKey, headers: dict[str, str]) -> None:
     proofs = DpopProver(key)
     proofs.note(URL, {"dpop-nonce": "good"})
 
@@ -152,7 +152,7 @@ def test_what_is_no_nonce_leaves_the_one_before(key: DpopKey, headers: dict[str,
     assert proofs.nonces == {"https://as.example": "good"}
 
 
-def test_the_nonces_of_a_bounded_number_of_origins_are_kept_those_heard_of_last(key: DpopKey) -> None:
+def test_the_nonces_of_the_most_recent_origins_are_kept_up_to_a_bound(key: DpopKey) -> None:
     proofs = DpopProver(key)
     for number in (*range(8), 0, 8):
         proofs.note(f"https://x{number}.example/", {"dpop-nonce": "n"})

@@ -22,7 +22,7 @@ def claims(**changed: Any) -> dict[str, Any]:
 
 
 def proof(*, key: Key | None = None, header: dict[str, Any] | None = None, **changed: Any) -> str:
-    """A good proof, but for what is changed."""
+    """Return a valid proof with the given changes."""
     key = ec_key() if key is None else key
     fields = {"alg": "ES256", "typ": "dpop+jwt", "jwk": key.as_dict(private=False), **(header or {})}
     return signed({name: value for name, value in fields.items() if value is not None}, claims(**changed), key)
@@ -33,7 +33,7 @@ def read(text: str, **changed: Any) -> CheckedProof:
     return read_proof(text, **options)
 
 
-def test_a_proof_of_our_own_client_is_good() -> None:
+def test_a_proof_of_the_client_is_accepted_by_the_server() -> None:
     key = DpopKey.generate()
 
     checked = read(key.proof("POST", f"{URL}?a=b", now=NOW, token=TOKEN, nonce="n"))
@@ -43,7 +43,7 @@ def test_a_proof_of_our_own_client_is_good() -> None:
 
 
 @pytest.mark.parametrize(("key", "algorithm"), [(rsa_key(), "RS256"), (rsa_key(), "PS256"), (okp_key(), "Ed25519")])
-def test_keys_of_every_kind_can_prove(key: Key, algorithm: str) -> None:
+def test_keys_of_every_kind_can_sign_proofs(key: Key, algorithm: str) -> None:
     assert read(proof(key=key, header={"alg": algorithm})).thumbprint == key.thumbprint()
 
 
@@ -56,16 +56,16 @@ def test_keys_of_every_kind_can_prove(key: Key, algorithm: str) -> None:
         "https://api.example/%6dcp",
     ],
 )
-def test_the_url_of_a_proof_may_be_spelled_differently(htu: str) -> None:
+def test_an_equivalent_spelling_of_the_url_of_a_proof_is_accepted(htu: str) -> None:
     assert read(proof(htu=htu)).id == "one"
 
 
-def test_no_path_is_the_root() -> None:
+def test_an_empty_path_is_equal_to_the_root_path() -> None:
     assert read(proof(htu="https://api.example"), urls={"https://api.example/"}).id == "one"
 
 
 @pytest.mark.parametrize("iat", [NOW - 300, NOW + 300, NOW - 0.5])
-def test_a_proof_may_be_five_minutes_off(iat: float) -> None:
+def test_the_clock_of_a_proof_may_differ_by_five_minutes(iat: float) -> None:
     assert read(proof(iat=iat)).until == iat + 300
 
 
@@ -101,7 +101,7 @@ def test_a_proof_may_be_five_minutes_off(iat: float) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_proof_of_something_else_is_refused(changed: dict[str, Any], cause: str) -> None:
+def test_a_proof_for_a_different_request_or_token_is_refused(changed: dict[str, Any], cause: str) -> None:
     with pytest.raises(InvalidToken, match=cause):
         read(proof(**changed))
 
@@ -118,14 +118,14 @@ def test_a_proof_of_something_else_is_refused(changed: dict[str, Any], cause: st
         ({"jwk": ec_key().as_dict(private=True)}, "not a public key"),
         ({"jwk": ec_key("other").as_dict(private=False)}, "signature is invalid"),
     ],
-    ids=map(str, count()),  # the keys are new each time
+    ids=map(str, count()),  # the keys are new in each test run
 )
-def test_a_proof_without_a_good_key_is_refused(header: dict[str, Any], cause: str) -> None:
+def test_a_proof_without_a_valid_public_key_is_refused(header: dict[str, Any], cause: str) -> None:
     with pytest.raises(InvalidToken, match=cause):
         read(proof(header=header))
 
 
-def test_an_access_token_is_no_proof() -> None:
+def test_an_access_token_is_not_accepted_as_a_proof() -> None:
     with pytest.raises(InvalidToken, match="is not a proof"):
         read(signed({"alg": "ES256", "typ": "at+jwt"}, claims(), ec_key()))
 
@@ -142,50 +142,50 @@ def test_an_access_token_is_no_proof() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_proof_at_all_is_refused(text: str) -> None:
+def test_a_malformed_proof_is_refused(text: str) -> None:
     with pytest.raises(InvalidToken):
         read(text)
 
 
-def test_two_proofs_at_once_are_none() -> None:
+def test_two_proofs_in_one_request_are_refused() -> None:
     with pytest.raises(InvalidToken):
         read(f"{proof()}, {proof(jti='two')}")
 
 
-def a_proof(id: str = "one", thumbprint: str = "key", until: float = NOW + 300) -> CheckedProof:
+def proof_with_id(id: str = "one", thumbprint: str = "key", until: float = NOW + 300) -> CheckedProof:
     return CheckedProof(thumbprint=thumbprint, id=id, until=until)
 
 
-def test_a_proof_is_taken_once() -> None:
+def test_a_proof_is_accepted_once() -> None:
     replays = SeenProofs()
 
-    assert replays.note(a_proof(), NOW)
-    assert not replays.note(a_proof(), NOW + 300)
+    assert replays.note(proof_with_id(), NOW)
+    assert not replays.note(proof_with_id(), NOW + 300)
 
 
-def test_the_same_identifier_of_another_key_is_another_proof() -> None:
+def test_the_same_identifier_with_another_key_is_a_different_proof() -> None:
     replays = SeenProofs()
-    replays.note(a_proof(), NOW)
+    replays.note(proof_with_id(), NOW)
 
-    assert replays.note(a_proof(thumbprint="other"), NOW)
-    assert replays.note(a_proof("two"), NOW)
+    assert replays.note(proof_with_id(thumbprint="other"), NOW)
+    assert replays.note(proof_with_id("two"), NOW)
 
 
-def test_nothing_more_is_taken_when_no_more_can_be_remembered_until_old_ones_have_ended() -> None:
+def test_proofs_are_refused_while_the_memory_is_full_until_old_proofs_expire() -> None:
     replays = SeenProofs(max_kept=2)
-    replays.note(a_proof("one", until=NOW + 10), NOW)
-    replays.note(a_proof("two", until=NOW + 20), NOW)
+    replays.note(proof_with_id("one", until=NOW + 10), NOW)
+    replays.note(proof_with_id("two", until=NOW + 20), NOW)
 
     with pytest.raises(VerifierUnavailable, match="2 proofs"):
-        replays.note(a_proof("three"), NOW + 10)
-    assert not replays.note(a_proof("two", until=NOW + 20), NOW + 10)
-    assert replays.note(a_proof("three"), NOW + 11)
+        replays.note(proof_with_id("three"), NOW + 10)
+    assert not replays.note(proof_with_id("two", until=NOW + 20), NOW + 10)
+    assert replays.note(proof_with_id("three"), NOW + 11)
 
 
-def test_proofs_do_not_need_to_end_in_the_order_of_their_coming() -> None:
+def test_proofs_may_expire_in_any_order() -> None:
     replays = SeenProofs(max_kept=2)
-    replays.note(a_proof("late", until=NOW + 600), NOW)
-    replays.note(a_proof("early", until=NOW + 10), NOW)
+    replays.note(proof_with_id("late", until=NOW + 600), NOW)
+    replays.note(proof_with_id("early", until=NOW + 10), NOW)
 
-    assert replays.note(a_proof("new"), NOW + 11)
-    assert not replays.note(a_proof("late", until=NOW + 600), NOW + 12)
+    assert replays.note(proof_with_id("new"), NOW + 11)
+    assert not replays.note(proof_with_id("late", until=NOW + 600), NOW + 12)

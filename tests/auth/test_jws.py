@@ -33,7 +33,7 @@ def public(key: Key) -> Key:
         ("EdDSA", okp_key()),
     ],
 )
-def test_what_a_key_has_signed_is_read_and_recognised(algorithm: str, key: Key) -> None:
+def test_a_signed_token_is_read_and_its_signature_is_verified(algorithm: str, key: Key) -> None:
     text = signed({"alg": algorithm, "typ": "application/AT+jwt", "kid": "k"}, {"a": [1]}, key)
 
     read_back = read(text)
@@ -43,39 +43,39 @@ def test_what_a_key_has_signed_is_read_and_recognised(algorithm: str, key: Key) 
     assert is_signed_by(read_back, public(key))
 
 
-def test_what_another_key_has_signed_is_not_recognised() -> None:
+def test_the_signature_of_another_key_is_refused() -> None:
     read_back = read(signed({"alg": "ES256"}, {}, ec_key("other")))
 
     assert not is_signed_by(read_back, public(ec_key()))
 
 
-def test_a_signature_of_a_changed_payload_does_not_hold() -> None:
+def test_a_signature_does_not_cover_a_changed_payload() -> None:
     header, _, signature = signed({"alg": "ES256"}, {"sub": "ann"}, ec_key()).split(".")
 
     assert not is_signed_by(read(f"{header}.{b64({'sub': 'bob'})}.{signature}"), public(ec_key()))
 
 
 @pytest.mark.parametrize("key", [rsa_key(), ec_key("384", "P-384"), okp_key()])
-def test_a_key_of_another_kind_has_signed_nothing(key: Key) -> None:
+def test_a_key_of_another_type_verifies_no_signature(key: Key) -> None:
     assert not is_signed_by(read(signed({"alg": "ES256"}, {}, ec_key())), public(key))
 
 
 @pytest.mark.parametrize(
     "members", [{"use": "enc"}, {"alg": "ES384"}, {"key_ops": ["encrypt"]}], ids=["use", "alg", "key_ops"]
 )
-def test_a_key_for_something_else_has_signed_nothing(members: dict[str, Any]) -> None:
+def test_a_key_for_another_use_verifies_no_signature(members: dict[str, Any]) -> None:
     key = public_key({**ec_key().as_dict(private=False), **members})
 
     assert not is_signed_by(read(signed({"alg": "ES256"}, {}, ec_key())), key)
 
 
-def test_names_that_are_no_texts_are_no_names() -> None:
+def test_a_key_id_or_type_that_is_not_a_string_is_ignored() -> None:
     read_back = read(raw_jws({"alg": "ES256", "kid": 7, "typ": ["at+jwt"]}, {}, b"x"))
 
     assert (read_back.key_id, read_back.type) == (None, None)
 
 
-def test_nothing_of_the_payload_or_the_signature_is_in_the_repr() -> None:
+def test_the_repr_contains_neither_the_payload_nor_the_signature() -> None:
     shown = repr(read(raw_jws({"alg": "ES256"}, {"sub": "ann"}, b"signature")))
 
     assert "ann" not in shown
@@ -117,12 +117,12 @@ DEEP = "[" * 100_000 + "]" * 100_000
         (raw_jws({"alg": "ES256"}, {}, b"x")[:-1] + "B", "no signature"),
     ],
 )
-def test_what_is_no_signed_json_is_refused(text: str, cause: str) -> None:
+def test_a_malformed_jws_is_refused(text: str, cause: str) -> None:
     with pytest.raises(InvalidToken, match=cause):
         read(text)
 
 
-def test_json_that_is_nested_too_deep_is_refused() -> None:
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(InvalidToken, match="payload is not JSON: nested too deep"):
         read_jws(raw_jws({"alg": "ES256"}, f'{{"a": {DEEP}}}', b"x"), algorithms=ASYMMETRIC, max_chars=1_000_000)
 
@@ -136,19 +136,19 @@ def test_the_public_key_cannot_be_used_as_the_secret_of_a_symmetric_algorithm() 
         read(forged)
 
 
-def test_only_the_algorithms_of_the_caller_are_allowed() -> None:
+def test_only_the_algorithms_that_the_caller_allows_are_accepted() -> None:
     with pytest.raises(InvalidToken, match="'RS256', which is not allowed"):
         read_jws(signed({"alg": "RS256"}, {}, rsa_key()), algorithms=["ES256"], max_chars=4096)
 
 
 @pytest.mark.parametrize("length", [1, 63, 65, 200])
-def test_a_signature_of_the_wrong_length_does_not_hold(length: int) -> None:
+def test_a_signature_of_the_wrong_length_is_refused(length: int) -> None:
     assert not is_signed_by(read(raw_jws({"alg": "ES256"}, {}, b"x" * length)), public(ec_key()))
 
 
-def test_each_value_has_one_spelling_in_base64url() -> None:
+def test_each_value_has_exactly_one_spelling_in_base64url() -> None:
     assert decode_base64url("eA") == b"x"
-    assert decode_base64url("eB") is None  # the same byte, but for bits that belong to none
+    assert decode_base64url("eB") is None  # the same byte, with different bits in the unused part
     assert decode_base64url("e") is None
     assert decode_base64url("eA==") is None
     assert decode_base64url("e A") is None
@@ -186,14 +186,14 @@ RSA: dict[str, Any] = {**rsa_key().as_dict(private=False)}
         dict(ECKey.generate_key("P-256").as_dict(private=True)),
         {**RSA, "d": "eA"},
     ],
-    ids=map(str, count()),  # the keys are new each time
+    ids=map(str, count()),  # the keys are new in each test run
 )
-def test_what_is_no_public_key_is_refused(jwk: dict[str, Any]) -> None:
+def test_an_unusable_public_key_is_refused(jwk: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken):
         public_key(jwk)
 
 
-@pytest.mark.filterwarnings("ignore:Key size")  # of the test's own making of it
+@pytest.mark.filterwarnings("ignore:Key size")  # of generating it here
 def test_a_weak_rsa_key_is_refused() -> None:
     with pytest.raises(InvalidToken, match="of an unsupported size"):
         public_key(dict(RSAKey.generate_key(1024).as_dict(private=False)))

@@ -1,4 +1,4 @@
-"""Words of another side get into messages short, printable, and without what may be secret."""
+"""Strings of a peer are shortened, made printable and stripped of secrets before they get into messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from trio_mcp.auth._urls import shown_text, shown_url
         ("x" * 201, "x" * 200 + "..."),
     ],
 )
-def test_a_text_is_shown_short_and_printable(text: str, shown: str) -> None:
+def test_a_string_is_shown_short_and_printable(text: str, shown: str) -> None:
     assert shown_text(text) == shown
 
 
 @given(st.text(max_size=400))
-def test_whatever_is_shown_is_one_short_printable_line(text: str) -> None:
+def test_any_string_becomes_one_short_printable_line(text: str) -> None:
     assert shown_text(text).isprintable()
     assert len(shown_text(text)) <= 203
 
@@ -42,5 +42,5 @@ def test_whatever_is_shown_is_one_short_printable_line(text: str) -> None:
         ("", ""),
     ],
 )
-def test_a_url_is_shown_without_user_query_and_fragment(url: str, shown: str) -> None:
+def test_a_url_is_shown_without_its_user_query_and_fragment(url: str, shown: str) -> None:
     assert shown_url(url) == shown

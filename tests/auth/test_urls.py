@@ -1,4 +1,4 @@
-"""Which URLs are safe, which stand for the same server, and where metadata is published."""
+"""URLs of servers: which ones are safe, which ones are equivalent, and where their metadata is published."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ NO_URLS = [
 
 
 @pytest.mark.parametrize("text", NO_URLS)
-def test_what_two_parsers_could_read_in_two_ways_is_no_url(text: str) -> None:
+def test_a_url_that_two_parsers_could_read_differently_is_refused(text: str) -> None:
     assert read_url(text) is None
 
 
-def test_a_url_is_taken_apart() -> None:
+def test_a_url_is_split_into_its_parts() -> None:
     parts = read_url("HTTPS://User:pw@X.Example:8443/Path/a%2Fb?q=1?2#frag/?")
 
     assert parts == Url(
@@ -79,7 +79,7 @@ def test_a_url_is_taken_apart() -> None:
     )
 
 
-def test_a_part_that_is_empty_is_not_one_that_is_not_there() -> None:
+def test_an_empty_part_differs_from_a_missing_part() -> None:
     bare, empty = read_url("http://x"), read_url("http://@x:/?#")
 
     assert bare == Url(scheme="http", user=None, host="x", port=80, path="", query=None, fragment=None)
@@ -87,7 +87,7 @@ def test_a_part_that_is_empty_is_not_one_that_is_not_there() -> None:
 
 
 @given(st.text(st.sampled_from("htps:/@[]?#.%a1\\ \n")) | st.text())
-def test_any_text_is_a_url_or_none(text: str) -> None:
+def test_parsing_any_string_returns_a_url_or_none(text: str) -> None:
     parts = read_url(text)
 
     assert parts is None or parts.origin in {origin_of(text), parts.origin}
@@ -107,7 +107,7 @@ def test_any_text_is_a_url_or_none(text: str) -> None:
         ("http://[0:0:0:0:0:0:0:1]:8000/mcp", "http://[::1]:8000"),
     ],
 )
-def test_an_origin_has_one_spelling(url: str, origin: str) -> None:
+def test_equivalent_urls_have_the_same_origin(url: str, origin: str) -> None:
     assert origin_of(url) == origin
 
 
@@ -126,7 +126,7 @@ def test_a_server_has_one_canonical_uri(url: str, resource: str) -> None:
     assert resource_of(url) == resource
 
 
-def test_what_is_no_url_has_no_origin_and_no_places_and_no_secret_of_it_is_told() -> None:
+def test_an_invalid_url_has_no_origin_and_no_metadata_urls_and_is_not_shown_in_errors() -> None:
     functions: list[Callable[[str], object]] = [origin_of, resource_of, server_metadata_urls]
     functions.append(partial(well_known_urls, name="thing"))
     for function in functions:
@@ -138,7 +138,7 @@ def test_what_is_no_url_has_no_origin_and_no_places_and_no_secret_of_it_is_told(
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST", "127.0.0.1", "127.255.3.4", "::1", "[::1]", "0:0:0:0:0:0:0:1"]
 )
-def test_this_machine_is_local(host: str) -> None:
+def test_loopback_hosts_are_local(host: str) -> None:
     assert is_local_host(host)
 
 
@@ -182,7 +182,7 @@ def test_other_hosts_are_not_local(host: str) -> None:
         "http://[fd00::1]/token",
     ],
 )
-def test_an_endpoint_with_tls_or_on_this_machine_or_a_trusted_host_is_safe(url: str) -> None:
+def test_an_endpoint_with_tls_or_on_a_local_or_trusted_host_is_safe(url: str) -> None:
     assert checked_endpoint(url, "token endpoint", ["As.Internal", "[fd00::1]"]) == url
 
 
@@ -200,7 +200,7 @@ def test_an_endpoint_with_tls_or_on_this_machine_or_a_trusted_host_is_safe(url: 
         ("", "'' is not an http or https URL"),
     ],
 )
-def test_other_endpoints_are_refused_by_name_and_without_what_may_be_secret(url: str, reason: str) -> None:
+def test_other_endpoints_are_refused_by_name_without_showing_secrets(url: str, reason: str) -> None:
     with pytest.raises(AuthorizationFailed) as caught:
         checked_endpoint(url, "token endpoint", ["as.internal"])
 
@@ -227,7 +227,7 @@ def test_other_endpoints_are_refused_by_name_and_without_what_may_be_secret(url:
         ("http://[::1]:80/mcp", "http://[0::1]/mcp"),
     ],
 )
-def test_metadata_are_about_a_server_or_what_is_above_it_on_its_origin(resource: str, url: str) -> None:
+def test_metadata_may_describe_the_server_or_a_parent_path_on_its_origin(resource: str, url: str) -> None:
     assert covers(resource, url)
 
 
@@ -253,13 +253,13 @@ def test_metadata_are_about_a_server_or_what_is_above_it_on_its_origin(resource:
         ("https://x.example/mcp" + "/" * 2048, "https://x.example/mcp"),
     ],
 )
-def test_metadata_about_anything_else_are_not_about_the_server(resource: str, url: str) -> None:
+def test_metadata_about_another_resource_is_refused(resource: str, url: str) -> None:
     assert not covers(resource, url)
 
 
 @pytest.mark.requirement("C.2-3")
 @pytest.mark.parametrize(
-    ("url", "places"),
+    ("url", "urls"),
     [
         ("https://x.example", [f"{WELL_KNOWN}/thing"]),
         ("https://X.example:443/#f", [f"{WELL_KNOWN}/thing"]),
@@ -269,13 +269,13 @@ def test_metadata_about_anything_else_are_not_about_the_server(resource: str, ur
         ("https://x.example/?t=1", [f"{WELL_KNOWN}/thing?t=1", f"{WELL_KNOWN}/thing"]),
     ],
 )
-def test_the_well_known_places_have_the_path_inserted_or_are_at_the_root(url: str, places: list[str]) -> None:
-    assert well_known_urls(url, "thing") == places
+def test_the_well_known_urls_have_the_path_inserted_or_are_at_the_root(url: str, urls: list[str]) -> None:
+    assert well_known_urls(url, "thing") == urls
 
 
 @pytest.mark.requirement("C.2-4")
 @pytest.mark.parametrize(
-    ("issuer", "places"),
+    ("issuer", "urls"),
     [
         ("https://x.example", [f"{WELL_KNOWN}/oauth-authorization-server", f"{WELL_KNOWN}/openid-configuration"]),
         ("https://x.example/", [f"{WELL_KNOWN}/oauth-authorization-server", f"{WELL_KNOWN}/openid-configuration"]),
@@ -297,5 +297,5 @@ def test_the_well_known_places_have_the_path_inserted_or_are_at_the_root(url: st
         ),
     ],
 )
-def test_an_issuer_publishes_its_metadata_in_the_places_of_the_specification(issuer: str, places: list[str]) -> None:
-    assert server_metadata_urls(issuer) == places
+def test_the_metadata_urls_of_an_issuer_are_those_of_the_specification(issuer: str, urls: list[str]) -> None:
+    assert server_metadata_urls(issuer) == urls

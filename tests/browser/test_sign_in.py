@@ -14,6 +14,7 @@ import trio
 from attrs import define, field
 
 from tests.auth.protected_server import serving_protected
+from tests.auth.signed_tokens import Clock
 from tests.browser.webdriver import Browser
 from trio_mcp import Client, open_http_client, types
 from trio_mcp._errors import AuthorizationFailed
@@ -26,23 +27,13 @@ LAST_PAGE = "h1:first-child"
 
 
 @define(eq=False)
-class Clock:
-    """A clock that advances on request."""
-
-    now: float = field(factory=time.time)
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@define(eq=False)
 class Person:
     """A user with a browser who signs in on every page that an application opens."""
 
     browser: Browser
     allows: bool = True
     pages: list[str] = field(factory=list[str], init=False)
-    """The texts of the consent pages."""
+    """The visible text of each consent page."""
 
     async def show(self, url: str) -> None:
         await self.browser.go(url)
@@ -56,7 +47,7 @@ class Person:
 
 
 async def answer(client: Client, tool: str) -> str:
-    """Call a tool and return its text."""
+    """call"""
     (block,) = (await client.call_tool(tool, raise_on_error=True)).content
     assert isinstance(block, types.TextContent)
     return block.text
@@ -64,7 +55,7 @@ async def answer(client: Client, tool: str) -> str:
 
 @pytest.mark.parametrize("dpop", [False, True], ids=["bearer", "dpop"])
 async def test_consent_redirect_token_call_expiry_refresh_and_step_up(dpop: bool, browser: Browser) -> None:
-    clock, person = Clock(), Person(browser)
+    clock, person = Clock(time.time()), Person(browser)
     auth = OAuth(client_name="the application", show=person.show, clock=clock, dpop=dpop)
 
     async with (
@@ -97,7 +88,7 @@ async def test_consent_redirect_token_call_expiry_refresh_and_step_up(dpop: bool
 
 
 async def test_without_refresh_tokens_the_user_signs_in_again(browser: Browser) -> None:
-    clock, person = Clock(), Person(browser)
+    clock, person = Clock(time.time()), Person(browser)
 
     async with (
         open_authorization_server(
@@ -129,13 +120,13 @@ async def test_a_user_who_refuses_consent_is_not_asked_again(browser: Browser) -
         assert len(person.pages) == 1
 
 
-async def test_a_wrong_password_leads_back_to_the_login_form(browser: Browser) -> None:
-    complaints = list[str]()
+async def test_a_wrong_password_leads_back_to_the_sign_in_form(browser: Browser) -> None:
+    messages = list[str]()
 
     async def show(url: str) -> None:
         await browser.go(url)
         await sign_in("wrong")
-        complaints.append(await browser.text("[role=alert]"))
+        messages.append(await browser.text("[role=alert]"))
         await sign_in(PASSWORD)
 
     async def sign_in(password: str) -> None:
@@ -150,7 +141,7 @@ async def test_a_wrong_password_leads_back_to_the_login_form(browser: Browser) -
     ):
         assert await answer(client, "whoami") == USER
 
-    assert complaints == ["This user is not known, or the password is wrong."]
+    assert messages == ["The user name or the password is wrong."]
     assert len(authorization.asked("authorize")) == 1
 
 
@@ -166,11 +157,11 @@ async def test_the_command_line_client_signs_in(browser: Browser, tmp_path: Path
         line = [sys.executable, "-m", "trio_mcp", "call", "whoami", "--login", "--", url]
         for _ in range(2):
             process = await nursery.start(partial(trio.run_process, line, stdout=PIPE, stderr=PIPE, env=environment))
-            said = b""
+            stderr = b""
             async for chunk in process.stderr:
-                said += chunk
-                if b"\n    http" in said and said.endswith(b"\n") and not person.pages:
-                    await person.show(said.decode().splitlines()[1].strip())
+                stderr += chunk
+                if b"\n    http" in stderr and stderr.endswith(b"\n") and not person.pages:
+                    await person.show(stderr.decode().splitlines()[1].strip())
             assert b"".join([chunk async for chunk in process.stdout]) == f"{USER}\n".encode()
 
     assert len(person.pages) == 1

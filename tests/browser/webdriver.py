@@ -27,7 +27,7 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 """The timeout for a page and its elements."""
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
@@ -43,29 +43,29 @@ class Browser:
 
     async def go(self, url: str) -> None:
         """Visit a page and wait until it has loaded."""
-        await self._ask("POST", "url", url=url)
+        await self._request("POST", "url", url=url)
 
     async def url(self) -> str:
         """Return the URL of the page."""
-        return str(await self._ask("GET", "url"))
+        return str(await self._request("GET", "url"))
 
     async def text(self, css: str = "body") -> str:
         """Wait for an element and return its visible text."""
-        return str(await self._ask("GET", f"element/{await self._find(css)}/text"))
+        return str(await self._request("GET", f"element/{await self._find(css)}/text"))
 
     async def type(self, css: str, text: str) -> None:
         """Type into an element."""
-        await self._ask("POST", f"element/{await self._find(css)}/value", text=text)
+        await self._request("POST", f"element/{await self._find(css)}/value", text=text)
 
     async def click(self, css: str) -> None:
         """Click an element and wait until the resulting page has loaded."""
-        await self._ask("POST", f"element/{await self._find(css)}/click")
+        await self._request("POST", f"element/{await self._find(css)}/click")
 
     async def _find(self, css: str) -> str:
-        found = await self._ask("POST", "element", using="css selector", value=css)
+        found = await self._request("POST", "element", using="css selector", value=css)
         return str(found[_ELEMENT])
 
-    async def _ask(self, method: str, what: str, **members: Any) -> Any:
+    async def _request(self, method: str, what: str, **members: Any) -> Any:
         body = members if method == "POST" else None
         response = await self._http.request(method, f"/session/{self._window}/{what}", json=body)
         return _value(response)
@@ -80,17 +80,17 @@ async def open_browser(profile: Path) -> AsyncGenerator[Browser]:
     """
     async with (
         _driver() as address,
-        httpx2.AsyncClient(base_url=address, timeout=2 * PATIENCE_SECONDS, trust_env=False) as http,
+        httpx2.AsyncClient(base_url=address, timeout=2 * TIMEOUT_SECONDS, trust_env=False) as http,
     ):
         chrome = {"args": [*FLAGS, f"--user-data-dir={profile}"]}
-        limits = {"implicit": PATIENCE_SECONDS * 1000, "pageLoad": PATIENCE_SECONDS * 1000}
+        limits = {"implicit": TIMEOUT_SECONDS * 1000, "pageLoad": TIMEOUT_SECONDS * 1000}
         wanted = {"browserName": "chrome", "goog:chromeOptions": chrome, "timeouts": limits}
         started = _value(await http.post("/session", json={"capabilities": {"alwaysMatch": wanted}}))
         window = started["sessionId"]
         try:
             yield Browser(http, window)
         finally:
-            with trio.move_on_after(PATIENCE_SECONDS, shield=True):
+            with trio.move_on_after(TIMEOUT_SECONDS, shield=True):
                 await http.delete(f"/session/{window}")
 
 
@@ -100,13 +100,13 @@ async def _driver() -> AsyncGenerator[str]:
     async with trio.open_nursery() as nursery:
         process = await nursery.start(_run_driver)
         assert process.stdout is not None
-        said = b""
-        with trio.fail_after(PATIENCE_SECONDS):
-            while not (started := _STARTED.search(said)):
+        output = b""
+        with trio.fail_after(TIMEOUT_SECONDS):
+            while not (started := _STARTED.search(output)):
                 chunk = await process.stdout.receive_some()
-                assert chunk, f"chromedriver ended: {said.decode(errors='replace')}"
-                said += chunk
-        nursery.start_soon(_read_over, process.stdout)
+                assert chunk, f"chromedriver exited: {output.decode(errors='replace')}"
+                output += chunk
+        nursery.start_soon(_discard, process.stdout)
         yield f"http://127.0.0.1:{started[1].decode()}"
         nursery.cancel_scope.cancel()
 
@@ -117,7 +117,7 @@ async def _run_driver(*, task_status: trio.TaskStatus[trio.Process]) -> None:
     )
 
 
-async def _read_over(stream: trio.abc.ReceiveStream) -> None:
+async def _discard(stream: trio.abc.ReceiveStream) -> None:
     async for _ in stream:
         pass
 

@@ -1,4 +1,4 @@
-"""Cancellation, time, progress, flow: what is ordered, what is bounded, and what cannot lock up."""
+"""Cancellation, timeouts, progress and flow control: ordering, bounds and freedom from deadlocks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LEGACY = "2025-11-25"
 
 
 @pytest.mark.complaint(19)
-@pytest.mark.parametrize("carrier", ["memory", "bytes", "lockstep", "unix"])
+@pytest.mark.parametrize("transport", ["memory", "bytes", "lockstep", "unix"])
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_progress_is_handled_in_order_and_before_the_result_however_slow_the_callback(
-    carrier: str, revision: str, tmp_path: Path
+async def test_progress_is_handled_in_order_and_before_the_result_even_if_the_callback_is_slow(
+    transport: str, revision: str, tmp_path: Path
 ) -> None:
-    """The callback takes longest for the first update, which elsewhere turns the order round."""
+    """The callback takes longest for the first update, which reverses the order in some SDKs."""
     server, events = Server("s"), list[object]()
 
     @server.tool
@@ -44,7 +44,7 @@ async def test_progress_is_handled_in_order_and_before_the_result_however_slow_t
         events.append(update.progress)
 
     server.limits = Limits(max_progress_per_second=1e9)
-    async with connected(carrier, lambda: server, [], tmp_path, {"revision": revision}) as client:
+    async with connected(transport, lambda: server, [], tmp_path, {"revision": revision}) as client:
         await client.call_tool("count", on_progress=on_progress)
         events.append("result")
 
@@ -56,7 +56,7 @@ async def test_progress_is_handled_in_order_and_before_the_result_however_slow_t
 
 @pytest.mark.complaint(20)
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_progress_keeps_a_call_alive_up_to_the_total_limit(revision: str, autojump_clock: object) -> None:
+async def test_progress_keeps_a_call_alive_up_to_the_total_timeout(revision: str, autojump_clock: object) -> None:
     server = Server("s")
 
     @server.tool
@@ -78,7 +78,7 @@ async def test_progress_keeps_a_call_alive_up_to_the_total_limit(revision: str, 
             await client.call_tool("work", {"steps": 1000}, on_progress=on_progress)
         assert trio.current_time() - began == pytest.approx(100)
         began = trio.current_time()
-        with pytest.raises(RequestTimedOut, match=r"the server sent nothing for 10 s"):  # nobody asked for progress
+        with pytest.raises(RequestTimedOut, match=r"the server sent nothing for 10 s"):  # without progress
             await client.call_tool("work", {"steps": 1000})
         assert trio.current_time() - began == pytest.approx(10)
 
@@ -88,10 +88,10 @@ async def test_progress_keeps_a_call_alive_up_to_the_total_limit(revision: str, 
 
 @pytest.mark.complaint(21)
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_streams_without_any_buffer_do_not_lock_up_under_calls_updates_and_cancellations(
+async def test_streams_without_buffers_do_not_deadlock_under_calls_updates_and_cancellations(
     revision: str, autojump_clock: object
 ) -> None:
-    """Every byte is handed over from hand to hand, in both directions at once; issue 5 adds HTTP's own flow control."""
+    """Every byte waits for its receiver, in both directions. The HTTP tests cover the flow control of HTTP."""
     server, done = Server("s"), list[int]()
 
     @server.tool
@@ -103,7 +103,7 @@ async def test_streams_without_any_buffer_do_not_lock_up_under_calls_updates_and
     async def call(client: Client, number: int) -> None:
         if number % 5 == 0:
             async with client.open_call("work", {"number": number}):
-                return  # left at once
+                return  # cancelled at once
         async with client.open_call("work", {"number": number}) as opened:
             if number % 3 == 0:
                 assert [update.progress async for update in opened.updates][-1] == 9
@@ -122,7 +122,7 @@ async def test_streams_without_any_buffer_do_not_lock_up_under_calls_updates_and
 
 
 @pytest.mark.complaint(21)
-async def test_a_caller_that_reads_nothing_holds_up_nobody_else(autojump_clock: object) -> None:
+async def test_a_client_that_does_not_read_updates_does_not_delay_its_other_calls(autojump_clock: object) -> None:
     server = Server("s", limits=Limits(max_progress_per_second=1e9))
 
     @server.tool
@@ -145,10 +145,10 @@ async def test_a_caller_that_reads_nothing_holds_up_nobody_else(autojump_clock: 
 
 
 @pytest.mark.complaint(22)
-async def test_plain_functions_in_all_threads_hold_up_nothing_but_plain_functions() -> None:
-    """While each thread of the server is taken, and each of Trio's own, all else is answered.
+async def test_plain_functions_in_all_threads_delay_only_plain_functions() -> None:
+    """All other requests are answered while every thread of the server and of Trio's default limiter is busy.
 
-    The first call of a tool compiles its schema, which is work of the SDK's own.
+    The first call of a tool compiles its schema, which the SDK must do without a worker thread.
     """
     server, release, at_work = Server("s", limits=Limits(max_threads=3)), threading.Event(), trio.Semaphore(0)
 
@@ -174,10 +174,10 @@ async def test_plain_functions_in_all_threads_hold_up_nothing_but_plain_function
     async def prompt(number: int) -> str:
         return str(number)
 
-    everybody = trio.to_thread.current_default_thread_limiter()
-    borrowers = [object() for _ in range(int(everybody.total_tokens))]
+    limiter = trio.to_thread.current_default_thread_limiter()
+    borrowers = [object() for _ in range(int(limiter.total_tokens))]
     for borrower in borrowers:
-        everybody.acquire_on_behalf_of_nowait(borrower)
+        limiter.acquire_on_behalf_of_nowait(borrower)
     with trio.fail_after(30):
         async with open_memory_client(server) as client, trio.open_nursery() as nursery:
             for _ in range(6):
@@ -193,7 +193,7 @@ async def test_plain_functions_in_all_threads_hold_up_nothing_but_plain_function
             assert at_work.value == 0
             release.set()
     for borrower in borrowers:
-        everybody.release_on_behalf_of(borrower)
+        limiter.release_on_behalf_of(borrower)
 
     assert listed == ["block", "typed", "raw"]
     assert called.structured_content == {"a": 1}
@@ -203,22 +203,22 @@ async def test_plain_functions_in_all_threads_hold_up_nothing_but_plain_function
 
 
 @pytest.mark.complaint(22)
-async def test_schemas_are_compiled_and_checked_in_the_thread_of_the_server_itself(
+async def test_schemas_are_compiled_and_validated_in_the_thread_of_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads = set[int]()
-    compile_it, faults = _schema.compile_schema, _schema.Validator.faults
+    compile_schema, faults = _schema.compile_schema, _schema.Validator.faults
 
-    def compiling(*arguments: Any, **options: Any) -> _schema.Validator:
+    def record_compile(*arguments: Any, **options: Any) -> _schema.Validator:
         threads.add(threading.get_ident())
-        return compile_it(*arguments, **options)
+        return compile_schema(*arguments, **options)
 
-    def checking(self: _schema.Validator, value: Any) -> list[str]:
+    def record_validation(self: _schema.Validator, value: Any) -> list[str]:
         threads.add(threading.get_ident())
         return faults(self, value)
 
-    monkeypatch.setattr(_schema, "compile_schema", compiling)
-    monkeypatch.setattr(_schema.Validator, "faults", checking)
+    monkeypatch.setattr(_schema, "compile_schema", record_compile)
+    monkeypatch.setattr(_schema.Validator, "faults", record_validation)
     server = Server("s")
 
     @server.tool
@@ -234,8 +234,8 @@ async def test_schemas_are_compiled_and_checked_in_the_thread_of_the_server_itse
 
 
 @pytest.mark.complaint(22)
-async def test_a_plain_function_that_waits_its_turn_takes_no_thread() -> None:
-    """One tool with a bound of its own cannot starve the others of threads."""
+async def test_a_plain_function_that_waits_for_its_concurrency_limit_occupies_no_thread() -> None:
+    """A tool with a limit on its concurrency cannot starve other tools of threads."""
     server, release = Server("s", limits=Limits(max_threads=2)), threading.Event()
 
     @server.tool(max_concurrency=1)
@@ -259,7 +259,7 @@ async def test_a_plain_function_that_waits_its_turn_takes_no_thread() -> None:
 
 
 @pytest.mark.complaint(23)
-async def test_a_tool_has_a_time_limit_and_a_bound_of_its_own(autojump_clock: object) -> None:
+async def test_a_tool_has_its_own_timeout_and_concurrency_limit(autojump_clock: object) -> None:
     server, at_work, most = Server("s"), 0, 0
 
     @server.tool(timeout=5, max_concurrency=2)
@@ -290,21 +290,21 @@ async def test_a_tool_has_a_time_limit_and_a_bound_of_its_own(autojump_clock: ob
 
 
 @pytest.mark.complaint(24)
-@pytest.mark.parametrize("carrier", ["memory", "bytes", "lockstep", "unix"])
+@pytest.mark.parametrize("transport", ["memory", "bytes", "lockstep", "unix"])
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 @pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
-async def test_a_handler_that_asks_the_other_side_which_asks_back_locks_nothing_up(
-    kind: str, revision: str, carrier: str, tmp_path: Path
+async def test_a_request_of_a_handler_whose_callback_calls_the_server_does_not_deadlock(
+    kind: str, revision: str, transport: str, tmp_path: Path
 ) -> None:
-    """The callback that answers the handler calls the server in turn. Middleware and lifespans: see their own tests."""
+    """The client's callback calls the server before it responds. Middleware and lifespans have separate tests."""
     server = Server("s")
 
-    async def told(ctx: Context) -> str:
+    async def list_uris(ctx: Context) -> str:
         return ", ".join(root.uri for root in await ctx.list_roots())
 
-    server.tool(name="ask")(told)
-    server.prompt(name="ask")(told)
-    server.resource("ask://roots")(told)
+    server.tool(name="ask")(list_uris)
+    server.prompt(name="ask")(list_uris)
+    server.resource("ask://roots")(list_uris)
 
     @server.tool
     async def echo(text: str) -> str:
@@ -316,22 +316,22 @@ async def test_a_handler_that_asks_the_other_side_which_asks_back_locks_nothing_
 
     clients: list[Client] = []
     options: ClientOptions = {"revision": revision, "roots": roots, "limits": Limits(max_in_flight=2)}
-    async with connected(carrier, lambda: server, [], tmp_path, options) as client:
+    async with connected(transport, lambda: server, [], tmp_path, options) as client:
         clients.append(client)
-        asks: dict[str, Callable[[], Awaitable[object]]] = {
+        requests: dict[str, Callable[[], Awaitable[object]]] = {
             "tool": lambda: client.call_tool("ask", raise_on_error=True),
             "prompt": lambda: client.get_prompt("ask"),
             "resource": lambda: client.read_resource("ask://roots"),
         }
         for _ in range(3):
-            assert "file:///srv" in str(await asks[kind]())
+            assert "file:///srv" in str(await requests[kind]())
 
 
 @pytest.mark.complaint(24)
-@pytest.mark.parametrize("carrier", ["memory", "bytes", "lockstep", "unix"])
+@pytest.mark.parametrize("transport", ["memory", "bytes", "lockstep", "unix"])
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_callbacks_of_the_client_may_call_the_server(revision: str, carrier: str, tmp_path: Path) -> None:
-    server, heard = Server("s"), trio.Event()
+async def test_callbacks_of_the_client_may_call_the_server(revision: str, transport: str, tmp_path: Path) -> None:
+    server, received = Server("s"), trio.Event()
 
     @server.tool
     async def report(ctx: Context) -> str:
@@ -345,23 +345,23 @@ async def test_callbacks_of_the_client_may_call_the_server(revision: str, carrie
 
     async def on_log(message: types.LoggingMessageNotificationParams) -> None:
         await clients[0].call_tool("echo", {"text": str(message.data)})
-        heard.set()
+        received.set()
 
     async def on_progress(update: types.ProgressNotificationParams) -> None:
         await clients[0].call_tool("echo", {"text": str(update.progress)})
 
     clients: list[Client] = []
-    async with connected(carrier, lambda: server, [], tmp_path, {"revision": revision, "on_log": on_log}) as client:
+    async with connected(transport, lambda: server, [], tmp_path, {"revision": revision, "on_log": on_log}) as client:
         clients.append(client)
         await client.set_log_level("debug")
         assert (await client.call_tool("report", on_progress=on_progress)).is_error is not True
-        await heard.wait()
+        await received.wait()
 
 
 @pytest.mark.complaint(24)
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_a_lifespan_may_talk_to_other_servers_and_to_its_own_kind(revision: str) -> None:
-    """Elsewhere, awaiting anything while a connection begins parks the loop that reads from it."""
+async def test_a_lifespan_may_use_clients_of_other_servers(revision: str) -> None:
+    """In some SDKs, awaiting in a lifespan blocks the loop that reads from the connection."""
     inner = Server("inner")
 
     @inner.tool

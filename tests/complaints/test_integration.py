@@ -1,4 +1,4 @@
-"""Integration and typing: what a program's own functions look like after the SDK has seen them, and what it repeats."""
+"""Integration and typing: decorated functions stay unchanged, and lists are serialized once."""
 
 from __future__ import annotations
 
@@ -51,10 +51,11 @@ async def names(typed: str) -> list[str]:
 
 
 @pytest.mark.complaint(39)
-async def test_decorators_return_the_function_with_the_type_it_had() -> None:
-    """Both type checkers read this file in the project's gates: an `assert_type` that is wrong fails there.
+async def test_decorated_functions_keep_their_types() -> None:
+    """Both type checkers read this file in the project's gates; a wrong `assert_type` fails there.
 
-    So does a `type: ignore` that nothing needs: each stands on a call that is refused, as it would be undecorated.
+    An unnecessary `type: ignore` fails there as well: each one marks a call that must be refused as for the plain
+    function.
     """
     assert assert_type(await add(1, b=3), int) == 4
     assert assert_type(shout("a", times=2), str) == "AA"
@@ -65,15 +66,15 @@ async def test_decorators_return_the_function_with_the_type_it_had() -> None:
     assert narrowed is memo
 
     with pytest.raises(TypeError):
-        await add("1", "2", "3")  # type: ignore[call-arg, arg-type] # pyright: ignore[reportArgumentType, reportCallIssue] # the refusal is the case
+        await add("1", "2", "3")  # type: ignore[call-arg, arg-type] # pyright: ignore[reportArgumentType, reportCallIssue] # must be refused
     with pytest.raises(TypeError):
-        shout("a", 2)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # likewise
+        shout("a", 2)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # must be refused
 
 
 @pytest.mark.complaint(39)
-def test_decorators_return_the_very_function() -> None:
+def test_decorators_return_the_same_function_object() -> None:
     def plain(a: int, *, b: str = "x") -> str:
-        """What it does."""
+        """Repeat a string."""
         return b * a
 
     fresh = Server("s")
@@ -97,30 +98,30 @@ def test_decorators_return_the_very_function() -> None:
 
 @pytest.mark.complaint(26)
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_list_is_put_into_json_once_however_often_and_by_whomever_it_is_asked_for(
+async def test_a_list_is_serialized_once_for_all_requests_and_clients(
     revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[object] = []
     compiled: list[object] = []
-    compile_it = _schema.compile_schema
+    compile_schema = _schema.compile_schema
 
-    def counting(value: Any) -> bytes:
+    def record_encode(value: Any) -> bytes:
         encoded.append(value)
         return json_encode(value)
 
-    def compiling(*arguments: Any, **options: Any) -> _schema.Validator:
+    def record_compile(*arguments: Any, **options: Any) -> _schema.Validator:
         compiled.append(arguments)
-        return compile_it(*arguments, **options)
+        return compile_schema(*arguments, **options)
 
     fresh = Server("s")
     for number in range(20):
         fresh.tool(name=f"t{number}")(lambda: None)
-    monkeypatch.setattr(_catalog, "encode", counting)
-    monkeypatch.setattr(_schema, "compile_schema", compiling)
+    monkeypatch.setattr(_catalog, "encode", record_encode)
+    monkeypatch.setattr(_schema, "compile_schema", record_compile)
     for _ in range(3):
         async with open_client(fresh, revision=revision) as client:
             for _ in range(10):
                 assert len([tool async for tool in client.tools()]) == 20
 
-    assert len(encoded) in {0, 20}  # none where it was done at registration
+    assert len(encoded) in {0, 20}  # 0 if the lists are serialized at registration
     assert compiled == []

@@ -1,4 +1,4 @@
-"""Lifecycle and failure isolation: who may open and close what, and what a failure takes with it."""
+"""Lifecycle and failure isolation: opening and closing of clients, and the effects of a failure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def echoes(client: Client, text: str) -> bool:
 
 @define(eq=False)
 class Manager:
-    """What applications write: an object that opens and closes clients when its methods are called."""
+    """An object, as applications write them, whose methods open and close clients."""
 
     nursery: trio.Nursery
     clients: dict[int, Client] = field(factory=dict[int, Client])
@@ -91,7 +91,7 @@ async def in_another_task(function: Callable[..., Awaitable[object]], *arguments
 
 @pytest.mark.complaint(1)
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_manager_opens_and_closes_clients_in_any_order_from_any_task(seed: int) -> None:
+async def test_clients_may_be_opened_and_closed_in_any_order_from_any_task(seed: int) -> None:
     chance = random.Random(seed)
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -103,16 +103,16 @@ async def test_a_manager_opens_and_closes_clients_in_any_order_from_any_task(see
                     await in_another_task(manager.open, chance.choice([make_server(), served_stream(nursery)]))
                 for client in manager.clients.values():
                     assert await echoes(client, str(step))
-            everybody = list(manager.clients)
-            chance.shuffle(everybody)
-            async with trio.open_nursery() as closing:  # the rest at once
-                for number in everybody:
+            remaining = list(manager.clients)
+            chance.shuffle(remaining)
+            async with trio.open_nursery() as closing:  # the remaining clients concurrently
+                for number in remaining:
                     closing.start_soon(manager.close, number)
             nursery.cancel_scope.cancel()
 
 
 @pytest.mark.complaint(1)
-async def test_clients_of_child_processes_are_closed_first_in_first_out_from_other_tasks() -> None:
+async def test_clients_of_child_processes_may_be_closed_in_the_order_of_opening_from_other_tasks() -> None:
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             manager = Manager(nursery)
@@ -125,22 +125,22 @@ async def test_clients_of_child_processes_are_closed_first_in_first_out_from_oth
 
 
 @pytest.fixture
-async def block() -> AsyncGenerator[Client]:
+async def opened_in_block() -> AsyncGenerator[Client]:
     async with open_client(make_server()) as client:
         yield client
 
 
 @pytest.fixture
-async def started(nursery: trio.Nursery) -> AsyncGenerator[Client]:
+async def opened_in_nursery(nursery: trio.Nursery) -> AsyncGenerator[Client]:
     client = await start_client(nursery, make_server())
     yield client
     await client.aclose()
 
 
 @pytest.mark.complaint(1)
-async def test_fixtures_open_and_close_clients(block: Client, started: Client) -> None:
-    await block.aclose()
-    assert await echoes(started, "a fixture's")
+async def test_fixtures_can_open_and_close_clients(opened_in_block: Client, opened_in_nursery: Client) -> None:
+    await opened_in_block.aclose()
+    assert await echoes(opened_in_nursery, "x")
 
 
 # Complaint 2.
@@ -148,10 +148,10 @@ async def test_fixtures_open_and_close_clients(block: Client, started: Client) -
 
 @pytest.mark.complaint(2)
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-async def test_a_bad_answer_fails_its_own_call_and_no_other(revision: str) -> None:
-    """A broken result, an error, an answer to nobody, a line that is no message, and a callback that raises.
+async def test_an_invalid_response_fails_only_its_own_call(revision: str) -> None:
+    """A malformed result, an error, a response without a request, invalid lines, and a callback that raises.
 
-    Issue 5 adds the exchange that is an HTTP response of its own: refused, cut, of the wrong type, never coming.
+    The HTTP tests cover responses that are refused, truncated, of the wrong type, or missing.
     """
     outcomes: dict[str, Any] = {}
 
@@ -167,7 +167,7 @@ async def test_a_bad_answer_fails_its_own_call_and_no_other(revision: str) -> No
 
     good: dict[str, Any] = {"content": []}
     good |= {"resultType": "complete"} if revision == MODERN else {}
-    names = ["misshapen", "refused", "raises", *(f"good {number}" for number in range(100))]
+    names = ["malformed", "refused", "raises", *(f"good {number}" for number in range(100))]
     async with open_scripted_server(revision=revision) as (client, server), trio.open_nursery() as nursery:
         requests: dict[str, Any] = {}
         for name in names:
@@ -176,7 +176,7 @@ async def test_a_bad_answer_fails_its_own_call_and_no_other(revision: str) -> No
             requests[request["params"]["name"]] = request
         await server.send(b"this is no message\n", b"[[[[\n", b'{"jsonrpc":"2.0"}\n')
         await server.send({"jsonrpc": "2.0", "id": 10_000, "result": good})
-        await server.respond(requests["misshapen"], good | {"content": "not a list"})
+        await server.respond(requests["malformed"], good | {"content": "not a list"})
         error = {"code": -32603, "message": "no"}
         await server.send({"jsonrpc": "2.0", "id": requests["refused"]["id"], "error": error})
         await server.report(requests["raises"], 1)
@@ -186,7 +186,7 @@ async def test_a_bad_answer_fails_its_own_call_and_no_other(revision: str) -> No
             await server.respond(requests[name], good)
 
     expected: dict[str, Any] = {
-        "misshapen": RemoteProtocolError,
+        "malformed": RemoteProtocolError,
         "refused": ErrorResponse,
         "raises": KeyError,
         **{name: [] for name in names[3:]},
@@ -198,12 +198,12 @@ async def test_a_bad_answer_fails_its_own_call_and_no_other(revision: str) -> No
 
 
 @pytest.mark.complaint(3)
-async def test_failures_while_connecting_come_bare_from_the_connecting_call(tmp_path: Path) -> None:
-    """A refused socket, a program that is not there, a server that hangs up; issue 5 adds what HTTP can refuse."""
+async def test_a_failure_to_connect_is_raised_without_an_exception_group(tmp_path: Path) -> None:
+    """A missing socket, a missing program, and a server that disconnects. The HTTP tests cover refusals over HTTP."""
     ours, theirs = trio.testing.memory_stream_pair()
     await theirs.aclose()
     with pytest.raises(OSError, match="No such file"):
-        async with open_client(await trio.open_unix_socket(str(tmp_path / "nobody"))):
+        async with open_client(await trio.open_unix_socket(str(tmp_path / "missing"))):
             pass
     with pytest.raises(FileNotFoundError, match="cannot start"):
         async with open_client([str(tmp_path / "nothing")]):
@@ -215,16 +215,18 @@ async def test_failures_while_connecting_come_bare_from_the_connecting_call(tmp_
 
 @pytest.mark.complaint(3)
 @pytest.mark.parametrize("depth", [1, 3])
-async def test_the_exception_of_a_block_passes_any_number_of_clients_and_calls_unwrapped(depth: int) -> None:
+async def test_an_exception_in_the_block_of_nested_clients_and_calls_is_raised_without_an_exception_group(
+    depth: int,
+) -> None:
     async def inside(left: int) -> None:
         if left == 0:
-            raise ValueError("the user's own")
+            raise ValueError("of the user")
         async with open_client(make_server()) as one, open_memory_client(make_server()) as two:
             assert await echoes(two, "y")
             async with one.open_call("echo", {"text": "x"}):
                 await inside(left - 1)
 
-    with pytest.raises(ValueError, match="the user's own") as raised:
+    with pytest.raises(ValueError, match="of the user") as raised:
         await inside(depth)
 
     assert type(raised.value) is ValueError
@@ -235,9 +237,9 @@ async def test_the_exception_of_a_block_passes_any_number_of_clients_and_calls_u
 
 @pytest.mark.complaint(5)
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-async def test_everything_that_waits_is_told_when_the_socket_is_gone(revision: str, tmp_path: Path) -> None:
-    """Calls, calls whose updates are read, and walks through lists, on a socket that the server's side just drops."""
-    told: list[str] = []
+async def test_every_waiting_call_fails_when_the_server_closes_the_socket(revision: str, tmp_path: Path) -> None:
+    """Calls, calls whose updates are read, and iterations over lists, on a socket that the server closes abruptly."""
+    failed: list[str] = []
     path = str(tmp_path / "socket")
     with trio.socket.socket(trio.socket.AF_UNIX) as listening:
         await listening.bind(path)
@@ -246,7 +248,7 @@ async def test_everything_that_waits_is_told_when_the_socket_is_gone(revision: s
         accepted, _ = await listening.accept()
     server = ScriptedPeer(trio.SocketStream(accepted))
 
-    async def waits(what: str, client: Client) -> None:
+    async def wait(what: str, client: Client) -> None:
         with pytest.raises(ConnectionBroken):
             if what == "call":
                 await client.call_tool("x")
@@ -257,30 +259,30 @@ async def test_everything_that_waits_is_told_when_the_socket_is_gone(revision: s
                     await call.result()
             else:
                 assert [tool async for tool in client.tools()]
-        told.append(what)
+        failed.append(what)
 
-    welcomed = trio.Event()
+    is_welcomed = trio.Event()
 
     async def welcome() -> None:
         await server.welcome(revision)
-        welcomed.set()
+        is_welcomed.set()
 
     kinds = ["call"] * 50 + ["updates"] * 50 + ["walk"] * 10
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(welcome)
             async with open_client(stream, revision=revision) as client:
-                await welcomed.wait()
+                await is_welcomed.wait()
                 async with trio.open_nursery() as waiting:
                     for what in kinds:
-                        waiting.start_soon(waits, what, client)
+                        waiting.start_soon(wait, what, client)
                     for _ in kinds:
                         await server.expect_request()
                     await server.stream.aclose()
                 with pytest.raises(ConnectionBroken):
                     await client.call_tool("later")
                 assert client.statistics().outgoing == 0
-    assert sorted(told) == sorted(kinds)
+    assert sorted(failed) == sorted(kinds)
 
 
 # Complaint 8.
@@ -288,8 +290,8 @@ async def test_everything_that_waits_is_told_when_the_socket_is_gone(revision: s
 
 @pytest.mark.complaint(8)
 @pytest.mark.parametrize("ticks", range(0, 40, 3))
-async def test_connecting_may_be_cancelled_at_any_point_and_leaves_no_task(ticks: int) -> None:
-    """After so many steps of the scheduler; whatever was begun is ended before the cancellation is through."""
+async def test_a_cancellation_while_connecting_leaves_no_task_behind(ticks: int) -> None:
+    """The cancellation comes after the given number of checkpoints; every task must have ended after it."""
     tasks_before = trio.lowlevel.current_statistics().tasks_living
     ours, theirs = trio.testing.memory_stream_pair()
     server = ScriptedPeer(theirs)
@@ -302,7 +304,7 @@ async def test_connecting_may_be_cancelled_at_any_point_and_leaves_no_task(ticks
             opening.cancel()
 
         async def answer() -> None:
-            with suppress(AssertionError):  # the client may go at any moment
+            with suppress(AssertionError):  # the client may disconnect at any moment
                 await server.answer_initialize("2025-11-25")
 
         nursery.start_soon(cancel_later)

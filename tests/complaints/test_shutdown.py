@@ -1,4 +1,4 @@
-"""Shutdown and processes: what a signal, the end of input or a death leaves behind, and what shares the pipes."""
+"""Shutdown and child processes: signals, end of input, crashes, and other users of the pipes."""
 
 from __future__ import annotations
 
@@ -75,20 +75,20 @@ def request(id: int, method: str, **params: Any) -> bytes:
 
 @pytest.mark.complaint(11)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_one_signal_ends_open_streams_answers_what_was_accepted_and_cleans_up(
+async def test_one_signal_ends_open_streams_completes_accepted_requests_and_cleans_up(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    """Both signals do the same. Issue 5 adds the same contract for HTTP: its streams, its sessions, its listener."""
+    """Both signals have the same effect. The HTTP tests cover streams, sessions and listeners over HTTP."""
     cleaned, release = tmp_path / "cleaned", tmp_path / "release"
     command = [sys.executable, "-c", BUSY, str(cleaned), str(release)]
     with trio.fail_after(30):
         async with open_client(command) as client, client.listen(tools=True) as changes:
-            told: Any = await client.call_tool("pid")
-            pid = told.structured_content["result"]
+            called: Any = await client.call_tool("pid")
+            pid = called.structured_content["result"]
             async with client.open_call("work") as call:
                 await anext(call.updates)
                 os.kill(pid, number)
-                assert [change async for change in changes] == []  # its end is in order
+                assert [change async for change in changes] == []  # the stream ends without an error
                 await trio.Path(release).write_text("")
                 assert (await call.result()).structured_content == {"result": "done"}
             with pytest.raises(ServerExited) as exited:
@@ -105,7 +105,7 @@ async def test_one_signal_ends_open_streams_answers_what_was_accepted_and_cleans
 
 @pytest.mark.complaint(12)
 @pytest.mark.parametrize("calls", [1, 100])
-async def test_the_end_of_standard_input_is_no_end_of_the_work(calls: int, tmp_path: Path) -> None:
+async def test_accepted_requests_are_completed_after_the_end_of_standard_input(calls: int, tmp_path: Path) -> None:
     cleaned, release = tmp_path / "cleaned", tmp_path / "release"
     process = await trio.lowlevel.open_process(
         [sys.executable, "-c", BUSY, str(cleaned), str(release)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -142,11 +142,11 @@ async def main():
 trio.run(main)
 """
 
-HOLDING = """
+HOLDS_SOCKET = """
 import socket, sys, trio
 from trio_mcp import Context, Server, serve_stdio
-held = socket.socket(socket.AF_UNIX)
-held.connect(sys.argv[1])
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
 server = Server("holding")
 
 @server.tool
@@ -159,15 +159,22 @@ trio.run(serve_stdio, server)
 
 
 @pytest.mark.complaint(13)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "behind a launcher"])
-async def test_no_server_outlives_a_host_that_is_killed(how: signal.Signals, wrapped: bool, tmp_path: Path) -> None:
-    """Nobody is left to end the server, nor what stands between it and the host, as `npx` and `uvx` do.
+async def test_a_server_exits_after_its_host_was_killed(
+    signal_number: signal.Signals, wrapped: bool, tmp_path: Path
+) -> None:
+    """The server, and a launcher between it and the host such as `npx` or `uvx`, must exit on their own.
 
-    Each process holds a socket for as long as it lives. A call is under way, which must not keep the server alive.
+    The server holds a socket until it exits. A call is in flight, which must not keep the server alive.
     """
-    path = str(tmp_path / "held")
-    command = [sys.executable, "-c", HOLDING.replace('Server("holding")', 'Server("holding", limits=LIMITS)'), path]
+    path = str(tmp_path / "socket")
+    command = [
+        sys.executable,
+        "-c",
+        HOLDS_SOCKET.replace('Server("holding")', 'Server("holding", limits=LIMITS)'),
+        path,
+    ]
     command[2] = "from trio_mcp import Limits\nLIMITS = Limits(drain_seconds=0.2)\n" + command[2]
     if wrapped:
         command = ["sh", "-c", '"$@"; exit $?', "launcher", *command]
@@ -180,9 +187,9 @@ async def test_no_server_outlives_a_host_that_is_killed(how: signal.Signals, wra
             server, _ = await listening.accept()
             with server:
                 await lines_until(host.stdout, b"connected")
-                host.send_signal(how)
+                host.send_signal(signal_number)
                 await host.wait()
-                assert await server.recv(1) == b""  # the process that held it is gone
+                assert await server.recv(1) == b""  # the process with the other end of the socket has exited
 
 
 # Complaint 14.
@@ -190,7 +197,7 @@ async def test_no_server_outlives_a_host_that_is_killed(how: signal.Signals, wra
 
 @pytest.mark.complaint(14)
 @pytest.mark.parametrize(
-    ("last_act", "status", "words"),
+    ("last_line", "status", "words"),
     [
         ("sys.exit('no such database')", 1, "no such database"),
         ("os._exit(7)", 7, "first words"),
@@ -198,11 +205,13 @@ async def test_no_server_outlives_a_host_that_is_killed(how: signal.Signals, wra
         ("raise RuntimeError('a bug')", 1, "RuntimeError: a bug"),
     ],
 )
-async def test_whoever_waits_for_a_server_that_dies_learns_why(last_act: str, status: int, words: str) -> None:
+async def test_the_reason_of_a_server_exit_is_reported_to_the_connecting_client(
+    last_line: str, status: int, words: str
+) -> None:
     program = (
         "import os, signal, sys\n"
         "sys.stderr.write('first words\\n'); sys.stderr.flush()\n"
-        f"sys.stdin.readline()\n{last_act}\n"
+        f"sys.stdin.readline()\n{last_line}\n"
     )
     with trio.fail_after(30), pytest.raises(ServerExited) as exited:
         async with open_client([sys.executable, "-c", program], revision="2026-07-28"):
@@ -254,36 +263,36 @@ async def loud(**options: Any) -> AsyncGenerator[tuple[Any, list[Any]]]:
 
 
 @pytest.mark.complaint(15)
-async def test_a_process_that_a_tool_starts_reads_nothing_of_the_protocol_and_writes_nothing_into_it(
+async def test_a_child_process_of_a_tool_neither_reads_from_nor_writes_to_the_pipes_of_the_protocol(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async with loud() as (client, received), trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(client.call_tool, "greedy")
-        for _ in range(20):  # what a child that shares standard input would steal
+        for _ in range(20):  # a child process with access to standard input would steal these
             assert [tool.name async for tool in client.tools()] == ["greedy", "prints"]
 
     assert {message["result"].get("structuredContent", {}).get("result") for message in received} == {None, "0"}
-    said = capfd.readouterr().err
-    assert said.count("''") == 3  # its input is empty, and ended
-    assert said.count("printed by a child") == 3
+    stderr = capfd.readouterr().err
+    assert stderr.count("''") == 3  # its standard input is empty
+    assert stderr.count("printed by a child") == 3
 
 
 @pytest.mark.complaint(16)
-async def test_a_stray_print_costs_nothing_and_is_reported_with_its_place(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_stray_print_does_no_harm_and_is_reported_with_its_location(capfd: pytest.CaptureFixture[str]) -> None:
     async with loud() as (client, received):
         for _ in range(3):
             assert (await client.call_tool("prints")).structured_content == {"result": "printed"}
 
     assert all(message["jsonrpc"] == "2.0" and "forged" not in str(message) for message in received)
-    said = capfd.readouterr().err
-    assert said.count("a stray print") >= 3
-    assert said.count("straight to the descriptor") == 3
-    assert said.count("Printed first by <string>:14") == 1
+    stderr = capfd.readouterr().err
+    assert stderr.count("a stray print") >= 3
+    assert stderr.count("straight to the descriptor") == 3
+    assert stderr.count("Printed first by <string>:14") == 1
 
 
 @pytest.mark.complaint(16)
-async def test_a_foreign_server_that_prints_between_its_messages_is_understood(
+async def test_a_server_that_prints_between_its_messages_is_understood(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     program = """
@@ -307,7 +316,7 @@ for line in sys.stdin:
                 assert (await client.call_tool("x")).content == []
 
     assert "not a message" in caplog.text
-    assert "Listening on stdio..." in caplog.text  # the log shows what it was
+    assert "Listening on stdio..." in caplog.text  # the log contains the line
 
 
 # Complaint 18.
@@ -315,10 +324,10 @@ for line in sys.stdin:
 
 @pytest.mark.complaint(18)
 @pytest.mark.parametrize("revision", [types.REVISIONS[0], types.REVISIONS[-1]])
-async def test_a_client_that_has_gone_leaves_no_work_behind(revision: str, tmp_path: Path) -> None:
-    """A socket is closed under a running call: after `drain_seconds` at most the handler is cancelled.
+async def test_a_disconnected_client_leaves_no_handler_running(revision: str, tmp_path: Path) -> None:
+    """The socket is closed during a call; the handler is cancelled after at most `drain_seconds`.
 
-    Issue 5 adds HTTP: a closed response is a cancellation at once, and a legacy session that may be resumed has a
+    The HTTP tests cover that a closed response cancels its handler at once, and that a resumable legacy session has a
     grace period.
     """
     server, began, stopped = Server("s", limits=Limits(drain_seconds=0.1)), trio.Event(), trio.Event()
@@ -342,15 +351,15 @@ async def test_a_client_that_has_gone_leaves_no_work_behind(revision: str, tmp_p
             async with trio.open_nursery() as client_side:
                 with suppress(Exception):
                     async with open_client(stream, revision=revision) as client:
-                        client_side.start_soon(_ignoring, client.call_tool, "work")
+                        client_side.start_soon(_ignore_errors, client.call_tool, "work")
                         await began.wait()
-                        stream.socket.close()  # no farewell: as if the machine were gone
+                        stream.socket.close()  # closed without a shutdown, as if the machine had failed
             await stopped.wait()
             while serving.statistics().running:
                 await trio.lowlevel.checkpoint()
 
 
-async def _ignoring(function: Any, *arguments: Any) -> None:
+async def _ignore_errors(function: Any, *arguments: Any) -> None:
     with suppress(Exception):
         await function(*arguments)
 

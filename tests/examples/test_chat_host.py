@@ -1,4 +1,4 @@
-"""Tests of the host example: a real process, real servers, and a model endpoint that follows a script."""
+"""The chat host example: a real process, real servers, and a scripted model endpoint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Turn: TypeAlias = "dict[str, Any] | tuple[int, object]"
 
 @define(eq=False)
 class Endpoint:
-    """A chat-completions endpoint that answers by a script and records its requests."""
+    """A scripted chat-completions endpoint that records its requests."""
 
     script: Iterator[tuple[int, object]]
     url: str = ""
@@ -40,14 +40,14 @@ class Endpoint:
         messages: list[Any] = self.requests[-1]["messages"]
         return messages
 
-    def told(self) -> list[str]:
+    def results(self) -> list[str]:
         """The results of the model's calls in the last request."""
         return [each["content"] for each in self.messages() if each["role"] == "tool"]
 
 
 @contextmanager
 def endpoint(*script: Turn) -> Generator[Endpoint]:
-    """Serve *script*."""
+    """Serve the responses of *script*."""
     served = Endpoint(each if isinstance(each, tuple) else (200, completion(each)) for each in script)
 
     class Handler(BaseHTTPRequestHandler):
@@ -81,12 +81,12 @@ def completion(message: object) -> dict[str, Any]:
     return {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
 
-def says(text: str) -> dict[str, Any]:
+def assistant_message(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
 def calls(*wanted: tuple[str, str]) -> dict[str, Any]:
-    """Return a message of the model that requests calls by name and argument string."""
+    """Return a message in which the model requests these calls, each with a name and a JSON string of arguments."""
     written = [
         {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for number, (name, arguments) in enumerate(wanted)
@@ -121,13 +121,15 @@ def run(mcp_json: Path, url: str, *lines: str, **settings: str) -> subprocess.Co
 
 
 def test_with_consent_the_call_is_made_and_the_model_receives_its_result(mcp_json: Path) -> None:
-    with endpoint(calls(("add", '{"a": 1, "b": 2}')), says("It is 3."), says("Bye.")) as model:
+    with endpoint(
+        calls(("add", '{"a": 1, "b": 2}')), assistant_message("It is 3."), assistant_message("Bye.")
+    ) as model:
         done = run(mcp_json, model.url, "What is 1 + 2?", "y", "", "Thanks.", LLM_API_KEY="a key")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "2 tools of 1 servers: sums\n"
-        "> The model asks for a tool:\n"
+        "> The model requests a tool call:\n"
         "  tool       add\n"
         "  server     sums\n"
         '  arguments  {"a": 1, "b": 2}\n'
@@ -145,12 +147,16 @@ def test_with_consent_the_call_is_made_and_the_model_receives_its_result(mcp_jso
         calls(("add", '{"a": 1, "b": 2}')),
         {"role": "tool", "tool_call_id": "call-0", "content": "3"},
     ]
-    assert third["messages"] == [*second["messages"], says("It is 3."), {"role": "user", "content": "Thanks."}]
+    assert third["messages"] == [
+        *second["messages"],
+        assistant_message("It is 3."),
+        {"role": "user", "content": "Thanks."},
+    ]
     assert {each["authorization"] for each in model.headers} == {"Bearer a key"}
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "result"),
     [
         (["n"], "Error: the user has refused this call: n"),
         ([""], "Error: the user has refused this call"),
@@ -159,25 +165,25 @@ def test_with_consent_the_call_is_made_and_the_model_receives_its_result(mcp_jso
     ],
 )
 def test_without_consent_no_call_is_made_and_the_model_receives_the_refusal(
-    mcp_json: Path, answer: list[str], told: str
+    mcp_json: Path, answer: list[str], result: str
 ) -> None:
-    with endpoint(calls(("add", '{"a": 1, "b": 2}')), says("As you like.")) as model:
+    with endpoint(calls(("add", '{"a": 1, "b": 2}')), assistant_message("As you like.")) as model:
         done = run(mcp_json, model.url, "Add.", *answer)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "As you like." in done.stdout
-    assert model.told() == [told]
+    assert model.results() == [result]
 
 
 def test_the_model_receives_the_errors_of_its_calls(mcp_json: Path) -> None:
     wanted = calls(("add", '{"a": "one"}'), ("add", '{"a": 1, '), ("sub", "{}"), ("add", '{"a": 20, "b": 22}'))
 
-    with endpoint(wanted, says("So be it.")) as model:
+    with endpoint(wanted, assistant_message("So be it.")) as model:
         done = run(mcp_json, model.url, "Add.", "y", "y")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count(ALLOWED) == 2
-    failed, unreadable, unknown, fine = model.told()
+    failed, unreadable, unknown, fine = model.results()
     assert failed.startswith("Error: ")
     assert "expected integer, got string" in failed
     assert unreadable.startswith("Error: the arguments are not JSON")
@@ -185,10 +191,10 @@ def test_the_model_receives_the_errors_of_its_calls(mcp_json: Path) -> None:
     assert fine == "42"
 
 
-def test_displayed_text_contains_no_control_characters(mcp_json: Path) -> None:
+def test_displayed_strings_contain_no_control_characters(mcp_json: Path) -> None:
     hostile = json.dumps({"a": 1, "b": "\x1b[2K\u202e"}, ensure_ascii=False)
 
-    with endpoint(calls(("add", hostile)), says("\x1b[2Jdone")) as model:
+    with endpoint(calls(("add", hostile)), assistant_message("\x1b[2Jdone")) as model:
         done = run(mcp_json, model.url, "Add.", "n")
 
     assert "\x1b" not in done.stdout
@@ -199,25 +205,30 @@ def test_displayed_text_contains_no_control_characters(mcp_json: Path) -> None:
 FAULTS: list[tuple[Turn, str]] = [
     ((401, {"error": {"message": "no such\n key"}}), 'HTTP 401: {"error": {"message": "no such\\n key"}}'),
     ((500, "<html>\n<p>oh"), "HTTP 500: <html> <p>oh"),
-    ((200, "<html>"), "answered with no message: <html>"),
-    ((200, {"choices": []}), 'answered with no message: {"choices": []}'),
-    ((200, completion(None)), "answered with no message: "),
-    (says("") | {"tool_calls": [7]}, "an assistant's message: 'tool_calls' must be a list of objects, got [7]"),
+    ((200, "<html>"), "returned no message: <html>"),
+    ((200, {"choices": []}), 'returned no message: {"choices": []}'),
+    ((200, completion(None)), "returned no message: "),
+    (
+        assistant_message("") | {"tool_calls": [7]},
+        "an assistant's message: 'tool_calls' must be a list of objects, got [7]",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("fault", "said"), FAULTS)
-def test_a_fault_of_the_endpoint_is_one_line_and_the_chat_continues(mcp_json: Path, fault: Turn, said: str) -> None:
-    with endpoint(fault, says("Here again.")) as model:
+@pytest.mark.parametrize(("fault", "reported"), FAULTS)
+def test_an_error_of_the_endpoint_is_reported_in_one_line_and_the_chat_continues(
+    mcp_json: Path, fault: Turn, reported: str
+) -> None:
+    with endpoint(fault, assistant_message("Here again.")) as model:
         done = run(mcp_json, model.url, "Hello?", "Hello again?")
 
     assert done.returncode == 0
-    assert done.stderr.startswith(f"chat_host: {model.url}/ {said}")
+    assert done.stderr.startswith(f"chat_host: {model.url}/ {reported}")
     assert done.stderr.count("\n") == 1
     assert "Here again." in done.stdout
 
 
-def test_an_unreachable_endpoint_is_one_line(mcp_json: Path) -> None:
+def test_an_unreachable_endpoint_is_reported_in_one_line(mcp_json: Path) -> None:
     with endpoint() as model:
         pass
 
@@ -231,11 +242,11 @@ def test_an_unreachable_endpoint_is_one_line(mcp_json: Path) -> None:
 def test_the_number_of_tool_rounds_is_bounded(mcp_json: Path) -> None:
     again = calls(("add", '{"a": 1, "b": 1}'))
 
-    with endpoint(again, again, says("Two.")) as model:
+    with endpoint(again, again, assistant_message("Two.")) as model:
         done = run(mcp_json, model.url, "Add for ever.", "y", "y", "And?", LLM_ROUNDS="2")
 
     assert done.returncode == 0
-    assert done.stderr == "chat_host: stopped after 2 rounds of tools; say something to go on\n"
+    assert done.stderr == "chat_host: stopped after 2 rounds of tool calls; enter a message to continue\n"
     assert "Two." in done.stdout
     assert [each["role"] for each in model.messages()] == ["user", "assistant", "tool", "assistant", "tool", "user"]
 
@@ -244,31 +255,31 @@ def test_a_failing_server_is_named_and_the_chat_continues(mcp_json: Path) -> Non
     servers = {"broken": {"command": str(mcp_json.with_name("no such program"))}}
     mcp_json.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
-    with endpoint(says("Hello.")) as model:
+    with endpoint(assistant_message("Hello.")) as model:
         done = run(mcp_json, model.url, "Hello?")
 
     assert done.returncode == 0
-    assert done.stderr.startswith("chat_host: server 'broken' is not there: ")
+    assert done.stderr.startswith("chat_host: server 'broken' cannot be used: ")
     assert done.stderr.count("\n") == 1
     assert done.stdout == "0 tools of 0 servers: \n> Hello.\n> \n"
     assert "tools" not in model.requests[0]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "reported"),
     [
         ({"LLM_BASE_URL": ""}, "chat_host: set LLM_BASE_URL and LLM_MODEL"),
         ({"LLM_MODEL": ""}, "chat_host: set LLM_BASE_URL and LLM_MODEL"),
-        ({"LLM_ROUNDS": "0"}, "LLM_ROUNDS is a number above 0"),
-        ({"LLM_ROUNDS": "many"}, "LLM_ROUNDS is a number above 0"),
+        ({"LLM_ROUNDS": "0"}, "LLM_ROUNDS must be a positive number"),
+        ({"LLM_ROUNDS": "many"}, "LLM_ROUNDS must be a positive number"),
         ({"LLM_BASE_URL": "http://localhost:port"}, "chat_host: "),
     ],
 )
-def test_an_invalid_setting_is_reported_in_one_line(mcp_json: Path, settings: dict[str, str], said: str) -> None:
+def test_an_invalid_setting_is_reported_in_one_line(mcp_json: Path, settings: dict[str, str], reported: str) -> None:
     done = run(mcp_json, "http://localhost/v1", **settings)
 
     assert done.returncode == 1
-    assert said in done.stderr
+    assert reported in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -294,7 +305,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals are POSIX's")
 def test_the_user_consents_on_a_terminal_and_control_c_ends_the_chat(mcp_json: Path) -> None:
-    with endpoint(calls(("add", '{"a": 1, "b": 2}')), says("It is 3.")) as model:
+    with endpoint(calls(("add", '{"a": 1, "b": 2}')), assistant_message("It is 3.")) as model:
         ours, theirs = pty.openpty()
         with subprocess.Popen(
             [sys.executable, "-c", ON_TERMINAL, "-W", "error", PROGRAM, str(mcp_json)],
@@ -309,20 +320,20 @@ def test_the_user_consents_on_a_terminal_and_control_c_ends_the_chat(mcp_json: P
             os.write(ours, b"Add.\n")
             read_until(ours, ALLOWED.encode())
             os.write(ours, b"y\n")
-            said = read_until(ours, b"> ")
+            output = read_until(ours, b"> ")
             os.write(ours, b"\x03")
             left = process.wait(TIMEOUT)
             rest = read_until(ours, None)
         os.close(ours)
 
-    assert b"It is 3." in said
+    assert b"It is 3." in output
     assert left == 130
     assert b"Traceback" not in rest
-    assert model.told() == ["3"]
+    assert model.results() == ["3"]
 
 
 def read_until(terminal: int, end: bytes | None) -> bytes:
-    """Read up to *end*; for None read until the other side of the terminal has been closed."""
+    """Read up to *end*; if it is None, read until the other side of the terminal is closed."""
     read = b""
     while end is None or not read.endswith(end):
         try:

@@ -1,4 +1,4 @@
-"""The transport of `examples/custom_transport.py` fulfils the contract of transports."""
+"""The transport of `examples/custom_transport.py` fulfils the transport contract."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,13 @@ def port_of(listeners: list[trio.SocketListener]) -> int:
 
 
 async def pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
-    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+    """Copy one direction of a connection; if it is reset, reset the other side too."""
+    try:
         async for chunk in source:
             await sink.send_all(chunk)
         await sink.send_eof()
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        await trio.aclose_forcefully(sink)
 
 
 def test_the_program_runs_unchanged() -> None:
@@ -80,7 +83,7 @@ def test_the_program_runs_unchanged() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "2026-07-28 {'result': 3}\n", "")
 
 
-async def test_received_frames_may_contain_newlines_and_arrive_in_any_pieces() -> None:
+async def test_received_frames_may_contain_newlines_and_arrive_in_chunks_of_any_size() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     stream, message = example.FramedStream(ours), b'{\n  "a": 1\n}'
     for byte in len(message).to_bytes(4, "big") + message:
@@ -95,7 +98,7 @@ async def test_received_frames_may_contain_newlines_and_arrive_in_any_pieces() -
     assert await stream.receive_some() == b""
 
 
-async def test_lines_may_be_sent_in_any_pieces() -> None:
+async def test_lines_may_be_sent_in_chunks_of_any_size() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     stream = example.FramedStream(ours)
 
@@ -126,16 +129,16 @@ async def test_a_frame_that_is_too_long_is_skipped_and_the_next_one_is_read() ->
             nursery.cancel_scope.cancel()
 
 
-async def test_a_connection_that_ends_inside_a_frame_is_broken() -> None:
+async def test_a_connection_that_ends_inside_a_frame_raises_connection_broken() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
 
-        async def half_a_frame() -> None:
+        async def send_half_a_frame() -> None:
             await theirs.receive_some()
             await theirs.send_all(b'\0\0\0\xff{"jsonrpc"')
             await theirs.aclose()
 
-        nursery.start_soon(half_a_frame)
+        nursery.start_soon(send_half_a_frame)
         raised: list[ConnectionBroken] = []
         try:
             async with open_client(example.FramedStream(ours)):

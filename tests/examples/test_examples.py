@@ -56,7 +56,7 @@ def test_the_client_example_uses_the_server_example() -> None:
     assert lines[0].startswith("2026-07-28 Implementation(name='demo'")
     assert lines[1:4] == [
         "add Add two numbers.",
-        "crunch Work for a while, telling how far it is.",
+        "crunch Work for a while and report the progress.",
         "{'result': 3}",
     ]
     assert lines[4:-1] == [f"{step} step {step}" for step in range(1, 6)]
@@ -79,13 +79,13 @@ async def test_the_sqlite_server_serves_a_file_in_every_revision(revision: str, 
 
     assert {"list_tables", "read_query", "recount", "append_insight"} <= tools
     assert reported == [1]
-    (told,) = outcome.content
-    assert isinstance(told, types.TextContent)
-    assert '"cancelled":true' in told.text
+    (content,) = outcome.content
+    assert isinstance(content, types.TextContent)
+    assert '"cancelled":true' in content.text
     assert counted.content == [types.TextContent(text="0")]
 
 
-def test_the_sqlite_server_names_the_file_it_cannot_serve(tmp_path: Path) -> None:
+def test_the_sqlite_server_reports_a_file_that_it_cannot_open(tmp_path: Path) -> None:
     path = tmp_path / "no" / "such" / "folder.db"
 
     done = subprocess.run(

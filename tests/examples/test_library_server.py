@@ -93,12 +93,12 @@ async def use_the_resources(client: Client, *, not_found: int) -> None:
 
 async def use_the_prompts_and_completions(client: Client, *, resolved: bool) -> None:
     assert [prompt.name async for prompt in client.prompts()] == ["recommend", "compare", "remind"]
-    asked = {
+    arguments_of = {
         "recommend": {"genre": "crime", "age": "12", "short": "true"},
         "compare": {"first": "candle", "second": "origin"},
         "remind": {"reader": "Ada"},
     }
-    got = {name: (await client.get_prompt(name, arguments)).messages for name, arguments in asked.items()}
+    got = {name: (await client.get_prompt(name, arguments)).messages for name, arguments in arguments_of.items()}
     last = {name: messages[-1].content for name, messages in got.items()}
     assert last == {
         "recommend": types.TextContent(text="Which short crime book should a reader of 12 years take home?"),

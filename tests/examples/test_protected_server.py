@@ -1,4 +1,4 @@
-"""The protected server and its clients, for a user with a browser and for a program, in processes of their own."""
+"""The protected server and its clients, for a user with a browser and for a program, in separate processes."""
 
 from __future__ import annotations
 
@@ -64,37 +64,37 @@ async def run(program: str, *arguments: str, **environment: str) -> subprocess.C
     )
 
 
-async def test_a_user_signs_in_once_to_read_and_once_to_write_and_is_remembered(tmp_path: Path) -> None:
+async def test_a_user_signs_in_once_to_read_and_once_to_write_and_the_tokens_are_stored(tmp_path: Path) -> None:
     browser, tokens = tmp_path / "browser", tmp_path / "tokens.json"
     browser.write_text(BROWSER)
     browser.chmod(0o755)
 
     async with (
-        open_authorization_server(auto_consent=True, users={"ada": "x"}) as authority,
-        served("--issuer", authority.issuer) as (url, _),
+        open_authorization_server(auto_consent=True, users={"ada": "x"}) as authorization,
+        served("--issuer", authorization.issuer) as (url, _),
     ):
 
         async def client(*words: str) -> tuple[bytes, int]:
             done = await run("browser_client.py", url, *words, "--tokens", str(tokens), BROWSER=str(browser))
             assert done.returncode == 0, done.stderr
-            return done.stdout, len(authority.asked("authorize"))
+            return done.stdout, len(authorization.asked("authorize"))
 
         assert await client() == (b"", 1)
         assert await client("Buy", "tea.") == (b"- Buy tea.\n", 2)
         assert await client("Drink it.") == (b"- Buy tea.\n- Drink it.\n", 2)
 
-    asked = [request.parameters["scope"] for request in authority.asked("authorize")]
-    assert [set(scopes.split()) for scopes in asked] == [{"notes:read"}, {"notes:read", "notes:write"}]
+    scopes = [request.parameters["scope"] for request in authorization.asked("authorize")]
+    assert [set(each.split()) for each in scopes] == [{"notes:read"}, {"notes:read", "notes:write"}]
     assert tokens.stat().st_mode & 0o777 == 0o600
 
 
-async def test_without_a_browser_the_client_prints_the_url_and_a_refusal_is_one_line(tmp_path: Path) -> None:
+async def test_without_a_browser_the_client_prints_the_url_and_reports_a_refusal_in_one_line(tmp_path: Path) -> None:
     port = free_port()
     back = f"http://127.0.0.1:{port}/callback"
 
     async with (
-        open_authorization_server(auto_consent=True, policy=lambda ask: None) as authority,
-        served("--issuer", authority.issuer) as (url, _),
+        open_authorization_server(auto_consent=True, policy=lambda ask: None) as authorization,
+        served("--issuer", authorization.issuer) as (url, _),
         trio.open_nursery() as nursery,
     ):
         options = [url, "--print", "--redirect-uri", back, "--tokens", str(tmp_path / "tokens.json")]
@@ -102,17 +102,17 @@ async def test_without_a_browser_the_client_prints_the_url_and_a_refusal_is_one_
         piped = partial(trio.run_process, command, stderr=subprocess.PIPE, check=False)
         process: trio.Process = await nursery.start(piped)
         assert process.stderr is not None
-        said = b""
-        while b"/authorize?" not in said or not said.endswith(b"\n"):
-            said += await process.stderr.receive_some()
-        page = said.decode().split()[-1]
-        sent_to = await authority.visit(page)
+        output = b""
+        while b"/authorize?" not in output or not output.endswith(b"\n"):
+            output += await process.stderr.receive_some()
+        page = output.decode().split()[-1]
+        sent_to = await authorization.visit(page)
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             await stream.send_all(f"GET {sent_to.removeprefix(back[:-9])} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             await stream.receive_some()
         left = b"".join([chunk async for chunk in process.stderr])
 
-    assert said.startswith(b"To sign in at 127.0.0.1, visit:\n")
+    assert output.startswith(b"To sign in at 127.0.0.1, visit:\n")
     assert sent_to.startswith(f"{back}?error=access_denied")
     assert process.returncode == 1
     assert left.startswith(b"browser_client: ")
@@ -120,7 +120,7 @@ async def test_without_a_browser_the_client_prints_the_url_and_a_refusal_is_one_
     assert left.count(b"\n") == 1
 
 
-async def test_a_program_authenticates_with_a_secret_or_a_key_only_where_it_is_registered(tmp_path: Path) -> None:
+async def test_a_program_authenticates_with_a_secret_or_a_key_only_at_its_issuer(tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     pem = tmp_path / "key.pem"
@@ -128,49 +128,54 @@ async def test_a_program_authenticates_with_a_secret_or_a_key_only_where_it_is_r
     known = [KnownClient("teller", secret="s"), KnownClient("signer", keys=public)]
 
     async with (
-        open_authorization_server(clients=known) as authority,
-        served("--issuer", authority.issuer) as (url, _),
+        open_authorization_server(clients=known) as authorization,
+        served("--issuer", authorization.issuer) as (url, _),
     ):
-        place = {"ISSUER": authority.issuer}
-        told = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="s", **place)
-        signed = await run("machine_client.py", url, CLIENT_ID="signer", CLIENT_KEY=str(pem), **place)
-        guessed = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="a guess", **place)
-        asked = len(authority.requests)
-        astray = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="s", ISSUER="https://no.example")
+        issuer = {"ISSUER": authorization.issuer}
+        with_secret = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="s", **issuer)
+        signed = await run("machine_client.py", url, CLIENT_ID="signer", CLIENT_KEY=str(pem), **issuer)
+        guessed = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="a guess", **issuer)
+        before = len(authorization.requests)
+        elsewhere = await run(
+            "machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="s", ISSUER="https://no.example"
+        )
 
-    for done in (told, signed):
+    for done in (with_secret, signed):
         assert (done.returncode, done.stdout, done.stderr) == (0, b"note number 1\n", b"")
-    for refused, why in ((guessed, b"invalid_client"), (astray, b"https://no.example")):
+    for refused, why in ((guessed, b"invalid_client"), (elsewhere, b"https://no.example")):
         assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (1, b"", 1)
         assert refused.stderr.startswith(b"machine_client: ")
         assert why in refused.stderr
         assert b"guess" not in refused.stderr
-    assert {request.endpoint for request in authority.requests[asked:]} <= {"metadata"}
+    assert {request.endpoint for request in authorization.requests[before:]} <= {"metadata"}
 
 
-async def test_a_program_without_settings_names_the_missing_ones() -> None:
+async def test_a_program_reports_missing_settings() -> None:
     done = await run("machine_client.py", "http://127.0.0.1:1/mcp", CLIENT_ID="robot", CLIENT_SECRET="s")
 
-    assert (done.returncode, done.stderr) == (1, b"machine_client: KeyError: 'ISSUER' (see the head of this file)\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"machine_client: KeyError: 'ISSUER' (see the docstring of this file)\n",
+    )
 
 
 async def test_by_default_the_server_starts_an_authorization_server_and_prints_its_accounts() -> None:
     async with served() as (url, process):
         assert process.stdout is not None
-        said = b""
-        while said.count(b"\n") < 4:
-            said += await process.stdout.receive_some()
-        told = dict(line.split(None, 1) for line in said.decode().splitlines())
-        auth = ClientCredentials("robot", secret="its secret", issuer=told["issuer"], scopes=["notes:read"])
+        output = b""
+        while output.count(b"\n") < 4:
+            output += await process.stdout.receive_some()
+        printed = dict(line.split(None, 1) for line in output.decode().splitlines())
+        auth = ClientCredentials("robot", secret="its secret", issuer=printed["issuer"], scopes=["notes:read"])
         async with open_http_client(url, auth=auth) as client:
-            with pytest.raises(ToolFailed, match="takes the scope notes:write"):
+            with pytest.raises(ToolFailed, match="requires the scope notes:write"):
                 await client.call_tool("forget_notes", {"dry_run": False}, raise_on_error=True)
             written = await client.call_tool("write_note", {"text": "I was here."}, raise_on_error=True)
             tried = await client.call_tool("forget_notes", raise_on_error=True)
             gone = await client.call_tool("forget_notes", {"dry_run": False}, raise_on_error=True)
 
-    assert told["server"] == url
-    assert told["user"] == "ada, password: her password"
-    assert told["program"] == "robot, secret: its secret"
+    assert printed["server"] == url
+    assert printed["user"] == "ada, password: her password"
+    assert printed["program"] == "robot, secret: its secret"
     answers = [each.structured_content["result"] for each in (written, tried, gone)]
-    assert answers == [1, "1 notes would go", "1 notes have gone"]
+    assert answers == [1, "1 notes would be deleted", "1 notes were deleted"]

@@ -210,5 +210,5 @@ async def test_assertions_are_remembered_in_bounded_number(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("keys", ["garbage", {}, {"kty": "EC"}])
 def test_what_are_no_keys_is_said(keys: Any) -> None:
-    with pytest.raises(ValueError, match="these are no public keys"):
+    with pytest.raises(ValueError, match="the value contains no public keys"):
         KnownClient("signing", keys=keys)

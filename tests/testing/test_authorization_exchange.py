@@ -269,5 +269,5 @@ async def test_only_a_server_that_trusts_somebody_offers_the_grant() -> None:
 
 
 def test_keys_of_trusted_issuers_are_looked_at_from_the_start() -> None:
-    with pytest.raises(ValueError, match="these are no public keys"):
+    with pytest.raises(ValueError, match="the value contains no public keys"):
         Bench(trusted_issuers={IDP: {}})

@@ -44,7 +44,7 @@ async def test_it_may_listen_at_other_addresses_of_this_machine(host: str, shown
 
 
 async def test_others_than_this_machine_do_not_reach_it() -> None:
-    with pytest.raises(ValueError, match="only this machine is allowed"):
+    with pytest.raises(ValueError, match="only a loopback host is allowed"):
         async with open_authorization_server(host="0.0.0.0"):
             pytest.fail("it listens everywhere")
 

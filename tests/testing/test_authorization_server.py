@@ -28,7 +28,7 @@ def test_the_options_are_described_as_they_are_taken() -> None:
     "issuer", ["auth.test", "ftp://auth.test", "https://", "https://a.test/?x", "https://a.test/#x"]
 )
 def test_an_issuer_is_a_url(issuer: str) -> None:
-    with pytest.raises(ValueError, match="an issuer is a URL without query and fragment"):
+    with pytest.raises(ValueError, match="an issuer must be a URL without a query and a fragment"):
         AuthorizationServer(issuer)
 
 
@@ -318,7 +318,7 @@ async def test_it_has_a_lifespan_and_takes_nothing_but_http() -> None:
     async def send(_: AsgiMessage) -> None:
         raise AssertionError
 
-    with pytest.raises(ValueError, match="ASGI scope of the type 'websocket': this application takes HTTP"):
+    with pytest.raises(ValueError, match="ASGI scope of the type 'websocket': this application supports only HTTP"):
         await auth({"type": "websocket"}, receive, send)
 
 

@@ -62,7 +62,9 @@ async def test_a_test_may_be_the_browser() -> None:
     back = await bench.auth.visit(f"{bench.auth.issuer}/authorize?{urlencode(asked)}")
 
     assert back.startswith(f"{BACK}?code=")
-    with pytest.raises(ValueError, match=r"the browser is shown a page, and sent nowhere: .*no such client"):
+    with pytest.raises(
+        ValueError, match=r"the server responded with a page instead of a redirect: .*the client is unknown"
+    ):
         await bench.auth.visit(f"{bench.auth.issuer}/authorize")
 
 
@@ -225,7 +227,7 @@ async def test_ten_wrong_passwords_end_a_page() -> None:
     for _ in range(10):
         await browser.decide(page, password="wrong")
 
-    assert "This page has ended" in (await browser.decide(page)).body.decode()
+    assert "This page has expired" in (await browser.decide(page)).body.decode()
 
 
 async def test_a_decision_holds_once() -> None:

@@ -1,4 +1,4 @@
-"""Plays the world to a flow: answers each of its steps as a test has said, and writes them down.
+"""A scripted environment for a flow: it answers each step as the test specifies, and records the steps.
 
 No Trio and no HTTP: what a flow does is all that it yields.
 """
@@ -29,49 +29,52 @@ RESOURCE = "https://mcp.example.com/mcp"
 
 
 def once(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Return parameters, each of which stands there once."""
+    """Return the parameters as a mapping, after checking that there are no duplicates."""
     assert len(pairs) == len(dict(pairs))
     return dict(pairs)
 
 
 def form_of(call: HttpCall) -> dict[str, str]:
-    """Return what a posted form says."""
+    """Return the parameters of a posted form."""
     return once(parse_qsl(call.body.decode(), keep_blank_values=True, strict_parsing=True))
 
 
 def query_of(url: str) -> dict[str, str]:
-    """Return what the query of a URL says."""
+    """Return the parameters in the query of a URL."""
     return once(parse_qsl(urlsplit(url).query, keep_blank_values=True))
 
 
-def comes_back(*, state: str | None = None, **parameters: str) -> Callable[[BrowserStep], str]:
-    """Make a person whose browser comes back with these parameters, by default with a code; the state is right."""
+def redirected_with(*, state: str | None = None, **parameters: str) -> Callable[[BrowserStep], str]:
+    """Return a user whose browser is redirected back with these parameters (by default a code) and the right state."""
 
-    def person(visit: BrowserStep) -> str:
-        said = {"state": query_of(visit.url)["state"] if state is None else state, **(parameters or {"code": "kc0de"})}
-        return f"{visit.redirect_uri}?{urlencode(said)}"
+    def person(step: BrowserStep) -> str:
+        members = {
+            "state": query_of(step.url)["state"] if state is None else state,
+            **(parameters or {"code": "kc0de"}),
+        }
+        return f"{step.redirect_uri}?{urlencode(members)}"
 
     return person
 
 
 @define
 class FlowScript:
-    """A world in which a flow runs: what is answered to it, and what it did."""
+    """An environment for one flow, with the answers to its steps and a record of them."""
 
     replies: list[Reply] = field(factory=list[Reply])
-    """To its requests, in their order."""
+    """The responses to the requests of the flow, in their order."""
     values: dict[str, str] = field(factory=dict[str, str])
-    """Of the storage."""
+    """The content of the token storage."""
     picks: str | Exception | None = REDIRECT_URI
-    """The redirect URI that there is; None: the one that is preferred."""
-    person: Callable[[BrowserStep], str] = field(factory=comes_back)
-    """Where the browser comes back to."""
+    """The redirect URI that the browser agent picks; None: the preferred one."""
+    person: Callable[[BrowserStep], str] = field(factory=redirected_with)
+    """The function that returns the URL to which the browser is redirected."""
     time: float = NOW
     steps: list[Step] = field(factory=list[Step], init=False)
-    """What the flow has done so far."""
+    """The steps of the flow so far."""
 
     def run(self, flow: Flow[T]) -> T:
-        """Run a flow to its end."""
+        """Run a flow until it returns."""
         outcome: Any = None
         failure: Exception | None = None
         while True:
@@ -84,7 +87,7 @@ class FlowScript:
             outcome, failure = None, None
             try:
                 outcome = self._answer(step)
-            except Exception as error:  # noqa: BLE001 # the flow is told of it
+            except Exception as error:  # noqa: BLE001 # it is raised in the flow
                 failure = error
 
     def _answer(self, step: Step) -> Any:
@@ -106,7 +109,7 @@ class FlowScript:
                 self.time += seconds
                 return None
             case Await(function):
-                return finished(function().__await__())
+                return result_of(function().__await__())
 
     def _swap(self, key: str, old: str | None, new: str | None) -> bool:
         if self.values.get(key) != old:
@@ -118,52 +121,54 @@ class FlowScript:
 
     @property
     def calls(self) -> list[HttpCall]:
-        """The requests that the flow has made."""
+        """The requests that the flow has sent."""
         return [step for step in self.steps if isinstance(step, HttpCall)]
 
     @property
     def forms(self) -> list[dict[str, str]]:
-        """The forms that it has posted."""
+        """The forms that the flow has posted."""
         return [form_of(call) for call in self.calls if call.headers["content-type"].endswith("form-urlencoded")]
 
     @property
     def sign_ins(self) -> list[dict[str, str]]:
-        """The parameters of the pages that it has shown to people."""
+        """The parameters of the pages that the flow has opened in the browser."""
         return [query_of(step.url) for step in self.steps if isinstance(step, BrowserStep)]
 
 
 def outcome_of(outcome: T | Exception) -> T:
-    """Return what a step brings, or raise it."""
+    """Return the outcome of a step, or raise it."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def finished(awaited: Any) -> Any:
-    """Return what a function returns that does not really wait."""
+def result_of(awaited: Any) -> Any:
+    """Return the result of an awaitable that never blocks."""
     try:
         next(awaited)
     except StopIteration as end:
         return end.value
-    raise AssertionError("it waits, and nobody is there to wait for")
+    raise AssertionError("the awaitable blocks")
 
 
 def json_reply(members: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpReply:
-    """Make a response that carries JSON."""
+    """Return a JSON response."""
     fields = {"content-type": "application/json", **(headers or {})}
     return HttpReply(status=status, headers=fields, body=json.dumps(members).encode())
 
 
 def token_reply(**members: Any) -> HttpReply:
-    """Make a response that brings a token; None leaves a member out."""
+    """Return a token response; None removes a member."""
     whole = {"access_token": "t0ken", "token_type": "Bearer", "expires_in": 3600, **members}
     return json_reply({name: value for name, value in whole.items() if value is not None})
 
 
 def error_reply(code: str, description: str | None = None, *, status: int = 400, **headers: str) -> HttpReply:
-    """Make a response by which an authorization server says no."""
-    said = {"error": code} if description is None else {"error": code, "error_description": description}
-    return json_reply(said, status=status, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    """Return an OAuth error response."""
+    members = {"error": code} if description is None else {"error": code, "error_description": description}
+    return json_reply(
+        members, status=status, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
 
 
 SERVER = ServerMetadata(
@@ -179,10 +184,10 @@ TOKEN_ISSUER = TokenIssuer(
 
 
 def issuer_with(**server: Any) -> TokenIssuer:
-    """Make a place whose authorization server says something else of itself."""
+    """Return a token issuer whose metadata have the given changes."""
     return evolve(TOKEN_ISSUER, server=evolve(SERVER, **server))
 
 
-def ask_for(*scopes: str, token_issuer: TokenIssuer = TOKEN_ISSUER, proofs: DpopProver | None = None) -> TokenAsk:
-    """Make the wish for a token, by default for whatever scopes there are."""
+def token_ask(*scopes: str, token_issuer: TokenIssuer = TOKEN_ISSUER, proofs: DpopProver | None = None) -> TokenAsk:
+    """Return a request for a token, by default with the default scopes."""
     return TokenAsk(token_issuer=token_issuer, scopes=scopes or None, proofs=proofs)

@@ -1,6 +1,6 @@
-"""A protected server and its authorization server, as a client's keeper of tokens meets them.
+"""A protected server and its authorization server, as the token cache of a client sees them.
 
-There are no sockets, a clock of its own, refresh tokens that are good once, and whatever a test wants to go wrong.
+There are no sockets. Tests set the clock, refresh tokens are valid once, and tests switch failures on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import trio
 from attrs import define, field
 
+from tests.auth.signed_tokens import Clock
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, Grant, HttpCall, HttpReply
 from trio_mcp.auth._dpop import NONCE_FIELD
@@ -28,61 +29,51 @@ ISSUER = "https://auth.example.com"
 REDIRECT_URI = "http://127.0.0.1:7/callback"
 
 
-@define
-class Clock:
-    """Tells what time a test says it is."""
-
-    now: float = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @define(eq=False, repr=False)
 class Network:
-    """Everything that a client asks beside the protocol, and the protected server's own judgement of requests."""
+    """Both servers: the authorization server's HTTP interface, and the responses of the protected server."""
 
     clock: Clock
     issuer: str = ISSUER
     lifetime: int | None = 3600
-    """Seconds for which access tokens are said to be good; None: nothing is said."""
+    """The lifetime of access tokens in seconds; None: the response has no expires_in."""
     refreshable: bool = True
     rotates: bool = True
     same_token: bool = False
-    """Whether all tokens are one and the same."""
+    """True if all issued tokens are equal."""
     scopes_supported: list[str] | None = None
     needs_dpop: bool = False
     nonce: str | None = None
-    """What proofs to the protected server have to hold."""
+    """The nonce that the protected server requires in proofs; None: none is required."""
     refusal: str | None = None
-    """The error with which all requests for tokens are answered."""
+    """The error code that every token request gets; None: tokens are issued."""
     is_down: bool = False
-    held_up: trio.Event | None = None
-    """What requests for tokens wait for."""
+    barrier: trio.Event | None = None
+    """If it is not None, token requests wait until it is set."""
     accepted: set[str] = field(factory=set[str], init=False)
-    """The tokens that the protected server takes."""
+    """The tokens that the protected server accepts."""
     scopes_needed: set[str] = field(factory=set[str], init=False)
     granted: dict[str, str] = field(factory=dict[str, str], init=False)
     """The scopes of each token."""
-    asked: list[dict[str, str]] = field(factory=list[dict[str, str]], init=False)
-    """The forms of the requests for tokens."""
+    token_requests: list[dict[str, str]] = field(factory=list[dict[str, str]], init=False)
+    """The forms of all token requests."""
     urls: list[str] = field(factory=list[str], init=False)
     presented: list[str] = field(factory=list[str], init=False)
-    """The refresh tokens, in the order in which they came."""
+    """All refresh tokens that were sent, in their order."""
     good_refresh: set[str] = field(factory=set[str], init=False)
     serial: int = field(default=0, init=False)
 
     @property
     def grants(self) -> list[str]:
-        """What was asked for, of each request for a token."""
-        return [form["grant_type"] for form in self.asked]
+        """The grant type of each token request."""
+        return [form["grant_type"] for form in self.token_requests]
 
     async def fetch(self, call: HttpCall) -> HttpReply:
-        """Answer a request; an `abc.Fetch`."""
+        """Answer a request; the function is an `abc.Fetch`."""
         await trio.lowlevel.checkpoint()
         self.urls.append(call.url)
         if self.is_down:
-            raise CallFailed("nobody is there")
+            raise CallFailed("unreachable")
         parts = urlsplit(call.url)
         if parts.path == "/token":
             return await self.token(dict(parse_qsl(call.body.decode())))
@@ -100,17 +91,17 @@ class Network:
 
     @staticmethod
     def json(value: Mapping[str, object], status: int = 200) -> HttpReply:
-        """Make a response out of the members that are not None."""
+        """Return a JSON response with the members that are not None."""
         body = json.dumps({name: member for name, member in value.items() if member is not None})
         return HttpReply(status=status, headers={"content-type": "application/json"}, body=body.encode())
 
     async def token(self, form: dict[str, str]) -> HttpReply:
-        """Answer a request for a token."""
-        self.asked.append(form)
+        """Answer a token request."""
+        self.token_requests.append(form)
         if form["grant_type"] == "refresh_token":
             self.presented.append(form["refresh_token"])
-        if self.held_up is not None:
-            await self.held_up.wait()
+        if self.barrier is not None:
+            await self.barrier.wait()
         if self.refusal is not None:
             return self.json({"error": self.refusal}, status=400)
         if form["grant_type"] == "refresh_token":
@@ -121,7 +112,7 @@ class Network:
         return self.json(self.issue(form.get("scope", ""), confirms=form["grant_type"] == "refresh_token"))
 
     def issue(self, scope: str, *, confirms: bool = False) -> dict[str, object]:
-        """Make a token that the protected server takes, and what comes with it."""
+        """Issue a token that the protected server accepts, and return the members of the token response."""
         self.serial += 1
         token = "always-the-same" if self.same_token else f"access-{self.serial}"
         self.accepted.add(token)
@@ -132,11 +123,11 @@ class Network:
         return {"access_token": token, "expires_in": self.lifetime, "refresh_token": refresh, "scope": scope or None}
 
     def revoke(self) -> None:
-        """Take none of the access tokens any more that there are."""
+        """Revoke all access tokens."""
         self.accepted.clear()
 
-    def judge(self, fields: Mapping[str, str]) -> tuple[int, dict[str, str]]:
-        """Answer a request to the protected server that has these header fields."""
+    def respond(self, fields: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+        """Return the status and header fields of the protected server's response to a request with these fields."""
         scheme, _, token = fields.get("authorization", "").partition(" ")
         challenge = (
             f'{scheme or "Bearer"} resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
@@ -152,7 +143,7 @@ class Network:
 
 
 def nonce_in(proof: str) -> str | None:
-    """Return the nonce of a proof of possession."""
+    """Return the nonce in a proof of possession."""
     from joserfc import jws
 
     claims = json.loads(jws.extract_compact(proof.encode()).payload)
@@ -162,7 +153,7 @@ def nonce_in(proof: str) -> str | None:
 
 @define(kw_only=True, eq=False)
 class MachineGrant(Grant):
-    """Asks for tokens without a person."""
+    """A grant that obtains tokens without a user."""
 
     @property
     def identity(self) -> str:
@@ -175,27 +166,27 @@ class MachineGrant(Grant):
         return (yield from self.ask(ask, {"grant_type": "refresh_token", "refresh_token": refresh_token}))
 
     def ask(self, ask: TokenAsk, form: dict[str, str]) -> Flow[Tokens]:
-        """Ask the authorization server for tokens."""
+        """Send a token request to the authorization server."""
         scope = {"scope": " ".join(ask.scopes)} if ask.scopes else {}
         try:
             reply = yield from post_form(ask.token_issuer.server.token_endpoint, {**form, **scope}, {})
         except CallFailed as failure:
             raise AuthorizationFailed(f"the token request failed: {failure}") from failure
-        said = json.loads(reply.body)
+        members = json.loads(reply.body)
         if reply.status != 200:
-            raise AuthorizationFailed(f"refused: {said['error']}", error=said["error"])
+            raise AuthorizationFailed(f"refused: {members['error']}", error=members["error"])
         return Tokens(
-            access_token=said["access_token"],
+            access_token=members["access_token"],
             token_type="Bearer" if ask.proofs is None else "DPoP",
-            expires_at=None if "expires_in" not in said else self.clock() + said["expires_in"],
-            refresh_token=said.get("refresh_token"),
-            scopes=tuple(said["scope"].split()) if "scope" in said else None,
+            expires_at=None if "expires_in" not in members else self.clock() + members["expires_in"],
+            refresh_token=members.get("refresh_token"),
+            scopes=tuple(members["scope"].split()) if "scope" in members else None,
         )
 
 
 @define(kw_only=True, eq=False)
 class PersonGrant(MachineGrant):
-    """Asks a person before it asks for tokens."""
+    """A grant that lets a user sign in before it requests tokens."""
 
     interactive: ClassVar[bool] = True
     person: Person
@@ -216,88 +207,88 @@ class PersonGrant(MachineGrant):
 
 @define(eq=False)
 class Person:
-    """Visits authorization servers; a `BrowserAgent` of any number of flows."""
+    """A scripted user; a `BrowserAgent` of any number of flows."""
 
-    thinking: trio.Event | None = None
-    """What the person waits for; None: they agree at once."""
+    decision: trio.Event | None = None
+    """If it is not None, the user decides when it is set; otherwise at once."""
     refusal: str | None = None
     sign_ins: list[str] = field(factory=list[str], init=False)
-    at_once: int = field(default=0, init=False)
-    most_at_once: int = field(default=0, init=False)
+    active_flows: int = field(default=0, init=False)
+    most_active_flows: int = field(default=0, init=False)
 
     @asynccontextmanager
     async def accompanied(self) -> AsyncGenerator[BrowserAgent]:
-        """Go along for one flow."""
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        """Count one flow while it uses the browser."""
+        self.active_flows += 1
+        self.most_active_flows = max(self.most_active_flows, self.active_flows)
         try:
             yield self
         finally:
-            self.at_once -= 1
+            self.active_flows -= 1
 
     async def pick_redirect(self, preferred: str | None) -> str:
-        """Return where the browser comes back to."""
+        """Return the redirect URI."""
         await trio.lowlevel.checkpoint()
         return preferred or REDIRECT_URI
 
     async def sign_in(self, url: str, redirect_uri: str) -> str:
-        """Look at the page, and come back."""
+        """Record the page and return the URL that the browser is redirected to."""
         self.sign_ins.append(url)
         await trio.lowlevel.checkpoint()
-        if self.thinking is not None:
-            await self.thinking.wait()
+        if self.decision is not None:
+            await self.decision.wait()
         if self.refusal is not None:
-            raise AuthorizationFailed("the person said no", error=self.refusal)
+            raise AuthorizationFailed("the user denied access", error=self.refusal)
         return f"{redirect_uri}?code=1"
 
 
 @define(eq=False)
-class Asking:
-    """Counts the requests of a connection for which a person is being asked."""
+class WaitCounter:
+    """A counter of the requests of a connection that wait for the user."""
 
-    now: int = field(default=0, init=False)
+    count: int = field(default=0, init=False)
 
     @contextmanager
     def person(self) -> Generator[None]:
-        """Enter while a person is being asked."""
-        self.now += 1
+        """Count one request while it waits for the user."""
+        self.count += 1
         try:
             yield
         finally:
-            self.now -= 1
+            self.count -= 1
 
 
 def connect(
-    grant: Grant, network: Network, nursery: trio.Nursery, *, url: str = URL, asking: Asking | None = None
+    grant: Grant, network: Network, nursery: trio.Nursery, *, url: str = URL, asking: WaitCounter | None = None
 ) -> GrantSource:
-    """Return what shows the tokens of a grant, for a new connection whose tasks are in *nursery*."""
+    """Return the token source of a new connection whose tasks run in *nursery*."""
     asking_person = nullcontext if asking is None else asking.person
     source = grant.source(url, fetch=network.fetch, nursery=nursery, asking_person=asking_person)
     assert isinstance(source, GrantSource)
     return source
 
 
-Judge = Callable[[Mapping[str, str]], tuple[int, dict[str, str]]]
+Responder = Callable[[Mapping[str, str]], tuple[int, dict[str, str]]]
 
 
-async def request(source: GrantSource, judge: Judge) -> int:
-    """Send a request as the transport does, and return the status it ends with."""
+async def request(source: GrantSource, respond: Responder) -> int:
+    """Send a request as the transport does, and return the final status."""
     attempt = source.attempt("POST", URL)
     for _ in range(10):
         fields = await attempt.fields()
         await trio.lowlevel.checkpoint()
-        status, headers = judge(fields)
+        status, headers = respond(fields)
         if not attempt.on_response(status, headers):
             return status
         await attempt.resolve()
-    raise AssertionError("a request is repeated without end")
+    raise AssertionError("the request is repeated without end")
 
 
 def cache_of(source: GrantSource) -> TokenCache:
-    """Return who keeps the tokens."""
+    """Return the token cache of a source."""
     return source.cache
 
 
 def connection_of(source: GrantSource) -> ConnectionServices:
-    """Return what the connection lends."""
+    """Return the services that the connection provides."""
     return source.connection

@@ -1,4 +1,4 @@
-"""Tokens that the application has: shown as they are, and asked for again when they are refused."""
+"""Bearer tokens that the application provides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def attempt_of(bearer: ClientAuth, nursery: trio.Nursery) -> AuthAttempt:
     return source.attempt("POST", URL)
 
 
-async def test_a_token_is_shown_with_each_request_and_a_refusal_is_final(nursery: trio.Nursery) -> None:
+async def test_the_token_is_sent_with_each_request_and_a_refusal_is_final(nursery: trio.Nursery) -> None:
     attempt = attempt_of(Bearer("t0ken"), nursery)
 
     assert await attempt.fields() == {"authorization": "Bearer t0ken"}
@@ -31,18 +31,18 @@ async def test_a_token_is_shown_with_each_request_and_a_refusal_is_final(nursery
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\r\nx: y", "tökén", "\x7f"])
-def test_a_token_that_no_header_can_carry_is_refused_without_showing_it(token: str) -> None:
+def test_a_token_that_a_header_cannot_carry_is_refused_without_showing_it(token: str) -> None:
     with pytest.raises(ValueError, match="a header field cannot carry") as caught:
         Bearer(token)
 
     assert not token or token not in str(caught.value)
 
 
-def test_a_token_is_not_in_the_repr() -> None:
+def test_the_repr_does_not_contain_the_token() -> None:
     assert "t0ken" not in repr(Bearer("t0ken"))
 
 
-async def test_a_function_is_called_once_for_all_requests(nursery: trio.Nursery) -> None:
+async def test_the_token_function_is_called_once_for_all_requests(nursery: trio.Nursery) -> None:
     calls: list[int] = []
 
     async def token() -> str:
@@ -53,17 +53,17 @@ async def test_a_function_is_called_once_for_all_requests(nursery: trio.Nursery)
     bearer = Bearer(token)
     shown: list[str] = []
 
-    async def ask() -> None:
+    async def send() -> None:
         shown.append((await attempt_of(bearer, nursery).fields())["authorization"])
 
     async with trio.open_nursery() as requests:
         for _ in range(10):
-            requests.start_soon(ask)
+            requests.start_soon(send)
 
     assert shown == ["Bearer t1"] * 10
 
 
-async def test_a_function_is_called_once_more_for_all_who_were_refused(nursery: trio.Nursery) -> None:
+async def test_the_token_function_is_called_once_more_for_all_refused_requests(nursery: trio.Nursery) -> None:
     calls: list[int] = []
 
     async def token() -> str:
@@ -87,7 +87,9 @@ async def test_a_function_is_called_once_more_for_all_who_were_refused(nursery: 
     assert await attempt_of(bearer, nursery).fields() == {"authorization": "Bearer t2"}
 
 
-async def test_a_function_whose_caller_is_cancelled_is_called_by_the_next(nursery: trio.Nursery) -> None:
+async def test_if_the_calling_request_is_cancelled_the_next_request_calls_the_token_function(
+    nursery: trio.Nursery,
+) -> None:
     hold = trio.Event()
 
     async def token() -> str:
@@ -104,7 +106,7 @@ async def test_a_function_whose_caller_is_cancelled_is_called_by_the_next(nurser
     assert await attempt_of(bearer, nursery).fields() == {"authorization": "Bearer t"}
 
 
-async def test_what_a_function_raises_fails_the_request(nursery: trio.Nursery) -> None:
+async def test_an_exception_of_the_token_function_fails_the_request(nursery: trio.Nursery) -> None:
     async def token() -> str:
         await trio.lowlevel.checkpoint()
         raise LookupError("s3cret")
@@ -117,7 +119,7 @@ async def test_what_a_function_raises_fails_the_request(nursery: trio.Nursery) -
 
 
 @pytest.mark.parametrize("returned", ["", "two words", None, 7, b"bytes"])
-async def test_what_a_function_returns_has_to_be_a_token(nursery: trio.Nursery, returned: str) -> None:
+async def test_an_invalid_result_of_the_token_function_is_refused(nursery: trio.Nursery, returned: str) -> None:
     async def token() -> str:
         await trio.lowlevel.checkpoint()
         return returned

@@ -1,4 +1,4 @@
-"""A client proves at the token endpoint who it is, in the way that was registered or that the server takes."""
+"""The methods by which a client authenticates at the token endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = 1_700_000_000.5
 
 
 def server(*methods: str, lists: bool = True) -> ServerMetadata:
-    """Make the metadata of an authorization server that lists ways to authenticate, or lists none at all."""
+    """Return the metadata of an authorization server that lists these methods; None omits the member."""
     listed = methods if lists else None
     return ServerMetadata(
         issuer=ISSUER, token_endpoint="https://as.example/token", token_endpoint_auth_methods_supported=listed
@@ -60,23 +60,23 @@ BASIC = basic("me:secret", "me")
 POST = ClientAuthentication(form={"client_id": "me", "client_secret": "secret"})
 
 
-def way_of(authenticated: ClientAuthentication) -> str:
-    """Name the way in which a client called "me" with the secret "secret", or with a key, is authenticated."""
+def method_of(authenticated: ClientAuthentication) -> str:
+    """Return the method that a client named "me" with the secret "secret", or with a key, uses."""
     if "client_assertion" in authenticated.form:
         return "private_key_jwt"
-    ways = [("none", NONE), ("client_secret_basic", BASIC), ("client_secret_post", POST)]
-    return next(name for name, expected in ways if authenticated == expected)
+    methods = [("none", NONE), ("client_secret_basic", BASIC), ("client_secret_post", POST)]
+    return next(name for name, expected in methods if authenticated == expected)
 
 
 @pytest.mark.requirement("C.2-17")
-def test_a_client_without_secret_only_says_its_name() -> None:
+def test_a_public_client_sends_only_its_client_id() -> None:
     assert authenticate(Registration("me"), SILENT, NOW) == NONE
     assert authenticate(Registration("me"), server("client_secret_basic"), NOW) == NONE
     assert authenticate(Registration("me", method="none", secret="secret"), SILENT, NOW) == NONE
 
 
 @pytest.mark.requirement("C.2-17")
-def test_the_way_that_was_registered_is_taken_whatever_the_server_lists() -> None:
+def test_the_registered_method_is_used_regardless_of_the_methods_in_the_metadata() -> None:
     listed = server("none", "private_key_jwt", "client_secret_basic", "client_secret_post")
     by_basic = Registration("me", secret="secret", method="client_secret_basic")
     by_post = Registration("me", secret="secret", method="client_secret_post")
@@ -87,7 +87,7 @@ def test_the_way_that_was_registered_is_taken_whatever_the_server_lists() -> Non
 
 @pytest.mark.requirement("C.2-17")
 @pytest.mark.parametrize(
-    ("listed", "origin"),
+    ("listed", "method"),
     [
         (SILENT, "client_secret_basic"),
         (server(), "client_secret_basic"),
@@ -99,12 +99,12 @@ def test_the_way_that_was_registered_is_taken_whatever_the_server_lists() -> Non
         (server("none"), "none"),
     ],
 )
-def test_a_secret_is_shown_in_the_way_that_the_server_lists_first(listed: ServerMetadata, origin: str) -> None:
-    assert way_of(authenticate(Registration("me", secret="secret"), listed, NOW)) == origin
+def test_a_secret_is_sent_with_the_first_method_that_the_server_lists(listed: ServerMetadata, method: str) -> None:
+    assert method_of(authenticate(Registration("me", secret="secret"), listed, NOW)) == method
 
 
 @pytest.mark.parametrize(
-    ("listed", "origin"),
+    ("listed", "method"),
     [
         (SILENT, "private_key_jwt"),
         (server("none"), "private_key_jwt"),
@@ -113,21 +113,21 @@ def test_a_secret_is_shown_in_the_way_that_the_server_lists_first(listed: Server
         (server("private_key_jwt", "client_secret_post"), "private_key_jwt"),
     ],
 )
-def test_a_client_with_both_takes_what_the_server_lists_first_and_else_its_key(
-    listed: ServerMetadata, origin: str
+def test_a_client_with_a_secret_and_a_key_uses_the_first_listed_method_and_by_default_its_key(
+    listed: ServerMetadata, method: str
 ) -> None:
-    assert way_of(authenticate(Registration("me", secret="secret", private_key=KEY), listed, NOW)) == origin
+    assert method_of(authenticate(Registration("me", secret="secret", private_key=KEY), listed, NOW)) == method
 
 
 @pytest.mark.requirement("C.2-17")
-def test_name_and_secret_are_encoded_as_a_form_before_they_become_a_basic_credential() -> None:
+def test_client_id_and_secret_are_form_encoded_before_basic_authentication() -> None:
     client_id, secret = "https://me.example/a b", "s:e%c+r/ét"
 
     authenticated = authenticate(Registration(client_id, secret=secret), SILENT, NOW)
 
     assert authenticated == basic("https%3A%2F%2Fme.example%2Fa%20b:s%3Ae%25c%2Br%2F%C3%A9t", client_id)
     pair = base64.b64decode(authenticated.headers["authorization"].removeprefix("Basic ")).decode()
-    for decoded in (unquote, unquote_plus):  # as servers do that know forms, and those that do not
+    for decoded in (unquote, unquote_plus):  # both with and without form encoding, as servers differ
         assert [decoded(part) for part in pair.split(":")] == [client_id, secret]
 
 
@@ -143,7 +143,7 @@ def test_name_and_secret_are_encoded_as_a_form_before_they_become_a_basic_creden
     ],
     ids=["ES256", "ES384", "RS256", "PS256", "Ed25519"],
 )
-def test_a_key_signs_that_the_client_is_itself_for_the_issuer(
+def test_a_client_with_a_key_sends_a_signed_assertion_for_the_issuer(
     algorithm: str, kind: Literal["EC", "RSA", "OKP"], private: Any
 ) -> None:
     registration = Registration("me", private_key=PrivateKey(pem_of(private), algorithm, "key-1"))
@@ -167,7 +167,7 @@ def test_a_key_signs_that_the_client_is_itself_for_the_issuer(
     }
 
 
-def test_each_assertion_is_another_and_a_key_without_name_names_none() -> None:
+def test_each_assertion_is_unique_and_names_the_key_only_if_it_has_an_id() -> None:
     registration = Registration("me", private_key=KEY)
 
     first, second = (authenticate(registration, SILENT, NOW).form["client_assertion"] for _ in range(2))
@@ -187,7 +187,9 @@ def test_each_assertion_is_another_and_a_key_without_name_names_none() -> None:
         (Registration("me", method="private_key_jwt", secret="s3cret"), "with private_key_jwt, but has no private key"),
     ],
 )
-def test_a_client_that_lacks_what_it_was_registered_with_is_told(registration: Registration, reason: str) -> None:
+def test_a_client_without_the_credentials_of_its_method_raises_an_error(
+    registration: Registration, reason: str
+) -> None:
     with pytest.raises(AuthorizationFailed) as caught:
         authenticate(registration, SILENT, NOW)
 
@@ -212,7 +214,7 @@ def test_a_client_that_lacks_what_it_was_registered_with_is_told(registration: R
     ],
     ids=["text", "empty", "surrogate", "damaged", "kind", "curve", "symmetric", "none", "password", "dsa", "p192"],
 )
-def test_a_key_that_cannot_sign_is_told_without_a_word_of_it(key: PrivateKey) -> None:
+def test_an_unusable_private_key_raises_an_error_without_showing_it(key: PrivateKey) -> None:
     with pytest.raises(
         AuthorizationFailed, match=f"key of the client 'me' cannot sign with {key.algorithm}; "
     ) as caught:
@@ -229,7 +231,7 @@ def test_a_public_key_cannot_sign() -> None:
         authenticate(Registration("me", private_key=key), SILENT, NOW)
 
 
-def test_what_proves_a_client_is_not_shown() -> None:
+def test_the_repr_contains_no_credentials() -> None:
     shown = repr([BASIC, POST, authenticate(Registration("me", private_key=KEY), SILENT, NOW)])
 
     assert shown == "[ClientAuthentication(), ClientAuthentication(), ClientAuthentication()]"

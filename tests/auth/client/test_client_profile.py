@@ -1,4 +1,4 @@
-"""How a client presents itself, and which of its URLs cannot be meant."""
+"""The client metadata that a client registers with, and the checks of its URLs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PROFILE = ClientProfile(
 )
 
 
-def introduction(redirect_uri: str = REDIRECT_URI, *, dpop: bool = False, **server: Any) -> dict[str, Any]:
+def registration_document(redirect_uri: str = REDIRECT_URI, *, dpop: bool = False, **server: Any) -> dict[str, Any]:
     return PROFILE.introduction(issuer_with(**server).server, redirect_uri, ("read", "write"), dpop=dpop)
 
 
 @pytest.mark.requirement("C.2-8")
-def test_an_introduction_says_what_kind_of_application_it_is_and_what_it_wants() -> None:
-    assert introduction() == {
+def test_the_client_metadata_contain_the_kind_of_the_application_and_its_grants() -> None:
+    assert registration_document() == {
         "client_name": "Me",
         "client_uri": "https://me.example",
         "redirect_uris": [REDIRECT_URI],
@@ -43,12 +43,12 @@ def test_an_introduction_says_what_kind_of_application_it_is_and_what_it_wants()
     }
 
 
-def test_a_client_that_wants_nothing_in_particular_names_no_scope() -> None:
+def test_a_client_without_scopes_registers_no_scope() -> None:
     assert "scope" not in PROFILE.introduction(SERVER, REDIRECT_URI, None, dpop=False)
 
 
-def test_a_client_whose_tokens_are_bound_says_so() -> None:
-    assert introduction(dpop=True)["dpop_bound_access_tokens"] is True
+def test_a_client_with_bound_tokens_registers_that() -> None:
+    assert registration_document(dpop=True)["dpop_bound_access_tokens"] is True
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_a_client_whose_tokens_are_bound_says_so() -> None:
         (("authorization_code",), ["authorization_code"]),
     ],
 )
-def test_a_server_without_refresh_tokens_is_not_asked_for_them(
+def test_a_client_registers_no_refresh_grant_at_a_server_without_refresh_tokens(
     listed: tuple[str, ...] | None, wanted: list[str]
 ) -> None:
-    assert introduction(grant_types_supported=listed)["grant_types"] == wanted
+    assert registration_document(grant_types_supported=listed)["grant_types"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_a_server_without_refresh_tokens_is_not_asked_for_them(
         ("https://app.example/callback", ("none",), "none"),
     ],
 )
-def test_a_client_asks_to_authenticate_as_the_server_can_and_its_kind_allows(
+def test_a_client_registers_a_method_that_it_and_the_server_support(
     redirect_uri: str, listed: tuple[str, ...] | None, method: str
 ) -> None:
-    members = introduction(redirect_uri, token_endpoint_auth_methods_supported=listed)
+    members = registration_document(redirect_uri, token_endpoint_auth_methods_supported=listed)
 
     assert members["token_endpoint_auth_method"] == method
 
@@ -97,7 +97,7 @@ def test_a_client_asks_to_authenticate_as_the_server_can_and_its_kind_allows(
         ("https://app.example/callback", "web"),
     ],
 )
-def test_the_kind_of_an_application_follows_from_where_browsers_come_back_to(redirect_uri: str, kind: str) -> None:
+def test_the_application_type_follows_from_the_redirect_uri(redirect_uri: str, kind: str) -> None:
     check_redirect_uri(redirect_uri)
 
     assert application_type_of(redirect_uri) == kind
@@ -117,7 +117,7 @@ def test_the_kind_of_an_application_follows_from_where_browsers_come_back_to(red
         "file:///etc/passwd",
     ],
 )
-def test_what_is_no_redirect_uri_is_refused(redirect_uri: str) -> None:
+def test_an_invalid_redirect_uri_is_refused(redirect_uri: str) -> None:
     with pytest.raises(ValueError, match="redirect_uri="):
         check_redirect_uri(redirect_uri)
 
@@ -131,11 +131,11 @@ def test_what_is_no_redirect_uri_is_refused(redirect_uri: str) -> None:
         ("com.example.app:/callback", False),
     ],
 )
-def test_a_browser_comes_back_to_this_program_by_http_of_this_machine(redirect_uri: str, answer: bool) -> None:
+def test_a_loopback_redirect_uri_is_http_on_the_local_host(redirect_uri: str, answer: bool) -> None:
     assert is_loopback(redirect_uri) is answer
 
 
-def test_the_url_of_a_metadata_document_is_https_and_has_a_path() -> None:
+def test_the_url_of_a_client_metadata_document_is_https_and_has_a_path() -> None:
     check_metadata_url("https://app.example/client.json")
 
 
@@ -152,6 +152,6 @@ def test_the_url_of_a_metadata_document_is_https_and_has_a_path() -> None:
         "client.json",
     ],
 )
-def test_another_url_of_a_metadata_document_is_refused(url: str) -> None:
+def test_an_invalid_url_of_a_client_metadata_document_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="client_metadata_url="):
         check_metadata_url(url)

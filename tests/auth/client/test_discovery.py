@@ -1,4 +1,4 @@
-"""The place where a token is to be had is found in the order of the specification, and nothing foreign is believed."""
+"""Discovery of the authorization server: the order of the requests, and the checks of the metadata."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_ROOT = "https://x.example/.well-known/oauth-protected-resource"
 ISSUER = "https://as.example"
 AT_ISSUER = f"{ISSUER}/.well-known/oauth-authorization-server"
 AT_OPENID = f"{ISSUER}/.well-known/openid-configuration"
-OWN_ISSUER = "https://x.example/.well-known/oauth-authorization-server"
+AT_ORIGIN = "https://x.example/.well-known/oauth-authorization-server"
 
 Answer: TypeAlias = HttpReply | CallFailed | JsonObject | int
 
@@ -38,14 +38,14 @@ def issued_by(issuer: str = ISSUER, **members: Any) -> JsonObject:
 
 
 class Web:
-    """Answers requests: an object with itself, a number with that status, and what it does not know with 404."""
+    """A scripted web: a URL is answered with a JSON object or a status; an unknown URL is answered with 404."""
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.answers = answers
         self.calls: list[HttpCall] = []
 
     @property
-    def asked(self) -> list[str]:
+    def requested_urls(self) -> list[str]:
         return [call.url for call in self.calls]
 
     def answer(self, call: HttpCall) -> HttpReply:
@@ -60,7 +60,7 @@ class Web:
         return HttpReply(status=200, body=encode(found))
 
 
-def found_in(
+def discover_in(
     web: Web,
     challenged: Challenge | None = None,
     *,
@@ -68,7 +68,7 @@ def found_in(
     trusted_hosts: tuple[str, ...] = (),
     prefer: str | None = None,
 ) -> TokenIssuer:
-    """Drive a discovery over *web*, whose errors are thrown into it."""
+    """Drive a discovery over *web*; an error of a request is raised in the flow."""
     flow = discover(url, challenged, trusted_hosts=trusted_hosts, prefer=prefer)
     resume: Callable[[], Step] = partial(next, flow)
     while True:
@@ -89,13 +89,13 @@ def named_at(url: str) -> Challenge:
 
 
 @pytest.mark.requirement("C.2-3")
-def test_a_url_in_the_challenge_is_the_only_one_that_counts() -> None:
+def test_only_the_metadata_url_in_the_challenge_is_used() -> None:
     custom = "https://x.example/custom/metadata.json"
     web = Web({custom: about(), AT_PATH: about(URL, "https://other.example"), AT_ISSUER: issued_by()})
 
-    token_issuer = found_in(web, named_at(custom))
+    token_issuer = discover_in(web, named_at(custom))
 
-    assert web.asked == [custom, AT_ISSUER]
+    assert web.requested_urls == [custom, AT_ISSUER]
     assert token_issuer == TokenIssuer(
         url=URL,
         resource=ResourceMetadata(resource=URL, authorization_servers=(ISSUER,)),
@@ -105,32 +105,34 @@ def test_a_url_in_the_challenge_is_the_only_one_that_counts() -> None:
 
 @pytest.mark.requirement("C.2-3")
 @pytest.mark.parametrize("status", [204, 302, 401, 404, 503])
-def test_where_nothing_is_at_that_url_nothing_else_is_tried(status: int) -> None:
+def test_a_failed_request_for_the_metadata_url_in_the_challenge_ends_the_discovery(status: int) -> None:
     web = Web({AT_PATH: status, AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed, match=f"is not at {AT_PATH}, which the server names: HTTP status {status}"):
-        found_in(web, named_at(AT_PATH))
+        discover_in(web, named_at(AT_PATH))
 
-    assert web.asked == [AT_PATH]
+    assert web.requested_urls == [AT_PATH]
 
 
-def test_what_is_no_document_at_that_url_ends_the_attempt() -> None:
+def test_a_malformed_document_at_the_metadata_url_in_the_challenge_ends_the_discovery() -> None:
     web = Web({AT_PATH: HttpReply(status=200, body=b"<html>"), AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed, match="cannot be used: it is not JSON"):
-        found_in(web, named_at(AT_PATH))
+        discover_in(web, named_at(AT_PATH))
 
-    assert web.asked == [AT_PATH]
+    assert web.requested_urls == [AT_PATH]
 
 
 @pytest.mark.requirement("C.2-3")
 @pytest.mark.parametrize("challenged", [None, Challenge("Bearer", {"error": "invalid_token"})])
-def test_without_such_a_url_the_path_comes_before_the_root(challenged: Challenge | None) -> None:
+def test_without_a_metadata_url_the_url_with_the_path_is_requested_before_the_root(
+    challenged: Challenge | None,
+) -> None:
     web = Web({AT_ROOT: about("https://x.example"), AT_ISSUER: issued_by()})
 
-    token_issuer = found_in(web, challenged)
+    token_issuer = discover_in(web, challenged)
 
-    assert web.asked == [AT_PATH, AT_ROOT, AT_ISSUER]
+    assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ISSUER]
     assert token_issuer.identifier == "https://x.example"
 
 
@@ -138,53 +140,53 @@ def test_without_such_a_url_the_path_comes_before_the_root(challenged: Challenge
     "answer",
     [400, 401, 403, 404, 405, 302, 204, HttpReply(status=200, body=b"<html>"), HttpReply(status=200, body=b"[]")],
 )
-def test_a_place_with_something_else_leads_to_the_next(answer: Answer) -> None:
+def test_after_a_url_without_metadata_the_next_url_is_requested(answer: Answer) -> None:
     web = Web({AT_PATH: answer, AT_ROOT: about(), AT_ISSUER: answer, AT_OPENID: issued_by()})
 
-    assert found_in(web).server.issuer == ISSUER
-    assert web.asked == [AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID]
+    assert discover_in(web).server.issuer == ISSUER
+    assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID]
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
-def test_trouble_that_may_pass_is_not_taken_for_no_document(status: int) -> None:
+def test_a_temporary_failure_ends_the_discovery(status: int) -> None:
     web = Web({AT_PATH: status, AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed, match=f"at {AT_PATH} is temporarily unavailable: HTTP status {status}"):
-        found_in(web)
+        discover_in(web)
 
-    assert web.asked == [AT_PATH]
+    assert web.requested_urls == [AT_PATH]
 
 
-def test_a_place_that_is_out_of_reach_ends_the_attempt_and_is_named() -> None:
+def test_an_unreachable_url_ends_the_discovery_and_is_named() -> None:
     web = Web({AT_PATH: CallFailed("no route\nto host"), AT_ROOT: about()})
 
     with pytest.raises(AuthorizationFailed) as caught:
-        found_in(web)
+        discover_in(web)
 
     assert str(caught.value) == f"the protected-resource metadata at {AT_PATH} could not be read: no route?to host"
-    assert web.asked == [AT_PATH]
+    assert web.requested_urls == [AT_PATH]
 
 
 @pytest.mark.requirement("C.2-3")
 @pytest.mark.parametrize("challenged", [None, named_at(AT_PATH)])
-def test_metadata_about_another_server_end_the_attempt(challenged: Challenge | None) -> None:
+def test_metadata_about_another_server_end_the_discovery(challenged: Challenge | None) -> None:
     web = Web({AT_PATH: about("https://evil.example/mcp"), AT_ROOT: about(), AT_ISSUER: issued_by()})
 
     with pytest.raises(AuthorizationFailed, match=r"mismatch: .* is about 'https://evil.example/mcp', not about"):
-        found_in(web, challenged)
+        discover_in(web, challenged)
 
-    assert web.asked == [AT_PATH]
+    assert web.requested_urls == [AT_PATH]
 
 
 @pytest.mark.requirement("C.2-4")
-def test_the_metadata_of_an_issuer_with_a_path_are_never_looked_for_at_the_root() -> None:
+def test_the_metadata_of_an_issuer_with_a_path_are_never_requested_at_the_root() -> None:
     issuer = f"{ISSUER}/tenant1"
     web = Web({AT_PATH: about(URL, issuer), AT_ISSUER: issued_by(issuer), AT_OPENID: issued_by(issuer)})
 
     with pytest.raises(AuthorizationFailed, match=f"the authorization server {issuer} publishes no metadata"):
-        found_in(web)
+        discover_in(web)
 
-    assert web.asked == [
+    assert web.requested_urls == [
         AT_PATH,
         f"{AT_ISSUER}/tenant1",
         f"{AT_OPENID}/tenant1",
@@ -196,25 +198,25 @@ def test_the_metadata_of_an_issuer_with_a_path_are_never_looked_for_at_the_root(
 @pytest.mark.parametrize(
     "issuer", [f"{ISSUER}/", "HTTPS://as.example", "https://as.example:443", "https://evil.example", ""]
 )
-def test_metadata_of_any_other_issuer_are_not_used_and_no_other_place_is_asked(issuer: str) -> None:
+def test_metadata_of_another_issuer_are_refused_and_end_the_discovery(issuer: str) -> None:
     web = Web({AT_PATH: about(), AT_ISSUER: issued_by(issuer, token_endpoint="https://as.example/token")})
 
     with pytest.raises(AuthorizationFailed) as caught:
-        found_in(web)
+        discover_in(web)
 
     assert f"is about {issuer!r}, not exactly about '{ISSUER}'" in str(caught.value)
-    assert web.asked == [AT_PATH, AT_ISSUER]
+    assert web.requested_urls == [AT_PATH, AT_ISSUER]
 
 
 @pytest.mark.requirement("C.2-5")
-def test_an_issuer_that_ends_with_a_slash_is_one_of_its_own() -> None:
+def test_an_issuer_with_a_trailing_slash_is_a_different_issuer() -> None:
     web = Web({AT_PATH: about(URL, f"{ISSUER}/"), AT_ISSUER: {**issued_by(), "issuer": f"{ISSUER}/"}})
 
-    assert found_in(web).server.issuer == f"{ISSUER}/"
+    assert discover_in(web).server.issuer == f"{ISSUER}/"
 
 
 @pytest.mark.requirement("C.2-9")
-def test_the_authorization_server_that_was_used_before_is_preferred_while_it_is_named() -> None:
+def test_the_previous_authorization_server_is_preferred_while_the_metadata_list_it() -> None:
     others = ("https://first.example", ISSUER)
     web = Web(
         {
@@ -224,17 +226,17 @@ def test_the_authorization_server_that_was_used_before_is_preferred_while_it_is_
         }
     )
 
-    assert found_in(web).server.issuer == others[0]
-    assert found_in(web, prefer=ISSUER).server.issuer == ISSUER
-    assert found_in(web, prefer="https://gone.example").server.issuer == others[0]
+    assert discover_in(web).server.issuer == others[0]
+    assert discover_in(web, prefer=ISSUER).server.issuer == ISSUER
+    assert discover_in(web, prefer="https://gone.example").server.issuer == others[0]
 
 
-def test_an_authorization_server_that_cannot_be_used_makes_way_for_the_next() -> None:
+def test_after_an_unusable_authorization_server_the_next_one_is_tried() -> None:
     faulty = ["https://none.example", "http://insecure.example", "https://query.example/?a=secret"]
     web = Web({AT_PATH: about(URL, *faulty, ISSUER), AT_ISSUER: issued_by()})
 
-    assert found_in(web).server.issuer == ISSUER
-    assert web.asked == [
+    assert discover_in(web).server.issuer == ISSUER
+    assert web.requested_urls == [
         AT_PATH,
         "https://none.example/.well-known/oauth-authorization-server",
         "https://none.example/.well-known/openid-configuration",
@@ -246,16 +248,16 @@ def test_an_unreachable_authorization_server_is_not_replaced_by_another() -> Non
     web = Web({AT_PATH: about(URL, ISSUER, "https://next.example"), AT_ISSUER: CallFailed("refused")})
 
     with pytest.raises(AuthorizationFailed, match=f"metadata at {AT_ISSUER} could not be read: refused"):
-        found_in(web)
+        discover_in(web)
 
-    assert web.asked == [AT_PATH, AT_ISSUER]
+    assert web.requested_urls == [AT_PATH, AT_ISSUER]
 
 
-def test_of_a_flood_of_authorization_servers_a_few_are_tried_and_the_message_says_what_is_wrong_with_each() -> None:
+def test_a_bounded_number_of_authorization_servers_is_tried_and_the_message_names_the_fault_of_each() -> None:
     web = Web({AT_PATH: about(URL, *(f"http://as{number}.example?secret" for number in range(1000)))})
 
     with pytest.raises(AuthorizationFailed) as caught:
-        found_in(web)
+        discover_in(web)
 
     assert [part.split(" is ")[0] for part in str(caught.value).split("; ")] == [
         f"the issuer 'http://as{number}.example'" for number in range(4)
@@ -263,72 +265,74 @@ def test_of_a_flood_of_authorization_servers_a_few_are_tried_and_the_message_say
     assert "secret" not in str(caught.value)
 
 
-def test_an_issuer_has_no_query() -> None:
+def test_an_issuer_with_a_query_is_refused() -> None:
     web = Web({AT_PATH: about(URL, f"{ISSUER}?tenant=secret"), AT_ISSUER: issued_by(f"{ISSUER}?tenant=secret")})
 
     with pytest.raises(AuthorizationFailed, match=f"the issuer '{ISSUER}' has a query, which is not allowed"):
-        found_in(web)
+        discover_in(web)
 
 
 @pytest.mark.requirement("C.2-16")
 @pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
 @pytest.mark.parametrize("endpoint", ["http://as.example/x", "javascript:alert(1)", "/x", "https://u:p@as.example/"])
-def test_endpoints_that_are_not_safe_make_an_authorization_server_unusable(name: str, endpoint: str) -> None:
+def test_an_authorization_server_with_an_unsafe_endpoint_is_refused(name: str, endpoint: str) -> None:
     web = Web({AT_PATH: about(), AT_ISSUER: issued_by(**{name: endpoint})})
 
     with pytest.raises(AuthorizationFailed, match=f"the {name.replace('_', ' ')} of {ISSUER} "):
-        found_in(web)
+        discover_in(web)
 
 
-def test_endpoints_on_trusted_hosts_and_on_this_machine_need_no_tls() -> None:
+def test_endpoints_on_trusted_and_local_hosts_need_no_tls() -> None:
     url, issuer = "http://mcp.internal:8000/mcp", "http://localhost:9000"
-    own = "http://mcp.internal:8000/.well-known/oauth-protected-resource/mcp"
+    metadata_url = "http://mcp.internal:8000/.well-known/oauth-protected-resource/mcp"
     endpoints = {"authorization_endpoint": "http://as.internal/authorize"}
-    web = Web({own: about(url, issuer), f"{issuer}/.well-known/openid-configuration": issued_by(issuer, **endpoints)})
+    web = Web(
+        {metadata_url: about(url, issuer), f"{issuer}/.well-known/openid-configuration": issued_by(issuer, **endpoints)}
+    )
 
-    token_issuer = found_in(web, url=url, trusted_hosts=("mcp.internal", "as.internal"))
+    token_issuer = discover_in(web, url=url, trusted_hosts=("mcp.internal", "as.internal"))
 
     assert token_issuer.server.authorization_endpoint == "http://as.internal/authorize"
 
 
 @pytest.mark.parametrize("url", ["http://x.example/mcp", "https://me:secret@x.example/mcp", "stdio://x"])
-def test_a_server_that_no_token_may_be_sent_to_gets_none(url: str) -> None:
+def test_no_token_is_obtained_for_an_unsafe_server_url(url: str) -> None:
     web = Web({})
 
     with pytest.raises(AuthorizationFailed, match=r"^the server '") as caught:
-        found_in(web, url=url)
+        discover_in(web, url=url)
 
-    assert web.asked == []
+    assert web.requested_urls == []
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://x.example/prm", "https://x.example/prm#a", "", "prm"])
-def test_a_metadata_url_that_is_not_safe_is_not_asked(url: str) -> None:
+def test_an_unsafe_metadata_url_is_not_requested(url: str) -> None:
     web = Web({})
 
     with pytest.raises(AuthorizationFailed, match="the URL of the protected-resource metadata"):
-        found_in(web, named_at(url))
+        discover_in(web, named_at(url))
 
-    assert web.asked == []
+    assert web.requested_urls == []
 
 
 @pytest.mark.requirement("C.2-19")
-def test_each_request_says_who_has_named_its_host_and_which_revision_is_spoken() -> None:
+def test_each_request_states_who_chose_its_host_and_carries_the_protocol_revision() -> None:
     elsewhere = "https://cdn.example/prm"
     web = Web(
         {
             elsewhere: about(URL, ISSUER),
             AT_ISSUER: issued_by(),
             AT_PATH: about(URL, "https://x.example"),
-            OWN_ISSUER: issued_by("https://x.example"),
+            AT_ORIGIN: issued_by("https://x.example"),
         }
     )
 
-    found_in(web, named_at(elsewhere))
-    found_in(web, named_at(AT_PATH))
+    discover_in(web, named_at(elsewhere))
+    discover_in(web, named_at(AT_PATH))
 
     named_by = {call.url: call.named_by for call in web.calls}
-    assert named_by == {elsewhere: "server", AT_ISSUER: "server", AT_PATH: "user", OWN_ISSUER: "user"}
+    assert named_by == {elsewhere: "server", AT_ISSUER: "server", AT_PATH: "user", AT_ORIGIN: "user"}
     assert {call.method for call in web.calls} == {"GET"}
     for call in web.calls:
         assert call.headers == {"accept": "application/json", "mcp-protocol-version": "2026-07-28"}
@@ -336,24 +340,24 @@ def test_each_request_says_who_has_named_its_host_and_which_revision_is_spoken()
 
 @pytest.mark.requirement("C.2-4")
 @pytest.mark.parametrize("issuer", ["https://x.example", "https://x.example/"])
-def test_where_a_server_has_no_metadata_its_origin_is_the_authorization_server(issuer: str) -> None:
-    web = Web({OWN_ISSUER: {"issuer": issuer, "token_endpoint": "https://x.example/oauth/token"}})
+def test_the_origin_of_a_server_without_metadata_is_its_authorization_server(issuer: str) -> None:
+    web = Web({AT_ORIGIN: {"issuer": issuer, "token_endpoint": "https://x.example/oauth/token"}})
 
-    token_issuer = found_in(web)
+    token_issuer = discover_in(web)
 
-    assert web.asked == [AT_PATH, AT_ROOT, OWN_ISSUER]
+    assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ORIGIN]
     server = ServerMetadata(issuer=issuer, token_endpoint="https://x.example/oauth/token")
     assert token_issuer == TokenIssuer(url=URL, resource=None, server=server)
     assert token_issuer.identifier is None
 
 
 @pytest.mark.requirement("C.2-4")
-def test_where_that_has_none_either_its_endpoints_have_fixed_paths() -> None:
+def test_the_authorization_server_of_an_origin_without_metadata_has_default_endpoints() -> None:
     web = Web({})
 
-    token_issuer = found_in(web)
+    token_issuer = discover_in(web)
 
-    assert web.asked == [AT_PATH, AT_ROOT, OWN_ISSUER]
+    assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ORIGIN]
     assert token_issuer.resource is None
     assert token_issuer.server == ServerMetadata(
         issuer="https://x.example",
@@ -367,43 +371,43 @@ def test_where_that_has_none_either_its_endpoints_have_fixed_paths() -> None:
 ELSEWHERE = Unreadable("it redirects to another origin")
 
 
-def test_places_that_lead_elsewhere_make_way_for_the_next() -> None:
+def test_after_a_redirect_the_next_url_is_requested() -> None:
     web = Web({AT_PATH: ELSEWHERE, AT_ROOT: about(), AT_ISSUER: ELSEWHERE, AT_OPENID: issued_by()})
 
-    assert found_in(web).server.issuer == ISSUER
-    assert web.asked == [AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID]
+    assert discover_in(web).server.issuer == ISSUER
+    assert web.requested_urls == [AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID]
 
 
 @pytest.mark.parametrize("at_issuer", [{AT_ISSUER: ELSEWHERE}, {AT_OPENID: ELSEWHERE}])
-def test_where_there_are_no_metadata_it_is_told_which_place_led_elsewhere(at_issuer: dict[str, Answer]) -> None:
+def test_if_no_metadata_are_found_the_error_names_the_url_that_redirects(at_issuer: dict[str, Answer]) -> None:
     web = Web({AT_PATH: about(), **at_issuer})
 
     with pytest.raises(
         AuthorizationFailed, match=r"/\.well-known/.* could not be read: it redirects to another origin$"
     ):
-        found_in(web)
+        discover_in(web)
 
 
-def test_a_server_whose_places_lead_elsewhere_is_not_taken_for_an_old_one_unless_it_says_so() -> None:
+def test_a_server_whose_metadata_urls_redirect_is_a_legacy_server_only_if_its_origin_has_issuer_metadata() -> None:
     with pytest.raises(AuthorizationFailed, match=f"{AT_ROOT} could not be read: it redirects to another origin$"):
-        found_in(Web({AT_ROOT: ELSEWHERE}))
+        discover_in(Web({AT_ROOT: ELSEWHERE}))
 
-    assert found_in(Web({AT_ROOT: ELSEWHERE, OWN_ISSUER: issued_by("https://x.example")})).resource is None
+    assert discover_in(Web({AT_ROOT: ELSEWHERE, AT_ORIGIN: issued_by("https://x.example")})).resource is None
 
 
 @pytest.mark.requirement("C.2-5")
-def test_a_server_without_metadata_cannot_speak_for_a_foreign_authorization_server() -> None:
-    web = Web({OWN_ISSUER: {**issued_by("https://good.example"), "token_endpoint": "https://x.example/token"}})
+def test_the_origin_of_a_server_without_metadata_cannot_name_another_issuer() -> None:
+    web = Web({AT_ORIGIN: {**issued_by("https://good.example"), "token_endpoint": "https://x.example/token"}})
 
     with pytest.raises(AuthorizationFailed, match=r"is about 'https://good.example', not exactly about"):
-        found_in(web)
+        discover_in(web)
 
 
-def test_a_server_whose_metadata_are_out_of_reach_is_not_taken_for_an_old_one() -> None:
-    web = Web({OWN_ISSUER: 500})
+def test_a_server_whose_metadata_are_unreachable_is_not_treated_as_a_legacy_server() -> None:
+    web = Web({AT_ORIGIN: 500})
 
-    with pytest.raises(AuthorizationFailed, match=f"at {OWN_ISSUER} is temporarily unavailable: HTTP status 500"):
-        found_in(web)
+    with pytest.raises(AuthorizationFailed, match=f"at {AT_ORIGIN} is temporarily unavailable: HTTP status 500"):
+        discover_in(web)
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from([URL, ISSUER, f"{ISSUER}/t"])
@@ -413,14 +417,14 @@ REPLIES = st.builds(HttpReply, status=st.sampled_from([200, 200, 200, 404, 500])
 
 
 @given(st.lists(REPLIES, max_size=8), st.none() | st.text().map(named_at))
-def test_whatever_servers_answer_there_is_a_safe_place_or_a_reason(
+def test_discovery_returns_a_safe_result_or_fails_for_any_responses(
     replies: list[HttpReply], challenged: Challenge | None
 ) -> None:
     web = Web({})
-    web.answers = dict(zip([AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID, OWN_ISSUER], replies, strict=False))
+    web.answers = dict(zip([AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID, AT_ORIGIN], replies, strict=False))
 
     try:
-        token_issuer = found_in(web, challenged)
+        token_issuer = discover_in(web, challenged)
     except AuthorizationFailed as exc:
         assert str(exc).isprintable()
     else:

@@ -1,4 +1,4 @@
-"""The enterprise's identity provider vouches for a user at one authorization server, which then gives a token."""
+"""Enterprise-managed authorization: the identity provider issues an assertion that is exchanged for a token."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.auth.client.flow_script import (
     TOKEN_ISSUER,
     FlowScript,
     Reply,
-    ask_for,
     error_reply,
     issuer_with,
     json_reply,
+    token_ask,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
@@ -40,10 +40,10 @@ def grant(**options: Any) -> EnterpriseManaged:
 
 
 @pytest.mark.requirement("C.4-2")
-def test_a_sign_in_at_the_enterprise_becomes_a_token_of_the_server() -> None:
+def test_a_sign_in_at_the_identity_provider_is_exchanged_for_a_token_of_the_server() -> None:
     script = FlowScript([GRANTED, token_reply()])
 
-    tokens = script.run(grant().obtain(ask_for("read")))
+    tokens = script.run(grant().obtain(token_ask("read")))
 
     assert tokens.access_token == "t0ken"
     assert [(call.url, call.named_by) for call in script.calls] == [
@@ -72,26 +72,26 @@ def test_a_sign_in_at_the_enterprise_becomes_a_token_of_the_server() -> None:
     assert script.calls[1].headers["authorization"] == "Basic bWU6czNjcmV0"
 
 
-def test_a_server_without_metadata_is_named_by_its_url() -> None:
+def test_a_server_without_metadata_is_identified_by_its_url() -> None:
     script = FlowScript([GRANTED, token_reply()])
     token_issuer = evolve(TOKEN_ISSUER, resource=None, url="https://MCP.example.com/mcp/")
 
-    script.run(grant().obtain(ask_for(token_issuer=token_issuer)))
+    script.run(grant().obtain(token_ask(token_issuer=token_issuer)))
 
     assert script.forms[0]["resource"] == RESOURCE
     assert "resource" not in script.forms[1]
 
 
-def test_the_client_may_have_a_secret_at_the_provider_and_show_a_saml_assertion() -> None:
+def test_the_client_may_authenticate_at_the_provider_and_may_use_a_saml_assertion() -> None:
     script = FlowScript([GRANTED, token_reply()])
 
-    script.run(grant(idp_secret="idp-s3cret", id_token_type="saml2").obtain(ask_for()))
+    script.run(grant(idp_secret="idp-s3cret", id_token_type="saml2").obtain(token_ask()))
 
     assert script.calls[0].headers["authorization"].startswith("Basic ")
     assert script.forms[0]["subject_token_type"] == "urn:ietf:params:oauth:token-type:saml2"
 
 
-def test_a_function_gets_the_id_token_for_each_token() -> None:
+def test_the_function_provides_the_id_token_for_each_request() -> None:
     counter = iter(range(1, 3))
 
     async def sign_in() -> str:
@@ -100,18 +100,18 @@ def test_a_function_gets_the_id_token_for_each_token() -> None:
     script = FlowScript([GRANTED, token_reply(), GRANTED, token_reply()])
     managed = grant(id_token=sign_in)
 
-    script.run(managed.obtain(ask_for()))
-    script.run(managed.refresh(ask_for(), ""))
+    script.run(managed.obtain(token_ask()))
+    script.run(managed.refresh(token_ask(), ""))
 
     assert [form["subject_token"] for form in script.forms[::2]] == ["id-1", "id-2"]
 
 
-def test_a_user_who_is_not_signed_in_gets_no_token() -> None:
+def test_without_an_id_token_the_authorization_fails() -> None:
     async def sign_in() -> str:
-        raise LookupError("nobody is signed in")
+        raise LookupError("no user is signed in")
 
     with pytest.raises(AuthorizationFailed, match="the user's ID token could not be obtained: LookupError"):
-        FlowScript().run(grant(id_token=sign_in).obtain(ask_for()))
+        FlowScript().run(grant(id_token=sign_in).obtain(token_ask()))
 
 
 @pytest.mark.parametrize(
@@ -126,45 +126,45 @@ def test_a_user_who_is_not_signed_in_gets_no_token() -> None:
         (json_reply({"issued_token_type": ID_JAG}), "returned no token of the type"),
     ],
 )
-def test_a_provider_that_does_not_vouch_ends_it(reply: Reply, fault: str) -> None:
+def test_a_refusal_of_the_identity_provider_fails_the_authorization(reply: Reply, fault: str) -> None:
     script = FlowScript([reply])
 
     with pytest.raises(AuthorizationFailed, match=fault):
-        script.run(grant().obtain(ask_for()))
+        script.run(grant().obtain(token_ask()))
 
     assert len(script.calls) == 1
 
 
-def test_a_server_that_does_not_believe_it_ends_it() -> None:
+def test_a_refusal_of_the_authorization_server_fails_the_authorization() -> None:
     script = FlowScript([GRANTED, error_reply("invalid_grant", "the.id.jag is not for us")])
 
     with pytest.raises(AuthorizationFailed, match=r"invalid_grant \(\[secret\] is not for us\)") as caught:
-        script.run(grant().obtain(ask_for()))
+        script.run(grant().obtain(token_ask()))
 
     assert caught.value.error == "invalid_grant"
     assert len(script.calls) == 2
 
 
 @pytest.mark.requirement("C.2-9", "C.4-2")
-def test_no_assertion_is_requested_for_another_server_than_the_registered_one() -> None:
+def test_no_assertion_is_requested_for_another_authorization_server_than_the_registered_one() -> None:
     script = FlowScript()
 
     with pytest.raises(AuthorizationFailed, match=r"'me' is for https://auth\.example\.com, but"):
-        script.run(grant().obtain(ask_for(token_issuer=issuer_with(issuer="https://evil.example.com"))))
+        script.run(grant().obtain(token_ask(token_issuer=issuer_with(issuer="https://evil.example.com"))))
 
     assert script.steps == []
 
 
 @pytest.mark.requirement("C.2-9")
-def test_a_client_of_no_server_in_particular_stays_with_the_first() -> None:
+def test_a_client_without_an_issuer_stays_with_its_first_authorization_server() -> None:
     assert grant(client=Registration("me", secret="s3cret")).stays_with_issuer
     assert not grant().stays_with_issuer
 
 
-def test_only_the_token_of_the_server_is_bound_to_a_key() -> None:
+def test_only_the_token_of_the_protected_server_is_bound_to_a_key() -> None:
     script = FlowScript([GRANTED, token_reply(token_type="DPoP")])
 
-    script.run(grant(dpop=True).obtain(ask_for(proofs=DpopProver(DpopKey.generate()))))
+    script.run(grant(dpop=True).obtain(token_ask(proofs=DpopProver(DpopKey.generate()))))
 
     assert ["dpop" in call.headers for call in script.calls] == [False, True]
 
@@ -172,19 +172,19 @@ def test_only_the_token_of_the_server_is_bound_to_a_key() -> None:
 @pytest.mark.parametrize(
     "endpoint", ["http://idp.example.com/token", "idp.example.com", "https://u:p@idp.example.com/"]
 )
-def test_an_endpoint_that_secrets_may_not_go_to_is_refused(endpoint: str) -> None:
+def test_an_unsafe_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="idp_token_endpoint: the token endpoint of the identity provider") as caught:
         grant(idp_token_endpoint=endpoint)
 
     assert "u:p" not in str(caught.value)
 
 
-def test_an_endpoint_of_this_machine_or_a_trusted_host_needs_no_tls() -> None:
+def test_an_endpoint_on_a_local_or_trusted_host_needs_no_tls() -> None:
     grant(idp_token_endpoint="http://localhost:1/token")
     grant(idp_token_endpoint="http://idp.internal/token", trusted_hosts=["idp.internal"])
 
 
-def test_clients_and_providers_are_told_apart_without_their_secrets() -> None:
+def test_clients_and_providers_have_distinct_identities_that_contain_no_secret() -> None:
     grants = [
         grant(),
         grant(idp_issuer="https://other.example.com"),

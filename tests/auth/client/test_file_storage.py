@@ -1,4 +1,4 @@
-"""Tokens in a file: for its owner alone, whole at any time, and changed by one process at a time."""
+"""The token storage in a file: permissions, atomic writes, and locks between processes."""
 
 from __future__ import annotations
 
@@ -39,28 +39,30 @@ def modes_in(folder: Path) -> dict[str, int]:
 
 
 def put(path: Path, content: bytes = b"{}") -> None:
-    """Make a file that looks like one of the storage's, from outside."""
+    """Write a file in the format of the storage, with the given mode."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     path.chmod(0o600)
 
 
-def link(path: Path, aim: Path) -> None:
+def link(path: Path, target: Path) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.symlink_to(aim)
+    path.symlink_to(target)
 
 
 def content_of(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-async def test_nothing_is_made_by_looking(storage: FileTokenStorage, path: Path) -> None:
+async def test_reading_creates_no_file(storage: FileTokenStorage, path: Path) -> None:
     assert await storage.load("key") is None
 
     assert not path.parent.exists()
 
 
-async def test_a_value_is_kept_for_other_objects_and_later_ones(storage: FileTokenStorage, path: Path) -> None:
+async def test_a_value_is_visible_to_other_storage_objects_at_the_same_path(
+    storage: FileTokenStorage, path: Path
+) -> None:
     assert await storage.swap("key", None, "väl\nue")
     assert await storage.swap("other", None, "2")
 
@@ -68,7 +70,7 @@ async def test_a_value_is_kept_for_other_objects_and_later_ones(storage: FileTok
     assert await FileTokenStorage(path).load("other") == "2"
 
 
-async def test_a_value_is_changed_only_if_it_is_what_it_was(storage: FileTokenStorage) -> None:
+async def test_a_value_is_changed_only_if_it_has_the_expected_old_value(storage: FileTokenStorage) -> None:
     assert await storage.swap("key", None, "1")
 
     assert not await storage.swap("key", None, "2")
@@ -78,7 +80,7 @@ async def test_a_value_is_changed_only_if_it_is_what_it_was(storage: FileTokenSt
     assert await storage.load("key") == "2"
 
 
-async def test_a_value_is_taken_away(storage: FileTokenStorage) -> None:
+async def test_a_value_is_deleted(storage: FileTokenStorage) -> None:
     await storage.swap("key", None, "1")
 
     assert await storage.swap("key", "1", None)
@@ -87,7 +89,9 @@ async def test_a_value_is_taken_away(storage: FileTokenStorage) -> None:
 
 
 @pytest.mark.requirement("C.2-18")
-async def test_the_file_is_for_its_owner_alone_whatever_the_umask(storage: FileTokenStorage, path: Path) -> None:
+async def test_only_the_owner_can_access_the_file_regardless_of_the_umask(
+    storage: FileTokenStorage, path: Path
+) -> None:
     before = os.umask(0)
     try:
         await storage.swap("key", None, "1")
@@ -100,7 +104,7 @@ async def test_the_file_is_for_its_owner_alone_whatever_the_umask(storage: FileT
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
 @pytest.mark.requirement("C.2-18")
-async def test_a_file_that_others_may_open_is_not_used(storage: FileTokenStorage, path: Path, mode: int) -> None:
+async def test_a_file_that_other_users_can_access_is_refused(storage: FileTokenStorage, path: Path, mode: int) -> None:
     await storage.swap("key", None, "1")
     os.chmod(path, mode)  # noqa: PTH101 # takes no time
 
@@ -110,47 +114,49 @@ async def test_a_file_that_others_may_open_is_not_used(storage: FileTokenStorage
         await storage.swap("key", "1", "2")
 
 
-async def test_a_file_of_somebody_else_is_not_used(
+async def test_a_file_of_another_user_is_refused(
     storage: FileTokenStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await storage.swap("key", None, "1")
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)  # there is but one user in a test
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)  # the test has only one user
 
     with pytest.raises(AuthorizationFailed, match="belongs to another user"):
         await storage.load("key")
 
 
-async def test_a_link_in_its_place_is_not_followed(storage: FileTokenStorage, path: Path, tmp_path: Path) -> None:
-    aim = tmp_path / "aim"
-    put(aim)
-    link(path, aim)
+async def test_a_symbolic_link_at_the_path_is_not_followed(
+    storage: FileTokenStorage, path: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    put(target)
+    link(path, target)
 
     with pytest.raises(AuthorizationFailed, match="it is a link"):
         await storage.load("key")
     with pytest.raises(AuthorizationFailed, match="it is a link"):
         await storage.swap("key", None, "1")
 
-    assert content_of(aim) == b"{}"
+    assert content_of(target) == b"{}"
 
 
-async def test_a_link_in_the_place_of_the_lock_or_the_new_file_is_not_followed(
+async def test_a_symbolic_link_at_the_path_of_the_lock_or_the_new_file_is_not_followed(
     storage: FileTokenStorage, path: Path, tmp_path: Path
 ) -> None:
-    aim = tmp_path / "aim"
+    target = tmp_path / "target"
     lock, new = path.with_name("tokens.json.lock"), path.with_name("tokens.json.new")
-    link(lock, aim)
+    link(lock, target)
     with pytest.raises(AuthorizationFailed, match="it is a link"):
         await storage.swap("key", None, "1")
     os.unlink(lock)  # noqa: PTH108 # takes no time
-    link(new, aim)
+    link(new, target)
 
     assert await storage.swap("key", None, "1")
 
-    assert content_of(aim) is None
+    assert content_of(target) is None
     assert content_of(new) is None
 
 
-async def test_what_is_no_file_is_not_used(storage: FileTokenStorage, path: Path) -> None:
+async def test_a_path_that_is_not_a_regular_file_is_refused(storage: FileTokenStorage, path: Path) -> None:
     path.parent.mkdir()
     os.mkfifo(path, 0o600)
 
@@ -159,7 +165,7 @@ async def test_what_is_no_file_is_not_used(storage: FileTokenStorage, path: Path
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"key": 1}', b'{"s3cret"', b'{"key": "\xff"}', b"\xff"])
-async def test_a_file_with_something_else_in_it_is_left_alone(
+async def test_a_file_with_foreign_content_is_refused_and_left_unchanged(
     storage: FileTokenStorage, path: Path, content: bytes
 ) -> None:
     put(path, content)
@@ -171,7 +177,7 @@ async def test_a_file_with_something_else_in_it_is_left_alone(
     assert "s3cret" not in str(caught.value)
 
 
-async def test_what_the_system_says_against_it_is_said_with_the_name_of_the_file(tmp_path: Path) -> None:
+async def test_an_operating_system_error_is_reported_with_the_path_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     storage = FileTokenStorage(tmp_path / "file" / "tokens.json")
 
@@ -181,7 +187,7 @@ async def test_what_the_system_says_against_it_is_said_with_the_name_of_the_file
     assert isinstance(caught.value.__cause__, OSError)
 
 
-async def test_a_new_file_that_cannot_be_finished_leaves_the_old_one(
+async def test_if_a_new_file_cannot_be_completed_the_old_file_remains(
     storage: FileTokenStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await storage.swap("key", None, "1")
@@ -190,15 +196,15 @@ async def test_a_new_file_that_cannot_be_finished_leaves_the_old_one(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fail)  # a full disk could not be fetched
+        patched.setattr(os, "fsync", fail)  # simulates a full disk
         with pytest.raises(AuthorizationFailed, match="No space left"):
             await storage.swap("key", "1", "2")
 
     assert await storage.load("key") == "1"
-    assert await storage.swap("key", "1", "3")  # the half of a file that is left is in nobody's way
+    assert await storage.swap("key", "1", "3")  # the incomplete file does not block later changes
 
 
-async def test_changes_wait_for_those_of_others_and_looking_does_not(storage: FileTokenStorage, path: Path) -> None:
+async def test_a_change_waits_for_the_lock_and_reading_does_not(storage: FileTokenStorage, path: Path) -> None:
     await storage.swap("key", None, "1")
     with path.with_name("tokens.json.lock").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -210,7 +216,7 @@ async def test_changes_wait_for_those_of_others_and_looking_does_not(storage: Fi
     assert await storage.load("key") == "2"
 
 
-async def test_waiting_for_a_lock_has_a_time_limit(
+async def test_waiting_for_the_lock_has_a_timeout(
     storage: FileTokenStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.02)
@@ -222,7 +228,7 @@ async def test_waiting_for_a_lock_has_a_time_limit(
             await storage.swap("key", "1", "2")
 
 
-async def test_many_changes_at_once_lose_nothing(path: Path) -> None:
+async def test_concurrent_changes_are_all_kept(path: Path) -> None:
     async def add(number: int) -> None:
         storage = FileTokenStorage(path)
         while True:
@@ -243,7 +249,7 @@ async def test_many_changes_at_once_lose_nothing(path: Path) -> None:
     ("data_home", "expected"),
     [(None, "home/.local/share/trio-mcp"), ("relative", "home/.local/share/trio-mcp"), ("data", "data/trio-mcp")],
 )
-def test_by_default_the_file_is_in_the_folder_for_the_data_of_the_user(
+def test_by_default_the_file_is_in_the_data_folder_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_home: str | None, expected: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""Flows on Trio: each step, its outcome and its error, and what a cancellation leaves behind."""
+"""The Trio driver of flows: steps, outcomes, errors and cancellation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import MockClock
 
-from tests.auth.client.scripted_network import REDIRECT_URI, Asking, Person
+from tests.auth.client.scripted_network import REDIRECT_URI, Person, WaitCounter
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply, MemoryTokenStorage
 from trio_mcp.auth.client._browser import BrowserAgent
@@ -34,10 +34,10 @@ CALL = HttpCall(method="GET", url="https://auth.example.com/x", named_by="user")
 
 
 @define(eq=False)
-class Attended(Person):
-    """A person who can tell whether somebody is with them, and what the clocks did meanwhile."""
+class RecordingPerson(Person):
+    """A scripted user that checks whether a request counts as waiting for the user."""
 
-    asking: Asking = field(factory=Asking)
+    asking: WaitCounter = field(factory=WaitCounter)
     opened: int = field(default=0, init=False)
 
     @asynccontextmanager
@@ -47,11 +47,11 @@ class Attended(Person):
             yield agent
 
     async def pick_redirect(self, preferred: str | None) -> str:
-        assert self.asking.now == 0
+        assert self.asking.count == 0
         return await super().pick_redirect(preferred)
 
     async def sign_in(self, url: str, redirect_uri: str) -> str:
-        assert self.asking.now == 1
+        assert self.asking.count == 1
         return await super().sign_in(url, redirect_uri)
 
 
@@ -60,7 +60,7 @@ async def fetch(call: HttpCall) -> HttpReply:
     return HttpReply(status=204, headers={"x-url": call.url})
 
 
-def world_with(person: Attended) -> FlowServices:
+def services_with(person: RecordingPerson) -> FlowServices:
     return FlowServices(
         fetch=fetch,
         storage=MemoryTokenStorage(),
@@ -71,16 +71,16 @@ def world_with(person: Attended) -> FlowServices:
 
 
 @pytest.fixture
-def person() -> Attended:
-    return Attended()
+def person() -> RecordingPerson:
+    return RecordingPerson()
 
 
 @pytest.fixture
-def services(person: Attended) -> FlowServices:
-    return world_with(person)
+def services(person: RecordingPerson) -> FlowServices:
+    return services_with(person)
 
 
-async def test_each_step_has_its_outcome(services: FlowServices, autojump_clock: MockClock) -> None:
+async def test_each_step_receives_its_outcome(services: FlowServices, autojump_clock: MockClock) -> None:
     async def answer() -> int:
         await trio.lowlevel.checkpoint()
         return 42
@@ -108,7 +108,7 @@ async def test_each_step_has_its_outcome(services: FlowServices, autojump_clock:
     assert trio.current_time() == pytest.approx(3)
 
 
-async def test_a_flow_may_have_no_step(services: FlowServices) -> None:
+async def test_a_flow_without_steps_returns_its_result(services: FlowServices) -> None:
     def flow() -> Flow[int]:
         return 1
         yield ReadClock()
@@ -116,10 +116,10 @@ async def test_a_flow_may_have_no_step(services: FlowServices) -> None:
     assert await drive(flow(), services) == 1
 
 
-async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(services: FlowServices) -> None:
+async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_continue(services: FlowServices) -> None:
     async def fail(call: HttpCall) -> HttpReply:
         await trio.lowlevel.checkpoint()
-        raise CallFailed("nobody is there")
+        raise CallFailed("unreachable")
 
     def flow() -> Flow[str]:
         try:
@@ -129,39 +129,41 @@ async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(service
             return str(failure)
         raise AssertionError
 
-    assert await drive(flow(), evolve(services, fetch=fail)) == "nobody is there"
+    assert await drive(flow(), evolve(services, fetch=fail)) == "unreachable"
 
 
-async def test_what_a_flow_does_not_handle_comes_out_as_it_is(services: FlowServices) -> None:
+async def test_an_exception_that_the_flow_does_not_handle_propagates_unchanged(services: FlowServices) -> None:
     async def fail(call: HttpCall) -> HttpReply:
         await trio.lowlevel.checkpoint()
-        raise CallFailed("nobody is there")
+        raise CallFailed("unreachable")
 
     def flow() -> Flow[None]:
         yield CALL
 
-    with pytest.raises(CallFailed, match="nobody is there"):
+    with pytest.raises(CallFailed, match="unreachable"):
         await drive(flow(), evolve(services, fetch=fail))
 
 
-async def test_the_browser_agent_is_opened_once_and_closed_at_the_end(services: FlowServices, person: Attended) -> None:
+async def test_the_browser_agent_is_opened_once_and_closed_when_the_flow_ends(
+    services: FlowServices, person: RecordingPerson
+) -> None:
     def flow() -> Flow[None]:
         assert person.opened == 0
         for _ in range(2):
             redirect_uri: str = yield PickRedirect(None)
             yield BrowserStep("https://auth.example.com/authorize", redirect_uri)
-        assert person.at_once == 1
-        raise AuthorizationFailed("that was it")
+        assert person.active_flows == 1
+        raise AuthorizationFailed("the end")
 
-    with pytest.raises(AuthorizationFailed, match="that was it"):
+    with pytest.raises(AuthorizationFailed, match="the end"):
         await drive(flow(), services)
 
-    assert (person.opened, person.at_once, person.asking.now) == (1, 0, 0)
+    assert (person.opened, person.active_flows, person.asking.count) == (1, 0, 0)
 
 
-async def test_a_cancelled_flow_is_closed_and_not_told(services: FlowServices, person: Attended) -> None:
+async def test_a_cancelled_flow_is_closed(services: FlowServices, person: RecordingPerson) -> None:
     closed: list[str] = []
-    person.thinking = trio.Event()
+    person.decision = trio.Event()
 
     def flow() -> Flow[None]:
         try:
@@ -176,26 +178,26 @@ async def test_a_cancelled_flow_is_closed_and_not_told(services: FlowServices, p
 
     assert scope.cancelled_caught
     assert closed == ["GeneratorExit"]
-    assert (person.at_once, person.asking.now) == (0, 0)
+    assert (person.active_flows, person.asking.count) == (0, 0)
 
 
-# Work that outlasts a cancellation.
+# Work that continues after a cancellation.
 
 
-async def test_work_is_done_in_its_time(autojump_clock: MockClock) -> None:
+async def test_the_work_completes_within_its_timeout(autojump_clock: MockClock) -> None:
     await outlast(partial(trio.sleep, 3), seconds=5, grace=1)
 
     assert trio.current_time() == pytest.approx(3)
 
 
-async def test_work_that_takes_too_long_is_ended(autojump_clock: MockClock) -> None:
+async def test_work_that_exceeds_its_timeout_is_cancelled(autojump_clock: MockClock) -> None:
     with pytest.raises(trio.TooSlowError):
         await outlast(trio.sleep_forever, seconds=5, grace=1)
 
     assert trio.current_time() == pytest.approx(5)
 
 
-async def test_what_work_raises_comes_out_as_it_is() -> None:
+async def test_an_exception_of_the_work_propagates_unchanged() -> None:
     async def fail() -> None:
         await trio.lowlevel.checkpoint()
         raise AuthorizationFailed("as it is")
@@ -204,7 +206,7 @@ async def test_what_work_raises_comes_out_as_it_is() -> None:
         await outlast(fail, seconds=5, grace=1)
 
 
-async def test_work_is_finished_after_a_cancellation(autojump_clock: MockClock) -> None:
+async def test_the_work_completes_after_a_cancellation(autojump_clock: MockClock) -> None:
     done: list[float] = []
 
     async def work() -> None:
@@ -218,14 +220,14 @@ async def test_work_is_finished_after_a_cancellation(autojump_clock: MockClock) 
     assert scope.cancelled_caught
 
 
-async def test_work_that_was_cancelled_has_no_more_than_its_grace(autojump_clock: MockClock) -> None:
+async def test_after_a_cancellation_the_work_has_at_most_the_grace_period(autojump_clock: MockClock) -> None:
     with trio.move_on_after(2), pytest.raises(trio.TooSlowError):
         await outlast(trio.sleep_forever, seconds=10, grace=1)
 
     assert trio.current_time() == pytest.approx(3)
 
 
-async def test_the_grace_makes_no_time_longer(autojump_clock: MockClock) -> None:
+async def test_the_grace_period_does_not_extend_the_timeout(autojump_clock: MockClock) -> None:
     with trio.move_on_after(2), pytest.raises(trio.TooSlowError):
         await outlast(trio.sleep_forever, seconds=2.5, grace=1)
 

@@ -1,11 +1,12 @@
-"""What all grants have in common."""
+"""The behaviour that all grants share."""
 
 from __future__ import annotations
 
 import pytest
 import trio
 
-from tests.auth.client.scripted_network import URL, Clock, MachineGrant, Network, connect
+from tests.auth.client.scripted_network import URL, MachineGrant, Network, connect
+from tests.auth.signed_tokens import Clock
 
 
 def test_a_grant_without_a_user_has_no_browser_agent() -> None:
@@ -13,7 +14,7 @@ def test_a_grant_without_a_user_has_no_browser_agent() -> None:
         MachineGrant().agent()
 
 
-async def test_a_grant_is_for_servers_that_have_a_url(nursery: trio.Nursery) -> None:
+async def test_a_grant_requires_a_server_with_a_url(nursery: trio.Nursery) -> None:
     with pytest.raises(ValueError, match="http or https URL"):
         connect(MachineGrant(), Network(Clock()), nursery, url="mcp.example.com")
 

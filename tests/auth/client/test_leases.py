@@ -1,4 +1,4 @@
-"""Who may present a refresh token, and what becomes of its answer, whatever other processes do meanwhile."""
+"""Leases on refresh tokens: which process may use a refresh token, and how its result is stored."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ THEIRS = evolve(OLD, tokens=evolve(OLD.tokens, access_token="theirs", refresh_to
 
 
 @define
-class Storing(FlowScript):
-    """Others change the value, or take it away, just before each of these swaps."""
+class ContestedScript(FlowScript):
+    """A script in which other processes change or delete the value just before each of these swaps."""
 
     others: list[TokenRecord | None] = field(factory=list[TokenRecord | None], kw_only=True)
 
@@ -70,21 +70,21 @@ class Storing(FlowScript):
         return [step.seconds for step in self.steps if isinstance(step, Pause)]
 
 
-def storing(record: TokenRecord | None, *others: TokenRecord | None) -> Storing:
-    script = Storing(others=list(others))
+def contested_script(record: TokenRecord | None, *others: TokenRecord | None) -> ContestedScript:
+    script = ContestedScript(others=list(others))
     script.put(record)
     return script
 
 
-def leased_in(script: Storing, record: TokenRecord = OLD) -> LeasedRecord:
-    """Take the lease."""
+def leased_in(script: ContestedScript, record: TokenRecord = OLD) -> LeasedRecord:
+    """Store the record and take its lease."""
     script.put(record)
     leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
     assert isinstance(leased, LeasedRecord)
     return leased
 
 
-def brings(tokens: Tokens) -> Flow[Tokens]:
+def succeed_with(tokens: Tokens) -> Flow[Tokens]:
     async def answer() -> Tokens:
         return tokens
 
@@ -92,7 +92,7 @@ def brings(tokens: Tokens) -> Flow[Tokens]:
     return brought
 
 
-def refuses(error: str | None) -> Flow[Tokens]:
+def fail_with(error: str | None) -> Flow[Tokens]:
     async def answer() -> Tokens:
         raise AuthorizationFailed("no", error=error)
 
@@ -100,16 +100,16 @@ def refuses(error: str | None) -> Flow[Tokens]:
     return brought
 
 
-def test_what_is_stored_is_loaded() -> None:
-    assert storing(OLD).run(load_record(KEY)) == OLD
-    assert storing(None).run(load_record(KEY)) is None
+def test_a_stored_record_is_loaded() -> None:
+    assert contested_script(OLD).run(load_record(KEY)) == OLD
+    assert contested_script(None).run(load_record(KEY)) is None
 
 
 # Taking the lease.
 
 
-def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() -> None:
-    script = storing(OLD)
+def test_a_lease_is_stored_and_lasts_longer_than_the_timeout_of_a_refresh() -> None:
+    script = contested_script(OLD)
 
     leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
 
@@ -125,20 +125,22 @@ def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() ->
     "record",
     [None, evolve(OLD, issuer="https://other.example.com"), evolve(OLD, resource="https://mcp.example.com")],
 )
-def test_there_is_no_lease_on_what_is_not_there_or_from_elsewhere(record: TokenRecord | None) -> None:
-    script = storing(record)
+def test_no_lease_is_taken_on_a_missing_record_or_a_record_of_another_issuer_or_server(
+    record: TokenRecord | None,
+) -> None:
+    script = contested_script(record)
 
     assert script.run(take_lease(KEY, "old", TOKEN_ISSUER)) is None
     assert script.stored == record
 
 
 @pytest.mark.parametrize("record", [THEIRS, evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))])
-def test_there_is_no_lease_on_what_was_replaced_or_cannot_be(record: TokenRecord) -> None:
-    assert storing(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
+def test_no_lease_is_taken_on_a_replaced_record_or_one_without_a_refresh_token(record: TokenRecord) -> None:
+    assert contested_script(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
 
 
 def test_the_second_process_waits_and_uses_the_tokens_of_the_first() -> None:
-    script = storing(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
+    script = contested_script(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
 
     flow = take_lease(KEY, "old", TOKEN_ISSUER)
     steps = [next(flow)]
@@ -158,8 +160,8 @@ def test_the_second_process_waits_and_uses_the_tokens_of_the_first() -> None:
     assert end.value.value == THEIRS
 
 
-def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
-    script = storing(evolve(OLD, lease=Lease("gone", NOW + 10)))
+def test_a_lease_that_is_not_released_expires() -> None:
+    script = contested_script(evolve(OLD, lease=Lease("gone", NOW + 10)))
 
     assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
@@ -170,23 +172,23 @@ def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
 
 @pytest.mark.parametrize("until", [NOW, NOW - 5, NOW + 100_000])
 def test_an_expired_or_impossible_lease_is_ignored(until: float) -> None:
-    script = storing(evolve(OLD, lease=Lease("gone", until)))
+    script = contested_script(evolve(OLD, lease=Lease("gone", until)))
 
     assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
     assert script.pauses == []
 
 
-def test_a_lease_that_is_given_back_leaves_the_record_as_it_was() -> None:
-    script = storing(OLD)
+def test_releasing_a_lease_restores_the_record() -> None:
+    script = contested_script(OLD)
 
     script.run(release_lease(leased_in(script)))
 
     assert script.stored == OLD
 
 
-def test_a_lease_is_not_given_back_over_what_others_have_stored() -> None:
-    script = storing(OLD)
+def test_releasing_a_lease_does_not_overwrite_changes_of_other_processes() -> None:
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.put(THEIRS)
 
@@ -199,112 +201,116 @@ def test_a_lease_is_not_given_back_over_what_others_have_stored() -> None:
 
 
 def test_a_refresh_replaces_the_record_and_ends_the_lease() -> None:
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.time += 7
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+    new = script.run(refresh_leased(leased, succeed_with(NEW_TOKENS)))
 
     assert new == evolve(OLD, tokens=evolve(NEW_TOKENS, scopes=("a", "b")), obtained_at=NOW + 7)
     assert script.stored == new
 
 
-def test_refreshed_tokens_remember_as_whom_the_first_ones_were_obtained() -> None:
+def test_refreshed_tokens_keep_the_client_that_obtained_the_first_tokens() -> None:
     client = Registration("me", issuer=ISSUER)
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script, evolve(OLD, tokens=evolve(OLD.tokens, client=client)))
 
-    assert script.run(refresh_leased(leased, brings(NEW_TOKENS))).tokens.client == client
+    assert script.run(refresh_leased(leased, succeed_with(NEW_TOKENS))).tokens.client == client
 
 
-def test_a_refresh_that_says_nothing_of_the_refresh_token_confirms_it_and_new_scopes_count() -> None:
-    script = storing(OLD)
+def test_a_refresh_response_without_a_refresh_token_keeps_the_old_one_and_updates_the_scopes() -> None:
+    script = contested_script(OLD)
 
-    new = script.run(refresh_leased(leased_in(script), brings(evolve(NEW_TOKENS, refresh_token=None, scopes=("c",)))))
+    new = script.run(
+        refresh_leased(leased_in(script), succeed_with(evolve(NEW_TOKENS, refresh_token=None, scopes=("c",))))
+    )
 
     assert (new.tokens.refresh_token, new.tokens.scopes) == ("r-old", ("c",))
 
 
 @pytest.mark.parametrize("error", ["invalid_grant", "invalid_client", "unauthorized_client"])
-def test_a_refresh_token_that_is_refused_is_dropped(error: str) -> None:
-    script = storing(OLD)
+def test_a_refused_refresh_token_is_deleted(error: str) -> None:
+    script = contested_script(OLD)
 
-    spent = script.run(refresh_leased(leased_in(script), refuses(error)))
+    spent = script.run(refresh_leased(leased_in(script), fail_with(error)))
 
     assert spent == evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))
     assert script.stored == spent
 
 
 @pytest.mark.parametrize("error", [None, "temporarily_unavailable", "server_error", "slow_down", "use_dpop_nonce"])
-def test_a_refresh_token_is_kept_where_its_fate_cannot_be_told(error: str | None) -> None:
-    script = storing(OLD)
+def test_a_refresh_token_is_kept_if_the_error_does_not_prove_it_invalid(error: str | None) -> None:
+    script = contested_script(OLD)
     leased = leased_in(script)
 
     with pytest.raises(AuthorizationFailed, match="no"):
-        script.run(refresh_leased(leased, refuses(error)))
+        script.run(refresh_leased(leased, fail_with(error)))
     script.run(release_lease(leased))
 
     assert script.stored == OLD
 
 
-def test_what_was_refreshed_replaces_a_lease_that_somebody_else_has_taken_meanwhile() -> None:
-    script = storing(OLD)
+def test_a_refreshed_record_replaces_a_lease_that_another_process_has_taken_meanwhile() -> None:
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.others = [
         evolve(OLD, lease=Lease("other", NOW + 99)),
         evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None)),
     ]
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+    new = script.run(refresh_leased(leased, succeed_with(NEW_TOKENS)))
 
     assert script.stored == new
 
 
 @pytest.mark.parametrize("other", [THEIRS, None])
-def test_what_was_refreshed_does_not_replace_what_others_have_brought_or_taken_away(other: TokenRecord | None) -> None:
-    script = storing(OLD)
+def test_a_refreshed_record_does_not_replace_a_new_record_or_a_deletion_of_another_process(
+    other: TokenRecord | None,
+) -> None:
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.others = [other]
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+    new = script.run(refresh_leased(leased, succeed_with(NEW_TOKENS)))
 
     assert new.tokens.access_token == "new"
     assert script.stored == other
 
 
-def test_a_storage_that_changes_all_the_time_keeps_no_refresh_for_ever() -> None:
-    script = storing(OLD)
+def test_storing_a_refreshed_record_gives_up_if_the_storage_keeps_changing() -> None:
+    script = contested_script(OLD)
     leased = leased_in(script)
     script.others = [evolve(OLD, lease=Lease("other", NOW + number)) for number in range(100)]
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+    new = script.run(refresh_leased(leased, succeed_with(NEW_TOKENS)))
 
     assert new.tokens.access_token == "new"
     assert len(script.others) == 80
 
 
-def test_what_was_refreshed_is_not_lost_where_the_storage_does_not_take_it(caplog: pytest.LogCaptureFixture) -> None:
-    class Full(Storing):
+def test_refreshed_tokens_are_used_even_if_they_cannot_be_stored(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(ContestedScript):
         def _swap(self, key: str, old: str | None, new: str | None) -> bool:
             raise OSError("not-to-be-shown")
 
-    script = storing(OLD)
+    script = contested_script(OLD)
     leased = leased_in(script)
     full = Full(values=script.values)
 
-    new = full.run(refresh_leased(leased, brings(NEW_TOKENS)))
+    new = full.run(refresh_leased(leased, succeed_with(NEW_TOKENS)))
 
     assert new.tokens.refresh_token == "r-new"
     assert "could not be stored: OSError" in caplog.text
     assert "not-to-be-shown" not in caplog.text
 
 
-# Storing.
+# ContestedScript.
 
 
 @pytest.mark.parametrize("before", [None, OLD, THEIRS])
-def test_a_record_is_stored_in_place_of_whatever_is_there(before: TokenRecord | None) -> None:
-    script = storing(before, THEIRS, None, OLD)
+def test_a_stored_record_replaces_the_present_record(before: TokenRecord | None) -> None:
+    script = contested_script(before, THEIRS, None, OLD)
     new = evolve(OLD, tokens=NEW_TOKENS)
 
     script.run(store_record(KEY, new))
@@ -313,7 +319,7 @@ def test_a_record_is_stored_in_place_of_whatever_is_there(before: TokenRecord | 
 
 
 def test_a_record_that_cannot_be_stored_is_an_error() -> None:
-    script = storing(OLD, *(evolve(OLD, obtained_at=float(number)) for number in range(100)))
+    script = contested_script(OLD, *(evolve(OLD, obtained_at=float(number)) for number in range(100)))
 
     with pytest.raises(AuthorizationFailed, match="keeps changing"):
         script.run(store_record(KEY, OLD))

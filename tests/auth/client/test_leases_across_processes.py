@@ -1,4 +1,4 @@
-"""Real processes that share one file of tokens, and an authorization server that takes each refresh token once."""
+"""Processes that share one token file, with an authorization server that accepts each refresh token once."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PROGRAM = Path(__file__).parent / "programs" / "refreshing.py"
 
 
 @define
-class Rotating:
-    """Answers lines of JSON: metadata, and tokens for the one refresh token that is good."""
+class RotatingServer:
+    """A server that answers lines of JSON with metadata, and with tokens for the one valid refresh token."""
 
     good: str
     served: int = field(default=0, init=False)
@@ -33,14 +33,14 @@ class Rotating:
     """The refresh tokens that were presented, and had been before."""
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer the one request of a connection."""
+        """Answer the single request of a connection."""
         line = b""
         while not line.endswith(b"\n"):
             line += await stream.receive_some()
         url, form = json.loads(line)
         answer = self.answer(url, form)
         if "refresh_token" in form:
-            await trio.sleep(0.05)  # real servers take their time, in which the other process comes along
+            await trio.sleep(0.05)  # gives the other process time to collide
         await stream.send_all(json.dumps(answer).encode())
         await stream.aclose()
 
@@ -60,7 +60,7 @@ class Rotating:
 async def test_processes_that_share_a_file_never_present_a_refresh_token_twice(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    path, rotating = tmp_path / "tokens.json", Rotating(good="refresh-0")
+    path, rotating = tmp_path / "tokens.json", RotatingServer(good="refresh-0")
     tokens = Tokens(
         access_token="access-0", token_type="Bearer", expires_at=None, refresh_token="refresh-0", scopes=None
     )
@@ -78,4 +78,4 @@ async def test_processes_that_share_a_file_never_present_a_refresh_token_twice(
     nursery.cancel_scope.cancel()
 
     assert rotating.old == []
-    assert 6 <= rotating.served <= 12  # what one process has refreshed the other one uses
+    assert 6 <= rotating.served <= 12  # a process also uses the tokens that the other process has refreshed

@@ -1,4 +1,4 @@
-"""What servers say of themselves is read as it stands, and what is wrong with it is told by name."""
+"""The parser of server metadata: the members that are read, and the messages about faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESOURCE: JsonObject = {"resource": "https://x.example/mcp", "authorization_serv
 SERVER: JsonObject = {"issuer": "https://as.example", "token_endpoint": "https://as.example/token"}
 
 
-def test_what_a_server_says_of_its_protection_is_read_as_it_stands() -> None:
+def test_the_metadata_of_a_protected_server_are_read_unchanged() -> None:
     members = {
         "resource": "HTTPS://X.example/mcp/",
         "authorization_servers": ["https://b.example/", "https://a.example"],
@@ -34,13 +34,13 @@ def test_what_a_server_says_of_its_protection_is_read_as_it_stands() -> None:
     )
 
 
-def test_a_server_need_not_say_more_than_what_it_is_and_who_issues_its_tokens() -> None:
+def test_the_resource_and_its_authorization_servers_are_the_only_required_members() -> None:
     read = read_resource_metadata(encode({**RESOURCE, "scopes_supported": None}), URL)
 
     assert read == ResourceMetadata(resource="https://x.example/mcp", authorization_servers=("https://as.example",))
 
 
-def test_what_an_authorization_server_says_of_itself_is_read_as_it_stands() -> None:
+def test_the_metadata_of_an_authorization_server_are_read_unchanged() -> None:
     lists: dict[str, list[str]] = {
         "scopes_supported": ["openid", "offline_access"],
         "grant_types_supported": ["authorization_code"],
@@ -64,7 +64,7 @@ def test_what_an_authorization_server_says_of_itself_is_read_as_it_stands() -> N
     assert read == ServerMetadata(**SERVER, **endpoints, **flags, **tuples)
 
 
-def test_a_null_is_as_good_as_no_member() -> None:
+def test_a_null_counts_as_a_missing_member() -> None:
     optional = ["authorization_endpoint", "scopes_supported", "client_id_metadata_document_supported"]
 
     assert read_server_metadata(encode({**SERVER, **dict.fromkeys(optional)}), URL) == ServerMetadata(**SERVER)
@@ -87,12 +87,14 @@ def test_a_null_is_as_good_as_no_member() -> None:
         ({"dpop_bound_access_tokens_required": "yes"}, "'dpop_bound_access_tokens_required' is neither true nor false"),
     ],
 )
-def test_a_fault_in_what_a_server_says_is_told_with_its_member_and_place(changed: JsonObject, fault: str) -> None:
+def test_a_fault_in_the_metadata_of_a_protected_server_is_reported_with_the_member_and_the_url(
+    changed: JsonObject, fault: str
+) -> None:
     with pytest.raises(AuthorizationFailed) as caught:
         read_resource_metadata(encode({**RESOURCE, **changed}), URL)
 
-    token_issuer = "the protected-resource metadata at https://x.example/.well-known/thing cannot be used: "
-    assert str(caught.value).startswith(token_issuer)
+    start = "the protected-resource metadata at https://x.example/.well-known/thing cannot be used: "
+    assert str(caught.value).startswith(start)
     assert fault in str(caught.value)
     assert caught.value.error is None
 
@@ -113,12 +115,14 @@ def test_a_fault_in_what_a_server_says_is_told_with_its_member_and_place(changed
         ),
     ],
 )
-def test_a_fault_in_what_an_authorization_server_says_is_told_likewise(changed: JsonObject, fault: str) -> None:
+def test_a_fault_in_the_metadata_of_an_authorization_server_is_reported_with_the_member_and_the_url(
+    changed: JsonObject, fault: str
+) -> None:
     with pytest.raises(AuthorizationFailed) as caught:
         read_server_metadata(encode({**SERVER, **changed}), URL)
 
-    token_issuer = "the authorization-server metadata at https://x.example/.well-known/thing cannot be used: "
-    assert str(caught.value).startswith(token_issuer)
+    start = "the authorization-server metadata at https://x.example/.well-known/thing cannot be used: "
+    assert str(caught.value).startswith(start)
     assert fault in str(caught.value)
 
 
@@ -135,7 +139,9 @@ def test_a_fault_in_what_an_authorization_server_says_is_told_likewise(changed: 
         (b"null", "it is not a JSON object"),
     ],
 )
-def test_what_is_no_document_is_told_to_be_none(read: Callable[[bytes, str], Any], body: bytes, fault: str) -> None:
+def test_a_body_that_is_not_a_json_object_is_reported(
+    read: Callable[[bytes, str], Any], body: bytes, fault: str
+) -> None:
     with pytest.raises(AuthorizationFailed) as caught:
         read(body, URL)
 
@@ -144,7 +150,7 @@ def test_what_is_no_document_is_told_to_be_none(read: Callable[[bytes, str], Any
 
 
 @pytest.mark.requirement("C.2-11")
-def test_the_identifier_of_a_server_is_byte_for_byte_that_of_its_metadata() -> None:
+def test_the_identifier_of_a_server_is_copied_byte_for_byte_from_its_metadata() -> None:
     resource = read_resource_metadata(encode({**RESOURCE, "resource": "HTTPS://X.example:443/mcp/"}), URL)
     server = ServerMetadata(**SERVER)
 

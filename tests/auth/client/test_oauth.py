@@ -1,4 +1,4 @@
-"""The options of a sign-in by browser: which of them go together, and what becomes of them."""
+"""The options of the OAuth grant: valid combinations, defaults and the custom browser step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.auth.client.flow_script import (
     ISSUER,
     REDIRECT_URI,
     FlowScript,
-    ask_for,
     issuer_with,
     json_reply,
+    token_ask,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
@@ -24,28 +24,28 @@ from trio_mcp.auth.client._browser import CustomBrowserAgent, open_loopback_brow
 REGISTRATION = json_reply({"client_id": "new"}, status=201)
 
 
-async def go_there(url: str) -> str:
+async def return_redirect(url: str) -> str:
     await trio.lowlevel.checkpoint()
     return f"{REDIRECT_URI}?state=s&for={url}"
 
 
-async def look(url: str) -> None:
+async def do_nothing(url: str) -> None:
     await trio.lowlevel.checkpoint()
 
 
-def test_a_sign_in_needs_no_options_and_asks_a_person() -> None:
+def test_a_sign_in_needs_no_options() -> None:
     oauth = OAuth()
     script = FlowScript([REGISTRATION, token_reply(refresh_token="r3fresh"), token_reply(access_token="next")])
 
-    first = script.run(oauth.obtain(ask_for()))
-    second = script.run(oauth.refresh(ask_for(), "r3fresh"))
+    first = script.run(oauth.obtain(token_ask()))
+    second = script.run(oauth.refresh(token_ask(), "r3fresh"))
 
     assert (first.access_token, second.access_token, second.refresh_token) == ("t0ken", "next", "r3fresh")
     assert oauth.interactive
     assert json.loads(script.calls[0].body)["client_name"] == "trio-mcp client"
 
 
-def test_what_people_are_shown_of_a_client_is_registered() -> None:
+def test_the_client_metadata_for_the_consent_page_are_registered() -> None:
     oauth = OAuth(
         client_name="Me",
         client_uri="https://me.example",
@@ -56,7 +56,7 @@ def test_what_people_are_shown_of_a_client_is_registered() -> None:
     )
     script = FlowScript([REGISTRATION, token_reply()])
 
-    script.run(oauth.obtain(ask_for()))
+    script.run(oauth.obtain(token_ask()))
 
     members = json.loads(script.calls[0].body)
     assert {name: members[name] for name in members if name.endswith(("_uri", "_name")) or name == "contacts"} == {
@@ -81,15 +81,15 @@ def test_what_people_are_shown_of_a_client_is_registered() -> None:
         ),
     ],
 )
-def test_a_client_that_is_known_comes_back_where_it_said(oauth: OAuth, client_id: str, redirect_uri: str) -> None:
+def test_a_known_client_uses_its_registered_redirect_uri(oauth: OAuth, client_id: str, redirect_uri: str) -> None:
     script = FlowScript([token_reply()], picks=None)
 
-    script.run(oauth.obtain(ask_for(token_issuer=issuer_with(client_id_metadata_document_supported=True))))
+    script.run(oauth.obtain(token_ask(token_issuer=issuer_with(client_id_metadata_document_supported=True))))
 
     assert (script.sign_ins[0]["client_id"], script.sign_ins[0]["redirect_uri"]) == (client_id, redirect_uri)
 
 
-def test_kinds_of_clients_are_told_apart_without_their_secrets() -> None:
+def test_clients_have_distinct_identities_that_contain_no_secret() -> None:
     oauths = [
         OAuth(),
         OAuth(client_name="another"),
@@ -115,17 +115,17 @@ def test_kinds_of_clients_are_told_apart_without_their_secrets() -> None:
         (Registration("https://me.example/client.json", secret="s3cret"), True),
     ],
 )
-def test_a_client_that_was_registered_by_hand_stays_with_the_first_authorization_server(
+def test_a_preregistered_client_without_an_issuer_stays_with_the_first_authorization_server(
     client: Registration | None, stays: bool
 ) -> None:
     assert OAuth(client=client).stays_with_issuer is stays
 
 
-def test_accounts_of_one_storage_have_registrations_of_their_own() -> None:
+def test_accounts_in_one_storage_have_separate_registrations() -> None:
     script = FlowScript([REGISTRATION, token_reply()] * 2)
 
     for account in ("home", "work"):
-        script.run(OAuth(account=account).obtain(ask_for()))
+        script.run(OAuth(account=account).obtain(token_ask()))
 
     assert len(script.values) == 2
 
@@ -136,10 +136,10 @@ def test_accounts_of_one_storage_have_registrations_of_their_own() -> None:
     [
         ({}, "http://127.0.0.1/callback", "native"),
         ({"redirect_uri": "http://localhost/cb"}, "http://localhost/cb", "native"),
-        ({"redirect_uri": "https://me.example/cb", "visit": go_there}, "https://me.example/cb", "web"),
+        ({"redirect_uri": "https://me.example/cb", "visit": return_redirect}, "https://me.example/cb", "web"),
     ],
 )
-def test_the_document_of_a_client_names_it(options: dict[str, Any], redirect_uri: str, kind: str) -> None:
+def test_the_metadata_document_of_a_client_describes_it(options: dict[str, Any], redirect_uri: str, kind: str) -> None:
     oauth = OAuth(client_name="Me", client_metadata_url="https://me.example/client.json", **options)
 
     assert oauth.client_metadata() == {
@@ -153,7 +153,7 @@ def test_the_document_of_a_client_names_it(options: dict[str, Any], redirect_uri
     }
 
 
-def test_a_client_that_no_document_describes_has_none() -> None:
+def test_a_client_without_a_metadata_url_has_no_metadata_document() -> None:
     with pytest.raises(ValueError, match="pass client_metadata_url"):
         OAuth().client_metadata()
 
@@ -170,8 +170,8 @@ def test_a_client_that_no_document_describes_has_none() -> None:
         ({"redirect_uri": "https://app.example/cb"}, "redirect_uri=.* pass visit"),
         ({"client": Registration("mine", redirect_uri="https://localhost/cb")}, "redirect_uri=.* pass visit"),
         ({"client_metadata_url": "http://me.example/client.json"}, "client_metadata_url="),
-        ({"visit": go_there}, "visit: it requires redirect_uri"),
-        ({"visit": go_there, "show": look, "redirect_uri": REDIRECT_URI}, "show, visit"),
+        ({"visit": return_redirect}, "visit: it requires redirect_uri"),
+        ({"visit": return_redirect, "show": do_nothing, "redirect_uri": REDIRECT_URI}, "show, visit"),
         ({"visit_seconds": 0}, "visit_seconds=0"),
         ({"visit_seconds": float("nan")}, "visit_seconds=nan"),
         ({"scopes": "read write"}, "scopes='read write'"),
@@ -181,18 +181,18 @@ def test_a_client_that_no_document_describes_has_none() -> None:
         ({"scopes": [1]}, "scopes="),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused_by_name(options: dict[str, Any], named: str) -> None:
+def test_invalid_options_are_refused_by_name(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         OAuth(**options)
 
 
-def test_scopes_are_any_sequence_of_texts() -> None:
+def test_scopes_may_be_any_sequence_of_strings() -> None:
     assert OAuth(scopes=("read", "https://api.example/write")).scopes == ("read", "https://api.example/write")
     assert OAuth(scopes=[]).scopes == []
 
 
 async def test_the_visit_function_opens_the_page() -> None:
-    async with OAuth(visit=go_there, redirect_uri="https://app.example/cb").agent() as agent:
+    async with OAuth(visit=return_redirect, redirect_uri="https://app.example/cb").agent() as agent:
         redirect_uri = await agent.pick_redirect("http://127.0.0.1/another")
         response_url = await agent.sign_in(f"{ISSUER}/authorize", redirect_uri)
 
@@ -200,15 +200,15 @@ async def test_the_visit_function_opens_the_page() -> None:
     assert response_url == f"{REDIRECT_URI}?state=s&for={ISSUER}/authorize"
 
 
-async def test_by_default_the_browser_comes_back_to_this_machine() -> None:
-    async with OAuth(show=look).agent() as agent:
+async def test_by_default_the_redirect_uri_is_on_the_local_host() -> None:
+    async with OAuth(show=do_nothing).agent() as agent:
         redirect_uri = await agent.pick_redirect(None)
 
     assert redirect_uri.startswith("http://127.0.0.1:")
 
 
-async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
-    oauth = OAuth(client=Registration("mine", redirect_uri="http://127.0.0.1/registered"), show=look)
+async def test_the_redirect_uri_has_the_registered_path() -> None:
+    oauth = OAuth(client=Registration("mine", redirect_uri="http://127.0.0.1/registered"), show=do_nothing)
 
     async with oauth.agent() as agent:
         redirect_uri = await agent.pick_redirect("http://127.0.0.1/registered")
@@ -216,24 +216,24 @@ async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
     assert redirect_uri.endswith("/registered")
 
 
-def test_the_default_agent_opens_the_systems_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_agent_opens_the_browser_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     from trio_mcp.auth import open_browser
     from trio_mcp.auth.client import _authorization_code
 
     opened: list[dict[str, Any]] = []
     real = open_loopback_browser
 
-    def note(**options: Any) -> Any:
+    def record(**options: Any) -> Any:
         opened.append(options)
         return real(**options)
 
-    monkeypatch.setattr(_authorization_code, "open_loopback_browser", note)
+    monkeypatch.setattr(_authorization_code, "open_loopback_browser", record)
     OAuth(visit_seconds=7).agent()
 
     assert opened == [{"show": open_browser, "seconds": 7, "redirect_uri": None}]
 
 
-async def test_an_application_that_fails_fails_one_authorization() -> None:
+async def test_an_exception_of_the_visit_function_fails_one_authorization() -> None:
     async def fail(url: str) -> str:
         await trio.lowlevel.checkpoint()
         raise RuntimeError("the window is missing")
@@ -247,7 +247,7 @@ async def test_an_application_that_fails_fails_one_authorization() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-async def test_the_visit_function_may_raise_the_reason() -> None:
+async def test_the_visit_function_may_raise_the_reason_of_the_failure() -> None:
     async def refuse(url: str) -> str:
         await trio.lowlevel.checkpoint()
         raise AuthorizationFailed("the user has closed the window")
@@ -256,7 +256,7 @@ async def test_the_visit_function_may_raise_the_reason() -> None:
         await CustomBrowserAgent(refuse, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
-async def test_the_visit_function_has_a_time_limit(
+async def test_the_visit_function_has_a_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def wait(url: str) -> str:
@@ -270,16 +270,16 @@ async def test_the_visit_function_has_a_time_limit(
 
 
 @pytest.mark.parametrize("returned", [None, b"http://127.0.0.1/", 7])
-async def test_an_application_that_returns_no_url_is_told(returned: Any) -> None:
-    async def err(url: str) -> Any:
+async def test_an_invalid_result_of_the_visit_function_is_reported(returned: Any) -> None:
+    async def return_value(url: str) -> Any:
         await trio.lowlevel.checkpoint()
         return returned
 
     with pytest.raises(AuthorizationFailed, match=f"returned {type(returned).__name__}, not a URL"):
-        await CustomBrowserAgent(err, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
+        await CustomBrowserAgent(return_value, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
-async def test_a_sign_in_is_cancelled_with_its_request() -> None:
+async def test_a_sign_in_is_cancelled_together_with_its_request() -> None:
     async def wait(url: str) -> str:
         await trio.sleep_forever()
         return url

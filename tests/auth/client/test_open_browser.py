@@ -1,4 +1,4 @@
-"""How a person is shown the page where they sign in."""
+"""The functions that open a sign-in page in a browser or print its URL."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NO_BROWSER = "(no browser could be opened here)\n"
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Let the standard library look for browsers anew, on a machine that has none."""
+def no_browsers(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Reset the browser detection of the standard library and simulate a machine without browsers."""
     monkeypatch.setattr(webbrowser, "_tryorder", None)
     monkeypatch.setattr(webbrowser, "_browsers", {})
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "TERM"):
@@ -31,25 +31,27 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def program(folder: Path, name: str, text: str) -> str:
-    """Write a program of Python; return its path."""
+def make_program(folder: Path, name: str, text: str) -> str:
+    """Write an executable Python program; return its path."""
     path = folder / name
     path.write_text(f"#!{sys.executable}\n{text}\n")
     path.chmod(0o755)
     return str(path)
 
 
-async def test_the_address_of_a_page_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_print_url_prints_the_url(capsys: pytest.CaptureFixture[str]) -> None:
     await auth.print_url(PAGE)
 
     assert capsys.readouterr() == ("", PRINTED)
 
 
-async def test_a_browser_gets_the_address_as_one_argument_and_the_person_a_line(
-    fresh: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_the_browser_gets_the_url_as_one_argument_and_the_user_gets_a_message(
+    no_browsers: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    browser = program(tmp_path, "browser", "import json, sys; json.dump(sys.argv[1:], open(__file__ + '.seen', 'w'))")
-    fresh.setenv("BROWSER", browser)
+    browser = make_program(
+        tmp_path, "browser", "import json, sys; json.dump(sys.argv[1:], open(__file__ + '.seen', 'w'))"
+    )
+    no_browsers.setenv("BROWSER", browser)
 
     await auth.open_browser(f"{PAGE}&x=$(touch%20{tmp_path}/gotten)&y=';id")
 
@@ -58,35 +60,35 @@ async def test_a_browser_gets_the_address_as_one_argument_and_the_person_a_line(
     assert capsys.readouterr().err.startswith("To sign in at auth.example.org, use the page that your browser opens,")
 
 
-async def test_where_there_is_no_browser_the_person_is_told_so(
-    fresh: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+async def test_without_a_browser_the_message_says_so(
+    no_browsers: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await auth.open_browser(PAGE)
 
     assert capsys.readouterr() == ("", OPENED + NO_BROWSER)
 
 
-async def test_a_browser_that_cannot_be_started_is_none(
-    fresh: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+async def test_a_browser_that_cannot_be_started_counts_as_missing(
+    no_browsers: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Broken(webbrowser.BaseBrowser):
         def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
             raise PermissionError("no")
 
-    fresh.setattr(webbrowser, "_browsers", {"broken": [None, Broken()]})
-    fresh.setattr(webbrowser, "_tryorder", ["broken"])
+    no_browsers.setattr(webbrowser, "_browsers", {"broken": [None, Broken()]})
+    no_browsers.setattr(webbrowser, "_tryorder", ["broken"])
 
     await auth.open_browser(PAGE)
 
     assert capsys.readouterr().err == OPENED + NO_BROWSER
 
 
-async def test_a_browser_for_terminals_does_not_take_the_terminal(
-    fresh: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_a_text_browser_is_not_started(
+    no_browsers: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program(tmp_path, "w3m", "open(__file__ + '.seen', 'w')")
-    fresh.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin")
-    fresh.setenv("TERM", "xterm")
+    make_program(tmp_path, "w3m", "open(__file__ + '.seen', 'w')")
+    no_browsers.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin")
+    no_browsers.setenv("TERM", "xterm")
 
     await auth.open_browser(PAGE)
 
@@ -95,12 +97,14 @@ async def test_a_browser_for_terminals_does_not_take_the_terminal(
     assert capsys.readouterr().err == OPENED + NO_BROWSER
 
 
-async def test_a_browser_that_does_not_return_holds_up_no_cancellation(
-    fresh: pytest.MonkeyPatch, tmp_path: Path
+async def test_a_blocking_browser_does_not_delay_a_cancellation(
+    no_browsers: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "up")
     os.mkfifo(tmp_path / "end")
-    fresh.setenv("BROWSER", program(tmp_path, "browser", f"open('{tmp_path}/up', 'w').close(); open('{tmp_path}/end')"))
+    no_browsers.setenv(
+        "BROWSER", make_program(tmp_path, "browser", f"open('{tmp_path}/up', 'w').close(); open('{tmp_path}/end')")
+    )
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(auth.open_browser, PAGE)
@@ -110,7 +114,7 @@ async def test_a_browser_that_does_not_return_holds_up_no_cancellation(
     (tmp_path / "end").write_bytes(b"")
 
 
-async def test_a_closed_standard_error_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_closed_standard_error_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
 
     await auth.print_url(PAGE)
@@ -135,7 +139,7 @@ async def test_a_closed_standard_error_is_no_failure(monkeypatch: pytest.MonkeyP
         f"https://auth.example.org/{'x' * 20_000}",
     ],
 )
-async def test_an_unsafe_address_is_not_shown(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_unsafe_url_is_not_shown(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AuthorizationFailed, match="http or https URL"):
         await auth.open_browser(url)
     with pytest.raises(AuthorizationFailed, match="http or https URL"):
@@ -144,5 +148,5 @@ async def test_an_unsafe_address_is_not_shown(url: str, capsys: pytest.CaptureFi
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_host_is_named_without_its_port() -> None:
+def test_the_host_is_shown_without_its_port() -> None:
     assert host_of("http://Localhost:8000/authorize") == "localhost"

@@ -1,4 +1,4 @@
-"""A client is known by hand, by its document, from earlier, or is registered now: in this order, and to one issuer."""
+"""Client identification: preregistered clients, metadata documents, stored registrations and dynamic registration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def registered(client_id: str = "new", **members: Any) -> HttpReply:
     return json_reply({"client_id": client_id, **members}, status=201)
 
 
-def known_in(
+def registration_in(
     script: FlowScript,
     profile: ClientProfile = PROFILE,
     token_issuer: TokenIssuer = TOKEN_ISSUER,
@@ -54,64 +54,64 @@ def known_in(
     return script.run(ensure_registration(token_issuer, profile, scopes, dpop=dpop))
 
 
-def picked(script: FlowScript) -> list[str | None]:
+def preferred_uris(script: FlowScript) -> list[str | None]:
     return [step.preferred for step in script.steps if isinstance(step, PickRedirect)]
 
 
 @pytest.mark.requirement("C.2-6")
-def test_a_client_registered_by_hand_is_never_registered_again() -> None:
+def test_a_preregistered_client_is_never_registered_again() -> None:
     client = Registration("mine", secret="s3cret", issuer=ISSUER, redirect_uri="http://127.0.0.1/callback")
     script = FlowScript()
 
-    usable = known_in(script, evolve(PROFILE, registration=client, metadata_url=DOCUMENT), READS_DOCUMENTS)
+    usable = registration_in(script, evolve(PROFILE, registration=client, metadata_url=DOCUMENT), READS_DOCUMENTS)
 
     assert usable == UsableRegistration(registration=evolve(client, redirect_uri=REDIRECT_URI))
     assert usable.redirect_uri == REDIRECT_URI
-    assert picked(script) == ["http://127.0.0.1/callback"]
+    assert preferred_uris(script) == ["http://127.0.0.1/callback"]
     assert script.calls == []
 
 
 @pytest.mark.requirement("C.2-9")
-def test_a_client_registered_by_hand_elsewhere_is_an_error() -> None:
+def test_a_client_that_is_preregistered_with_another_issuer_is_an_error() -> None:
     client = Registration("mine", secret="s3cret", issuer="https://auth.example.com/")
 
     with pytest.raises(AuthorizationFailed, match=r"'mine' is for https://auth\.example\.com/, but") as caught:
-        known_in(FlowScript(), evolve(PROFILE, registration=client))
+        registration_in(FlowScript(), evolve(PROFILE, registration=client))
 
     assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("issuer", [None, ISSUER])
-def test_what_is_for_the_issuer_or_for_any_is_shown(issuer: str | None) -> None:
+def test_a_preregistered_client_is_used_with_its_issuer_or_any_issuer(issuer: str | None) -> None:
     check_issuer(issuer, TOKEN_ISSUER, "it")
 
 
 @pytest.mark.requirement("C.2-6", "C.2-7")
-def test_a_server_that_reads_documents_knows_a_client_by_the_url_of_its_document() -> None:
+def test_a_server_with_metadata_document_support_gets_the_url_of_the_document_as_client_id() -> None:
     script = FlowScript()
 
-    usable = known_in(script, evolve(PROFILE, metadata_url=DOCUMENT, redirect_uri=REDIRECT_URI), READS_DOCUMENTS)
+    usable = registration_in(script, evolve(PROFILE, metadata_url=DOCUMENT, redirect_uri=REDIRECT_URI), READS_DOCUMENTS)
 
     assert usable.registration == Registration(DOCUMENT, method="none", issuer=ISSUER, redirect_uri=REDIRECT_URI)
     assert usable.key is None
-    assert picked(script) == [REDIRECT_URI]
+    assert preferred_uris(script) == [REDIRECT_URI]
     assert script.calls == []
 
 
 @pytest.mark.requirement("C.2-6")
-def test_a_server_that_reads_none_is_registered_at() -> None:
+def test_a_client_is_registered_at_a_server_without_metadata_document_support() -> None:
     script = FlowScript([registered()])
 
-    usable = known_in(script, evolve(PROFILE, metadata_url=DOCUMENT))
+    usable = registration_in(script, evolve(PROFILE, metadata_url=DOCUMENT))
 
     assert usable.registration.client_id == "new"
 
 
 @pytest.mark.requirement("C.2-8")
-def test_a_client_that_is_unknown_is_registered_and_stored() -> None:
+def test_an_unknown_client_is_registered_and_stored() -> None:
     script = FlowScript([registered(client_secret="s3cret", token_endpoint_auth_method="client_secret_post")])
 
-    usable = known_in(script)
+    usable = registration_in(script)
 
     assert usable.registration == Registration(
         "new", secret="s3cret", method="client_secret_post", issuer=ISSUER, redirect_uri=REDIRECT_URI
@@ -125,15 +125,15 @@ def test_a_client_that_is_unknown_is_registered_and_stored() -> None:
     assert json.loads(call.body) == PROFILE.introduction(TOKEN_ISSUER.server, REDIRECT_URI, ("read",), dpop=False)
 
 
-def test_a_client_that_was_registered_earlier_is_known() -> None:
+def test_a_stored_registration_is_used() -> None:
     script = FlowScript([registered()])
-    first = known_in(script)
+    first = registration_in(script)
 
-    second = known_in(script)
+    second = registration_in(script)
 
     assert second == evolve(first, is_new=False)
     assert len(script.calls) == 1
-    assert picked(script) == [None, REDIRECT_URI]
+    assert preferred_uris(script) == [None, REDIRECT_URI]
     assert script.run(find_registration(TOKEN_ISSUER, PROFILE)) == second
 
 
@@ -154,62 +154,62 @@ def test_a_client_that_was_registered_earlier_is_known() -> None:
         (evolve(PROFILE, account="work"), TOKEN_ISSUER),
     ],
 )
-def test_a_registration_is_for_one_issuer_server_client_and_account(
+def test_a_registration_is_specific_to_issuer_server_client_and_account(
     profile: ClientProfile, token_issuer: TokenIssuer
 ) -> None:
     script = FlowScript([registered("first"), registered("second")])
-    known_in(script)
+    registration_in(script)
 
     assert script.run(find_registration(token_issuer, profile)) is None
-    assert known_in(script, profile, token_issuer).registration.client_id == "second"
+    assert registration_in(script, profile, token_issuer).registration.client_id == "second"
     assert len(script.values) == 2
 
 
-def test_all_spellings_of_a_server_without_metadata_share_a_registration() -> None:
+def test_all_spellings_of_a_server_url_without_metadata_share_a_registration() -> None:
     script = FlowScript([registered()])
     old = evolve(TOKEN_ISSUER, resource=None)
-    known_in(script, token_issuer=evolve(old, url="https://MCP.example.com:443/mcp/"))
+    registration_in(script, token_issuer=evolve(old, url="https://MCP.example.com:443/mcp/"))
 
-    usable = known_in(script, token_issuer=evolve(old, url="https://mcp.example.com/mcp"))
+    usable = registration_in(script, token_issuer=evolve(old, url="https://mcp.example.com/mcp"))
 
     assert usable.registration.client_id == "new"
     assert len(script.calls) == 1
 
 
-def test_a_registration_whose_redirect_uri_is_taken_is_made_anew_in_its_place() -> None:
+def test_a_registration_with_an_occupied_redirect_uri_is_replaced() -> None:
     script = FlowScript([registered("first"), registered("second")])
-    known_in(script)
+    registration_in(script)
     script.picks = "http://127.0.0.1:4712/callback"
 
-    usable = known_in(script)
+    usable = registration_in(script)
 
     assert usable.registration == Registration("second", method="none", issuer=ISSUER, redirect_uri=script.picks)
     assert list(script.values.values()) == [usable.text]
 
 
-def test_a_registration_whose_secret_has_ended_is_made_anew() -> None:
+def test_a_registration_with_an_expired_secret_is_replaced() -> None:
     script = FlowScript(
         [registered("first", client_secret="s", client_secret_expires_at=NOW + 5), registered("second")]
     )
-    known_in(script)
+    registration_in(script)
     script.time = NOW + 5
 
-    assert known_in(script).registration.client_id == "second"
+    assert registration_in(script).registration.client_id == "second"
 
 
-def test_a_secret_that_never_ends_stays() -> None:
+def test_a_registration_with_a_permanent_secret_is_kept() -> None:
     script = FlowScript([registered("first", client_secret="s", client_secret_expires_at=0)])
-    known_in(script)
+    registration_in(script)
     script.time = NOW * 1000
 
-    assert known_in(script).registration.client_id == "first"
+    assert registration_in(script).registration.client_id == "first"
 
 
-def test_a_registration_that_may_not_ask_for_enough_is_made_anew() -> None:
+def test_a_registration_without_the_required_scopes_is_replaced() -> None:
     script = FlowScript([registered("first"), registered("second")])
-    known_in(script, scopes=("read",))
+    registration_in(script, scopes=("read",))
 
-    usable = known_in(script, scopes=("read", "write"))
+    usable = registration_in(script, scopes=("read", "write"))
 
     assert usable.registration.client_id == "second"
     assert json.loads(script.calls[1].body)["scope"] == "read write"
@@ -224,7 +224,7 @@ SCOPED = evolve(
 
 
 @pytest.mark.parametrize(
-    ("token_issuer", "asked", "scope"),
+    ("token_issuer", "scopes", "scope"),
     [
         (SCOPED, ("admin", "read"), "admin read write x"),
         (evolve(SCOPED, server=evolve(TOKEN_ISSUER.server, scopes_supported=("write",))), ("read",), "read write"),
@@ -232,61 +232,61 @@ SCOPED = evolve(
         (SCOPED, None, None),
     ],
 )
-def test_a_client_is_registered_with_what_it_may_need_one_day(
-    token_issuer: TokenIssuer, asked: tuple[str, ...] | None, scope: str | None
+def test_a_client_registers_all_scopes_that_it_may_need_later(
+    token_issuer: TokenIssuer, scopes: tuple[str, ...] | None, scope: str | None
 ) -> None:
     script = FlowScript([registered()])
 
-    known_in(script, token_issuer=token_issuer, scopes=asked)
+    registration_in(script, token_issuer=token_issuer, scopes=scopes)
 
     assert json.loads(script.calls[0].body).get("scope") == scope
 
 
-def test_a_stored_text_that_is_no_registration_is_replaced() -> None:
+def test_a_malformed_stored_registration_is_replaced() -> None:
     script = FlowScript([registered("first"), registered("second")])
-    key = known_in(script).key
+    key = registration_in(script).key
     assert key is not None
     script.values[key] = '{"version": 2}'
 
-    usable = known_in(script)
+    usable = registration_in(script)
 
     assert usable.registration.client_id == "second"
     assert script.values == {key: usable.text}
 
 
-def test_two_processes_that_register_at_once_agree_on_one_registration() -> None:
+def test_two_processes_that_register_at_the_same_time_use_the_same_registration() -> None:
     other = FlowScript([registered("theirs")])
 
     def answer_late(_: object) -> HttpReply:
-        known_in(other)
+        registration_in(other)
         script.values.update(other.values)
         return registered("ours")
 
     script = FlowScript([answer_late])
 
-    usable = known_in(script)
+    usable = registration_in(script)
 
     assert usable.registration.client_id == "theirs"
     assert script.values == other.values
 
 
-def test_a_registration_of_another_process_that_does_not_fit_is_replaced() -> None:
+def test_an_unsuitable_registration_of_another_process_is_replaced() -> None:
     other = FlowScript([registered("theirs")], picks="http://127.0.0.1:4712/callback")
 
     def answer_late(_: object) -> HttpReply:
-        known_in(other)
+        registration_in(other)
         script.values.update(other.values)
         return registered("ours")
 
     script = FlowScript([answer_late])
 
-    usable = known_in(script)
+    usable = registration_in(script)
 
     assert usable.registration.client_id == "ours"
     assert list(script.values.values()) == [usable.text]
 
 
-def test_a_storage_that_is_never_what_it_was_is_given_up() -> None:
+def test_registration_gives_up_if_the_storage_keeps_changing() -> None:
     class Busy(FlowScript):
         def _swap(self, key: str, old: str | None, new: str | None) -> bool:
             return False
@@ -294,7 +294,7 @@ def test_a_storage_that_is_never_what_it_was_is_given_up() -> None:
     script = Busy([registered()])
 
     with pytest.raises(AuthorizationFailed, match="could not be stored"):
-        known_in(script)
+        registration_in(script)
 
     assert sum(isinstance(step, Swap) for step in script.steps) == 4
 
@@ -305,7 +305,7 @@ def test_without_dynamic_registration_the_error_names_the_option_to_pass(reads: 
     token_issuer = issuer_with(registration_endpoint=None, client_id_metadata_document_supported=reads)
 
     with pytest.raises(AuthorizationFailed, match=r"client=Registration\('its client id'\)") as caught:
-        known_in(FlowScript(), token_issuer=token_issuer)
+        registration_in(FlowScript(), token_issuer=token_issuer)
 
     assert ("client_metadata_url=" in str(caught.value)) is reads
 
@@ -328,20 +328,20 @@ def test_without_dynamic_registration_the_error_names_the_option_to_pass(reads: 
         (registered(client_secret="s", client_secret_expires_at=True), "client_secret_expires_at is not a number"),
     ],
 )
-def test_a_registration_that_fails_says_why_and_stores_nothing(reply: Reply, fault: str) -> None:
+def test_a_failed_registration_is_reported_and_stores_nothing(reply: Reply, fault: str) -> None:
     script = FlowScript([reply])
 
     with pytest.raises(AuthorizationFailed, match=fault) as caught:
-        known_in(script)
+        registration_in(script)
 
     assert "the registration at https://auth.example.com/register" in str(caught.value)
     assert script.values == {}
     assert len(script.calls) == 1
 
 
-def test_a_refused_registration_carries_the_code() -> None:
+def test_a_refused_registration_carries_the_error_code() -> None:
     with pytest.raises(AuthorizationFailed) as caught:
-        known_in(FlowScript([error_reply("invalid_client_metadata")]))
+        registration_in(FlowScript([error_reply("invalid_client_metadata")]))
 
     assert caught.value.error == "invalid_client_metadata"
 
@@ -350,32 +350,32 @@ def test_a_refused_registration_carries_the_code() -> None:
 @pytest.mark.parametrize(
     ("listed", "members", "method"),
     [
-        (("none",), {"client_secret": "s"}, "none"),  # it gives secrets to everybody
-        (None, {"client_secret": "s"}, None),  # it means something else than what was asked for
+        (("none",), {"client_secret": "s"}, "none"),  # issues a secret to every client
+        (None, {"client_secret": "s"}, None),  # changes a requested value
         (None, {}, "none"),
         (("client_secret_post",), {"client_secret": "s"}, "client_secret_post"),
         (("none",), {"client_secret": "s", "token_endpoint_auth_method": "client_secret_basic"}, "client_secret_basic"),
     ],
 )
-def test_how_the_client_authenticates_is_what_the_server_says_or_what_was_asked_for(
+def test_the_authentication_method_is_the_returned_or_else_the_requested_one(
     listed: tuple[str, ...] | None, members: dict[str, Any], method: str | None
 ) -> None:
     token_issuer = issuer_with(token_endpoint_auth_methods_supported=listed)
 
-    assert known_in(FlowScript([registered(**members)]), token_issuer=token_issuer).registration.method == method
+    assert registration_in(FlowScript([registered(**members)]), token_issuer=token_issuer).registration.method == method
 
 
-def test_a_client_whose_tokens_are_bound_is_registered_so() -> None:
+def test_a_client_with_bound_tokens_registers_that() -> None:
     script = FlowScript([registered()])
 
-    known_in(script, dpop=True)
+    registration_in(script, dpop=True)
 
     assert json.loads(script.calls[0].body)["dpop_bound_access_tokens"] is True
 
 
-def test_a_registration_that_is_forgotten_is_gone() -> None:
+def test_a_deleted_registration_is_gone() -> None:
     script = FlowScript([registered()])
-    usable = known_in(script)
+    usable = registration_in(script)
 
     script.run(forget_registration(usable))
 
@@ -383,9 +383,9 @@ def test_a_registration_that_is_forgotten_is_gone() -> None:
     assert script.run(find_registration(TOKEN_ISSUER, PROFILE)) is None
 
 
-def test_a_registration_that_somebody_has_replaced_is_not_forgotten() -> None:
+def test_a_registration_that_another_process_has_replaced_is_not_deleted() -> None:
     script = FlowScript([registered()])
-    usable = known_in(script)
+    usable = registration_in(script)
     assert usable.key is not None
     script.values[usable.key] = "newer"
 
@@ -402,10 +402,10 @@ def test_a_registration_that_was_not_stored_is_not_deleted() -> None:
     assert (script.values, script.steps) == ({"k": "v"}, [])
 
 
-def test_a_failed_redirect_ends_it_before_anything_is_registered() -> None:
+def test_a_failure_to_pick_a_redirect_uri_prevents_the_registration() -> None:
     script = FlowScript(picks=AuthorizationFailed("no port is free"))
 
     with pytest.raises(AuthorizationFailed, match="no port is free"):
-        known_in(script)
+        registration_in(script)
 
     assert script.calls == []

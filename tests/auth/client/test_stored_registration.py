@@ -1,4 +1,4 @@
-"""A registration comes back from the storage as it was; what is not one counts as absent."""
+"""The serialization of registrations in the token storage."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ LEAST = Registration("me", issuer=ISSUER, redirect_uri=REDIRECT_URI)
 
 @pytest.mark.parametrize("registration", [WHOLE, LEAST])
 @pytest.mark.parametrize("scopes", [None, (), ("read", "write")])
-def test_a_registration_comes_back_as_it_was(registration: Registration, scopes: tuple[str, ...] | None) -> None:
+def test_a_stored_registration_is_restored_unchanged(
+    registration: Registration, scopes: tuple[str, ...] | None
+) -> None:
     stored = StoredRegistration(registration, scopes)
 
     assert read_stored(stored.to_json(), ISSUER) == stored
 
 
-def test_nothing_is_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_value_is_read_as_no_registration(caplog: pytest.LogCaptureFixture) -> None:
     assert read_stored(None, ISSUER) is None
     assert caplog.records == []
 
@@ -71,11 +73,11 @@ def test_a_damaged_registration_counts_as_absent_and_is_not_shown(
 
 
 @given(st.text())
-def test_whatever_text_there_is_counts_as_absent(text: str) -> None:
+def test_any_other_string_counts_as_absent(text: str) -> None:
     assert read_stored(text, ISSUER) is None
 
 
-def test_a_registration_that_others_have_written_at_length_is_read() -> None:
+def test_a_registration_with_additional_members_is_read() -> None:
     members = json.loads(StoredRegistration(WHOLE, None).to_json())
     text = json.dumps({**members, "client_secret_expires_at": 10**400, "another": "member"})
 
@@ -95,7 +97,7 @@ def test_a_registration_that_others_have_written_at_length_is_read() -> None:
         (REDIRECT_URI, ("read",), NOW + 10, False),
     ],
 )
-def test_a_registration_fits_by_redirect_uri_scopes_and_time(
+def test_a_registration_is_suitable_depending_on_redirect_uri_scopes_and_expiry(
     redirect_uri: str, scopes: tuple[str, ...] | None, time: float, answer: bool
 ) -> None:
     stored = StoredRegistration(WHOLE, ("read", "write"))
@@ -103,5 +105,5 @@ def test_a_registration_fits_by_redirect_uri_scopes_and_time(
     assert stored.fits(redirect_uri, scopes, time) is answer
 
 
-def test_a_registration_that_leaves_scopes_to_the_server_fits_all_of_them() -> None:
+def test_a_registration_without_a_scope_member_is_suitable_for_all_scopes() -> None:
     assert StoredRegistration(LEAST, None).fits(REDIRECT_URI, ("admin",), NOW)

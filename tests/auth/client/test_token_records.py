@@ -1,4 +1,4 @@
-"""What is stored of tokens: written and read back, and nothing taken that is none of ours."""
+"""The serialization of token records in the token storage."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ BOUND = evolve(RECORD, tokens=evolve(TOKENS, token_type="DPoP"), dpop_key=DpopKe
         ),
     ],
 )
-def test_a_record_is_read_as_it_was_written(record: TokenRecord) -> None:
+def test_a_record_is_restored_unchanged(record: TokenRecord) -> None:
     assert read_record(write_record(record)) == record
 
 
-def test_where_nothing_is_stored_there_is_no_record(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_value_is_read_as_no_record(caplog: pytest.LogCaptureFixture) -> None:
     assert read_record(None) is None
 
     assert caplog.records == []
@@ -84,7 +84,7 @@ def test_where_nothing_is_stored_there_is_no_record(caplog: pytest.LogCaptureFix
         write_record(RECORD)[:-1] + ',"more":' + "[" * 100_000 + "]" * 100_000 + "}",
     ],
 )
-def test_what_is_none_of_this_version_is_not_used_and_not_shown(text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_malformed_or_foreign_record_is_ignored_and_not_shown(text: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "trio_mcp.auth"):
         assert read_record(text) is None
 
@@ -92,13 +92,13 @@ def test_what_is_none_of_this_version_is_not_used_and_not_shown(text: str, caplo
     assert "s3cret" not in caplog.text
 
 
-def test_nothing_secret_is_in_the_repr_of_a_record() -> None:
+def test_the_repr_of_a_record_contains_no_secret() -> None:
     assert BOUND.dpop_key is not None
     assert "s3cret" not in repr(BOUND)
     assert BOUND.dpop_key not in repr(BOUND)
 
 
-def test_a_record_is_for_one_issuer_and_one_server() -> None:
+def test_a_record_is_specific_to_one_issuer_and_one_server() -> None:
     server = ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token")
     resource = ResourceMetadata(resource=URL, authorization_servers=(ISSUER,))
     token_issuer = TokenIssuer(url=URL, resource=resource, server=server)
@@ -109,7 +109,7 @@ def test_a_record_is_for_one_issuer_and_one_server() -> None:
     assert not RECORD.is_for(evolve(token_issuer, resource=None))
 
 
-def test_the_scopes_that_count_are_those_that_were_asked_for_or_else_granted() -> None:
+def test_the_scopes_of_a_record_are_the_requested_or_else_the_granted_ones() -> None:
     assert RECORD.scopes_to_keep == ("a",)
     assert evolve(RECORD, requested=None).scopes_to_keep == ("a", "b")
     assert evolve(RECORD, requested=None, tokens=evolve(TOKENS, scopes=None)).scopes_to_keep == ()
@@ -119,7 +119,7 @@ def test_the_scopes_that_count_are_those_that_were_asked_for_or_else_granted() -
     ("lifetime", "early"),
     [(1000.0, 30.0), (300.0, 30.0), (60.0, 6.0), (5.0, 0.5)],
 )
-def test_a_token_is_replaced_thirty_seconds_before_its_end_or_in_the_last_tenth_of_its_life(
+def test_a_token_is_due_thirty_seconds_before_its_expiry_or_in_the_last_tenth_of_its_lifetime(
     lifetime: float, early: float
 ) -> None:
     record = evolve(RECORD, tokens=evolve(TOKENS, expires_at=1000.0 + lifetime))
@@ -131,14 +131,14 @@ def test_a_token_is_replaced_thirty_seconds_before_its_end_or_in_the_last_tenth_
     assert record.has_expired(1000.0 + lifetime)
 
 
-def test_a_token_whose_end_is_unknown_never_ends() -> None:
+def test_a_token_of_unknown_expiry_never_expires() -> None:
     record = evolve(RECORD, tokens=evolve(TOKENS, expires_at=None))
 
     assert not record.expires_soon(1e12)
     assert not record.has_expired(1e12)
 
 
-def test_records_of_other_servers_accounts_and_ways_have_other_keys() -> None:
+def test_records_of_different_servers_accounts_and_grants_have_different_keys() -> None:
     ways = [("a", "", False), ("b", "", False), ("a", "b", False), ("a", "c", False), ("a", "", True)]
     keys = {
         storage_key(url, identity=identity, account=account, dpop=dpop)

@@ -1,4 +1,4 @@
-"""A token request is sent once, with what proves the client, and a response is taken as a whole or not at all."""
+"""Token requests: parameters, client authentication, proofs, and the checks of the response."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.auth.client.flow_script import (
     RESOURCE,
     TOKEN_ISSUER,
     FlowScript,
-    ask_for,
     error_reply,
     issuer_with,
     json_reply,
+    token_ask,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
@@ -32,7 +32,7 @@ FORM = {"grant_type": "authorization_code", "code": "kc0de-1234"}
 
 
 def request(script: FlowScript, ask: TokenAsk | None = None, registration: Registration | None = CLIENT) -> Tokens:
-    return script.run(request_tokens(ask or ask_for(), registration, FORM))
+    return script.run(request_tokens(ask or token_ask(), registration, FORM))
 
 
 def claims_of(proof: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def json_reply_of(data: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("C.2-11")
-def test_a_request_names_the_resource_byte_for_byte_and_brings_tokens() -> None:
+def test_a_request_contains_the_resource_unchanged_and_returns_tokens() -> None:
     script = FlowScript([token_reply(refresh_token="r3fresh", scope="read write read")])
 
     tokens = request(script)
@@ -67,10 +67,10 @@ def test_a_request_names_the_resource_byte_for_byte_and_brings_tokens() -> None:
     assert "dpop" not in call.headers
 
 
-def test_a_server_without_metadata_is_sent_no_resource() -> None:
+def test_a_request_for_a_server_without_metadata_contains_no_resource() -> None:
     script = FlowScript([token_reply()])
 
-    request(script, ask_for(token_issuer=evolve(TOKEN_ISSUER, resource=None)))
+    request(script, token_ask(token_issuer=evolve(TOKEN_ISSUER, resource=None)))
 
     assert script.forms == [{**FORM, "client_id": "me"}]
 
@@ -84,14 +84,14 @@ def test_a_server_without_metadata_is_sent_no_resource() -> None:
         (("none",), False, {"client_id"}),
     ],
 )
-def test_the_client_authenticates_as_the_server_wants_it(
+def test_the_client_authenticates_with_a_method_of_the_server(
     methods: tuple[str, ...], in_header: bool, members: set[str]
 ) -> None:
     script = FlowScript([token_reply()])
 
     request(
         script,
-        ask_for(token_issuer=issuer_with(token_endpoint_auth_methods_supported=methods)),
+        token_ask(token_issuer=issuer_with(token_endpoint_auth_methods_supported=methods)),
         Registration("me", secret="x"),
     )
 
@@ -99,7 +99,7 @@ def test_the_client_authenticates_as_the_server_wants_it(
     assert set(script.forms[0]) - {*FORM, "resource"} == members
 
 
-def test_a_request_may_go_without_a_client() -> None:
+def test_a_request_may_be_sent_without_a_client() -> None:
     script = FlowScript([token_reply()])
 
     request(script, registration=None)
@@ -115,11 +115,11 @@ def test_expiry_and_scopes_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize("scope", ["", "  "])
-def test_a_list_of_scopes_with_nothing_in_it_says_nothing(scope: str) -> None:
+def test_an_empty_list_of_scopes_counts_as_missing(scope: str) -> None:
     assert request(FlowScript([token_reply(scope=scope, refresh_token="")])).scopes is None
 
 
-def test_the_life_of_a_token_is_counted_from_before_the_request() -> None:
+def test_the_lifetime_of_a_token_is_counted_from_before_the_request() -> None:
     script = FlowScript()
 
     def answer_late(_: object) -> HttpReply:
@@ -132,7 +132,7 @@ def test_the_life_of_a_token_is_counted_from_before_the_request() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "lifetime"), [(0, 0), (1.5, 1.5), ("3600", 3600), (10**400, 10 * 365 * 86_400)])
-def test_a_life_is_a_number_of_seconds(seconds: object, lifetime: float) -> None:
+def test_the_lifetime_is_read_as_a_number_of_seconds(seconds: object, lifetime: float) -> None:
     assert request(FlowScript([token_reply(expires_in=seconds)])).expires_at == NOW + lifetime
 
 
@@ -158,7 +158,7 @@ def test_a_life_is_a_number_of_seconds(seconds: object, lifetime: float) -> None
         ({"refresh_token": 1}, "refresh_token is not a string"),
     ],
 )
-def test_a_response_with_a_bad_member_is_no_token(members: dict[str, Any], fault: str) -> None:
+def test_a_response_with_an_invalid_member_is_refused(members: dict[str, Any], fault: str) -> None:
     with pytest.raises(AuthorizationFailed, match=fault) as caught:
         request(FlowScript([token_reply(**members)]))
 
@@ -168,7 +168,7 @@ def test_a_response_with_a_bad_member_is_no_token(members: dict[str, Any], fault
 
 
 @pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"NaN"])
-def test_a_life_beyond_all_numbers_is_refused(number: bytes) -> None:
+def test_an_infinite_lifetime_is_refused(number: bytes) -> None:
     body = b'{"access_token": "t", "token_type": "Bearer", "expires_in": %s}' % number
 
     with pytest.raises(AuthorizationFailed):
@@ -176,12 +176,12 @@ def test_a_life_beyond_all_numbers_is_refused(number: bytes) -> None:
 
 
 @pytest.mark.parametrize("token_type", ["bearer", "BEARER", "Bearer"])
-def test_the_type_of_a_token_may_be_written_in_any_case(token_type: str) -> None:
+def test_the_token_type_is_case_insensitive(token_type: str) -> None:
     assert request(FlowScript([token_reply(token_type=token_type)])).token_type == "Bearer"
 
 
 @pytest.mark.parametrize("body", [b"", b"access_token=t0ken&token_type=bearer", b"[]", b"[" * 100_000])
-def test_a_response_that_is_no_json_object_is_no_token(body: bytes) -> None:
+def test_a_response_that_is_not_a_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(AuthorizationFailed, match="not a JSON object"):
         request(FlowScript([HttpReply(status=200, body=body)]))
 
@@ -192,7 +192,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["access_token", "token_type", "expires_in", "scope", "refresh_token"]), JSON))
-def test_whatever_comes_is_tokens_or_a_failure(members: dict[str, Any]) -> None:
+def test_any_response_leads_to_tokens_or_a_failure(members: dict[str, Any]) -> None:
     script = FlowScript([json_reply({"access_token": "t", "token_type": "Bearer", **members})])
 
     try:
@@ -216,7 +216,7 @@ def test_a_refusal_carries_its_code_and_no_secret() -> None:
 
 
 @pytest.mark.parametrize("status", [201, 302, 401, 503])
-def test_a_response_of_another_status_is_no_token_and_is_not_asked_for_again(status: int) -> None:
+def test_a_response_with_another_status_fails_and_the_request_is_not_repeated(status: int) -> None:
     script = FlowScript([HttpReply(status=status, headers={"location": "https://evil.example/"}, body=b"{}")])
 
     with pytest.raises(AuthorizationFailed, match=f"HTTP status {status}"):
@@ -225,18 +225,18 @@ def test_a_response_of_another_status_is_no_token_and_is_not_asked_for_again(sta
     assert len(script.calls) == 1
 
 
-def test_a_request_that_could_not_be_made_says_why() -> None:
+def test_a_request_that_cannot_be_sent_reports_the_reason() -> None:
     with pytest.raises(AuthorizationFailed, match="failed: no route") as caught:
         request(FlowScript([CallFailed("no route")]))
 
     assert caught.value.error is None
 
 
-def test_a_bound_token_is_asked_for_with_a_proof() -> None:
+def test_a_bound_token_is_requested_with_a_proof() -> None:
     proofs = DpopProver(DpopKey.generate())
     script = FlowScript([token_reply(token_type="dpop")])
 
-    tokens = request(script, ask_for(proofs=proofs))
+    tokens = request(script, token_ask(proofs=proofs))
 
     assert tokens.token_type == "DPoP"
     claims = claims_of(script.calls[0].headers["dpop"])
@@ -244,18 +244,18 @@ def test_a_bound_token_is_asked_for_with_a_proof() -> None:
     assert "nonce" not in claims
 
 
-def test_a_token_for_its_bearer_is_refused_where_a_bound_one_was_asked_for() -> None:
+def test_a_bearer_token_is_refused_if_a_bound_token_was_requested() -> None:
     with pytest.raises(AuthorizationFailed, match="'Bearer', but 'DPoP' was requested"):
-        request(FlowScript([token_reply()]), ask_for(proofs=DpopProver(DpopKey.generate())))
+        request(FlowScript([token_reply()]), token_ask(proofs=DpopProver(DpopKey.generate())))
 
 
-def test_a_server_that_wants_its_nonce_gets_one_more_request_with_another_proof() -> None:
+def test_a_server_that_requires_a_nonce_gets_a_second_request_with_a_new_proof() -> None:
     proofs = DpopProver(DpopKey.generate())
     client = Registration("me", secret="s3cret", method="client_secret_basic")
     again = error_reply("use_dpop_nonce", dpop_nonce="n0nce")
     script = FlowScript([again, evolve(token_reply(token_type="DPoP"), headers={"dpop-nonce": "next"})])
 
-    request(script, ask_for(proofs=proofs), client)
+    request(script, token_ask(proofs=proofs), client)
 
     first, second = (claims_of(call.headers["dpop"]) for call in script.calls)
     assert second["nonce"] == "n0nce"
@@ -264,29 +264,29 @@ def test_a_server_that_wants_its_nonce_gets_one_more_request_with_another_proof(
     assert script.forms[0] == script.forms[1]
 
 
-def test_a_server_that_is_not_content_with_its_own_nonce_is_given_up() -> None:
+def test_a_server_that_refuses_its_own_nonce_is_not_asked_again() -> None:
     again = error_reply("use_dpop_nonce", dpop_nonce="n0nce")
     script = FlowScript([again, again])
 
     with pytest.raises(AuthorizationFailed) as caught:
-        request(script, ask_for(proofs=DpopProver(DpopKey.generate())))
+        request(script, token_ask(proofs=DpopProver(DpopKey.generate())))
 
     assert caught.value.error == "use_dpop_nonce"
     assert len(script.calls) == 2
 
 
 @pytest.mark.parametrize("is_bound", [True, False])
-def test_a_wish_for_a_nonce_without_one_or_without_a_key_is_a_refusal(is_bound: bool) -> None:
+def test_a_nonce_error_without_a_nonce_or_without_a_key_is_a_refusal(is_bound: bool) -> None:
     reply = error_reply("use_dpop_nonce") if is_bound else error_reply("use_dpop_nonce", dpop_nonce="n0nce")
     script = FlowScript([reply])
 
     with pytest.raises(AuthorizationFailed, match="use_dpop_nonce"):
-        request(script, ask_for(proofs=DpopProver(DpopKey.generate()) if is_bound else None))
+        request(script, token_ask(proofs=DpopProver(DpopKey.generate()) if is_bound else None))
 
     assert len(script.calls) == 1
 
 
-def test_scopes_are_one_parameter_and_none_where_there_are_none() -> None:
+def test_scopes_are_sent_in_one_parameter_which_is_omitted_if_there_are_none() -> None:
     assert scope_member(("read", "write")) == {"scope": "read write"}
     assert scope_member(()) == {}
     assert scope_member(None) == {}

@@ -1,4 +1,4 @@
-"""Hosts that a user trusts by name."""
+"""The hosts that the user trusts by name."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from trio_mcp.auth.client._steps import trusting
         ([], "https://as.test/", "server"),
     ],
 )
-async def test_a_host_that_is_trusted_counts_as_named_by_the_user(
-    trusted: Sequence[str], url: str, expected: str
-) -> None:
+async def test_a_trusted_host_counts_as_chosen_by_the_user(trusted: Sequence[str], url: str, expected: str) -> None:
     calls: list[HttpCall] = []
 
     async def fetch(call: HttpCall) -> HttpReply:

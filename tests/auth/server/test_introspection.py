@@ -22,11 +22,11 @@ ENDPOINT = f"{ISSUER}/introspect"
 CLIENT = Registration("api", secret="a secret")
 
 
-def said(**members: Any) -> HttpReply:
+def json_reply(**members: Any) -> HttpReply:
     return HttpReply(status=200, body=json.dumps(members).encode())
 
 
-GOOD = said(active=True, sub="ann", client_id="desk", aud=RESOURCE, scope="read", exp=int(NOW) + 60)
+GOOD = json_reply(active=True, sub="ann", client_id="desk", aud=RESOURCE, scope="read", exp=int(NOW) + 60)
 
 
 def verifier(server: Issuer, **options: Any) -> IntrospectionVerifier:
@@ -34,7 +34,7 @@ def verifier(server: Issuer, **options: Any) -> IntrospectionVerifier:
     return IntrospectionVerifier(**settings)
 
 
-async def test_the_authorization_server_is_asked_what_a_token_is() -> None:
+async def test_the_authorization_server_is_asked_about_a_token() -> None:
     server = Issuer(answers={ENDPOINT: GOOD})
 
     token = await verifier(server, endpoint=ENDPOINT).verify("opaque+/=", server)
@@ -45,22 +45,22 @@ async def test_the_authorization_server_is_asked_what_a_token_is() -> None:
     assert (call.method, call.url, call.named_by) == ("POST", ENDPOINT, "user")
     assert call.headers["authorization"] == "Basic YXBpOmElMjBzZWNyZXQ="
     assert call.headers["content-type"] == "application/x-www-form-urlencoded"
-    asked = {"token": ["opaque+/="], "token_type_hint": ["access_token"], "client_id": ["api"]}
-    assert parse_qs(call.body.decode()) == asked
+    form = {"token": ["opaque+/="], "token_type_hint": ["access_token"], "client_id": ["api"]}
+    assert parse_qs(call.body.decode()) == form
 
 
-async def test_the_place_is_found_through_the_metadata_once() -> None:
+async def test_the_endpoint_is_looked_up_in_the_metadata_once() -> None:
     server = Issuer(answers={ENDPOINT: GOOD})
-    checking = verifier(server)
+    introspection = verifier(server)
 
-    await checking.verify("one", server)
-    await checking.verify("two", server)
+    await introspection.verify("one", server)
+    await introspection.verify("two", server)
 
-    assert server.asked == [f"{ISSUER}/.well-known/oauth-authorization-server", ENDPOINT, ENDPOINT]
+    assert server.requested_urls == [f"{ISSUER}/.well-known/oauth-authorization-server", ENDPOINT, ENDPOINT]
 
 
 @pytest.mark.parametrize(("methods", "posted"), [(["client_secret_post"], True), (None, False), ("nonsense", False)])
-async def test_the_client_authenticates_as_the_metadata_say(methods: object, posted: bool) -> None:
+async def test_the_client_authenticates_with_the_method_in_the_metadata(methods: object, posted: bool) -> None:
     metadata = {
         "issuer": ISSUER,
         "introspection_endpoint": "https://elsewhere.example/",
@@ -68,7 +68,7 @@ async def test_the_client_authenticates_as_the_metadata_say(methods: object, pos
     }
     server = Issuer(
         answers={
-            f"{ISSUER}/.well-known/oauth-authorization-server": said(**metadata),
+            f"{ISSUER}/.well-known/oauth-authorization-server": json_reply(**metadata),
             "https://elsewhere.example/": GOOD,
         }
     )
@@ -84,28 +84,28 @@ async def test_the_client_authenticates_as_the_metadata_say(methods: object, pos
 @pytest.mark.parametrize(
     "answer",
     [
-        said(active=False),
-        said(),
-        said(active="true"),
-        said(active=1),
-        said(active=True, iss="https://evil.example"),
-        said(active=True, iss=7),
-        said(active=True, sub=7),
-        said(active=True, cnf={"x5t#S256": "certificate"}),
-        said(active=True, sub="ann", aud=[RESOURCE], token_type="refresh_token"),
-        said(active=True, sub="ann", aud=[RESOURCE], token_type="Bearer", token_use="refresh_token"),
-        said(active=True, sub="ann", aud=[RESOURCE], typ="ID"),
+        json_reply(active=False),
+        json_reply(),
+        json_reply(active="true"),
+        json_reply(active=1),
+        json_reply(active=True, iss="https://evil.example"),
+        json_reply(active=True, iss=7),
+        json_reply(active=True, sub=7),
+        json_reply(active=True, cnf={"x5t#S256": "certificate"}),
+        json_reply(active=True, sub="ann", aud=[RESOURCE], token_type="refresh_token"),
+        json_reply(active=True, sub="ann", aud=[RESOURCE], token_type="Bearer", token_use="refresh_token"),
+        json_reply(active=True, sub="ann", aud=[RESOURCE], typ="ID"),
     ],
 )
-async def test_what_is_not_good_without_doubt_is_not_good(answer: HttpReply) -> None:
+async def test_a_token_is_refused_unless_the_response_confirms_it_clearly(answer: HttpReply) -> None:
     server = Issuer(answers={ENDPOINT: answer})
-    checking = verifier(server)
+    introspection = verifier(server)
 
     for _ in range(2):
         with pytest.raises(InvalidToken, match="is not active"):
-            await checking.verify("token", server)
+            await introspection.verify("token", server)
 
-    assert server.asked.count(ENDPOINT) == 1
+    assert server.requested_urls.count(ENDPOINT) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,28 +116,30 @@ async def test_what_is_not_good_without_doubt_is_not_good(answer: HttpReply) -> 
         (HttpReply(status=404), "status 404"),
         (HttpReply(status=200, body=b"<html>"), "not JSON"),
         (HttpReply(status=200, body=b"[true]"), "not a JSON object"),
-        (CallFailed("nobody is there"), "nobody is there"),
+        (CallFailed("unreachable"), "unreachable"),
     ],
 )
-async def test_no_answer_is_not_kept_and_is_no_fault_of_the_token(answer: Any, cause: str) -> None:
+async def test_a_failed_introspection_is_not_cached_and_does_not_make_the_token_invalid(
+    answer: Any, cause: str
+) -> None:
     server = Issuer(answers={ENDPOINT: answer})
-    checking = verifier(server, endpoint=ENDPOINT)
+    introspection = verifier(server, endpoint=ENDPOINT)
 
     with pytest.raises(VerifierUnavailable, match=cause):
-        await checking.verify("token", server)
+        await introspection.verify("token", server)
     server.answers[ENDPOINT] = GOOD
-    assert (await checking.verify("token", server)).subject == "ann"
+    assert (await introspection.verify("token", server)).subject == "ann"
 
 
-async def test_where_nothing_is_published_nothing_can_be_told() -> None:
+async def test_without_metadata_of_the_issuer_the_verifier_is_unavailable() -> None:
     server = Issuer()
-    server.goes_away()
+    server.become_unreachable()
 
     with pytest.raises(VerifierUnavailable, match=r"the introspection endpoint of https://as\.example is unknown"):
         await verifier(server).verify("token", server)
 
 
-async def test_a_client_that_cannot_authenticate_is_told_to_the_log_alone() -> None:
+async def test_a_client_that_cannot_authenticate_makes_the_verifier_unavailable() -> None:
     server = Issuer()
     unable = Registration("api", method="client_secret_basic")
 
@@ -145,43 +147,43 @@ async def test_a_client_that_cannot_authenticate_is_told_to_the_log_alone() -> N
         await verifier(server, endpoint=ENDPOINT, client=unable).verify("token", server)
 
 
-async def test_many_requests_with_one_token_ask_once() -> None:
+async def test_concurrent_requests_with_the_same_token_share_one_introspection() -> None:
     server = Issuer(answers={ENDPOINT: GOOD}, admission=trio.Event())
-    checking = verifier(server)
+    introspection = verifier(server)
 
     async with trio.open_nursery() as nursery:
         for _ in range(100):
-            nursery.start_soon(checking.verify, "token", server)
+            nursery.start_soon(introspection.verify, "token", server)
         await trio.testing.wait_all_tasks_blocked()
         assert server.admission is not None
         server.admission.set()
 
-    assert server.asked.count(ENDPOINT) == 1
+    assert server.requested_urls.count(ENDPOINT) == 1
 
 
-async def test_an_answer_that_is_not_to_be_kept_is_asked_for_each_time() -> None:
+async def test_without_caching_every_request_causes_an_introspection() -> None:
     server = Issuer(answers={ENDPOINT: GOOD})
-    checking = verifier(server, cache_seconds=0)
+    introspection = verifier(server, cache_seconds=0)
 
-    await checking.verify("token", server)
-    server.answers[ENDPOINT] = said(active=False)
+    await introspection.verify("token", server)
+    server.answers[ENDPOINT] = json_reply(active=False)
 
     with pytest.raises(InvalidToken):
-        await checking.verify("token", server)
+        await introspection.verify("token", server)
 
 
-async def test_outside_of_a_resource_server_it_needs_an_issuer() -> None:
+async def test_outside_of_a_resource_server_the_verifier_needs_an_issuer() -> None:
     with pytest.raises(RuntimeError, match="pass issuer="):
         await IntrospectionVerifier(ENDPOINT, client=CLIENT).verify("token", Issuer())
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
-def test_answers_are_kept_for_a_number_of_seconds(seconds: float) -> None:
+def test_cache_seconds_that_are_not_a_finite_nonnegative_number_are_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="cache_seconds="):
         IntrospectionVerifier(client=CLIENT, cache_seconds=seconds)
 
 
-async def test_it_serves_the_only_issuer_of_a_resource_server() -> None:
+async def test_the_verifier_takes_over_the_only_issuer_of_a_resource_server() -> None:
     server = Issuer(answers={ENDPOINT: GOOD})
     general = IntrospectionVerifier(client=CLIENT)
 
@@ -191,7 +193,7 @@ async def test_it_serves_the_only_issuer_of_a_resource_server() -> None:
     assert (await serving.verify("token", server)).subject == "ann"
 
 
-def test_with_several_issuers_one_has_to_be_named() -> None:
+def test_with_several_issuers_the_verifier_must_name_one() -> None:
     issuers = [ISSUER, "https://other.example"]
     general = IntrospectionVerifier(client=CLIENT)
     by_client = IntrospectionVerifier(client=Registration("api", secret="s", issuer=issuers[1]), trusted_hosts=["a"])
@@ -202,10 +204,10 @@ def test_with_several_issuers_one_has_to_be_named() -> None:
     assert (serving.issuer, serving.trusted_hosts) == ("https://other.example", ["a"])
 
 
-def test_an_endpoint_has_to_be_safe() -> None:
+def test_an_unsafe_endpoint_is_refused() -> None:
     with pytest.raises(ValueError, match=r"introspection endpoint 'http://as.example/'"):
         IntrospectionVerifier("http://as.example/", client=CLIENT).serving([ISSUER], trusted_hosts=(), clock=Clock())
 
 
-def test_no_secret_is_shown() -> None:
+def test_the_repr_contains_no_secret() -> None:
     assert "a secret" not in repr(IntrospectionVerifier(client=CLIENT))

@@ -22,25 +22,25 @@ async def test_the_metadata_of_an_issuer_are_read() -> None:
     assert (call.method, call.named_by, call.headers) == ("GET", "user", {"accept": "application/json"})
 
 
-async def test_the_metadata_of_openid_are_read_where_there_are_no_others() -> None:
-    token_issuer = f"{ISSUER}/.well-known/openid-configuration"
+async def test_the_openid_metadata_are_read_if_there_are_no_oauth_metadata() -> None:
+    openid_url = f"{ISSUER}/.well-known/openid-configuration"
     server = Issuer(
         answers={
             f"{ISSUER}/.well-known/oauth-authorization-server": HttpReply(status=403),
-            token_issuer: document(issuer=ISSUER),
+            openid_url: document(issuer=ISSUER),
         }
     )
 
     assert await read_issuer(ISSUER, server) == {"issuer": ISSUER}
 
 
-async def test_the_metadata_of_an_issuer_with_a_path_are_looked_for_in_three_places_and_never_at_the_root() -> None:
+async def test_the_metadata_of_an_issuer_with_a_path_are_looked_for_at_three_urls_and_never_at_the_root() -> None:
     server = Issuer()
 
     with pytest.raises(VerifierUnavailable, match=r"https://as\.example/tenant/ publishes no metadata"):
         await read_issuer(f"{ISSUER}/tenant/", server)
 
-    assert server.asked == [
+    assert server.requested_urls == [
         f"{ISSUER}/.well-known/oauth-authorization-server/tenant",
         f"{ISSUER}/.well-known/openid-configuration/tenant",
         f"{ISSUER}/tenant/.well-known/openid-configuration",
@@ -64,10 +64,10 @@ async def test_metadata_of_another_issuer_are_not_used(named: object) -> None:
         (HttpReply(status=200, body=b"<html>"), "is not JSON"),
         (HttpReply(status=200, body=b"[" * 100_000), "is not JSON"),
         (HttpReply(status=200, body=b"[]"), "is not a JSON object"),
-        (CallFailed("the host is gone\nforged line"), r"the host is gone\?forged line"),
+        (CallFailed("the host is unreachable\nforged line"), r"the host is unreachable\?forged line"),
     ],
 )
-async def test_metadata_that_cannot_be_had_stop_the_search(answer: HttpReply | Exception, cause: str) -> None:
+async def test_a_failed_request_for_metadata_ends_the_search(answer: HttpReply | Exception, cause: str) -> None:
     server = Issuer(answers={f"{ISSUER}/.well-known/oauth-authorization-server": answer})
 
     with pytest.raises(VerifierUnavailable, match=cause):
@@ -75,7 +75,7 @@ async def test_metadata_that_cannot_be_had_stop_the_search(answer: HttpReply | E
     assert len(server.calls) == 1
 
 
-def test_an_endpoint_is_a_safe_url() -> None:
+def test_an_endpoint_in_the_metadata_is_a_safe_url() -> None:
     metadata = {"issuer": ISSUER, "jwks_uri": "https://keys.example/jwks"}
 
     assert endpoint_of(metadata, "jwks_uri", ()) == "https://keys.example/jwks"
@@ -84,7 +84,7 @@ def test_an_endpoint_is_a_safe_url() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://keys.example/jwks", "file:///etc/passwd", "https://ann:pw@keys.example/", ""])
-def test_an_endpoint_that_is_not_safe_is_not_used(url: str) -> None:
+def test_an_unsafe_endpoint_in_the_metadata_is_refused(url: str) -> None:
     with pytest.raises(VerifierUnavailable, match="jwks_uri") as caught:
         endpoint_of({"issuer": ISSUER, "jwks_uri": url}, "jwks_uri", ())
 
@@ -97,13 +97,13 @@ def test_trusted_hosts_need_no_tls() -> None:
     assert endpoint_of(metadata, "jwks_uri", ["keycloak"]) == "http://keycloak:8080/jwks"
 
 
-def test_an_issuer_has_chosen_every_host_but_its_own() -> None:
+def test_every_host_except_the_host_of_the_issuer_counts_as_chosen_by_the_server() -> None:
     assert host_chosen_by("https://as.example/tenant", "https://AS.example:443/jwks") == "user"
     assert host_chosen_by("https://as.example", "https://10.0.0.1/jwks") == "server"
     assert host_chosen_by("https://as.example", "https://as.example:8443/jwks") == "server"
 
 
-def test_an_option_that_is_not_safe_is_an_error_of_the_caller() -> None:
+def test_an_unsafe_url_in_an_option_is_an_error_of_the_caller() -> None:
     check_option("http://localhost:8000", "issuer", ())
     with pytest.raises(ValueError, match=r"issuer 'http://as\.example'"):
         check_option("http://as.example", "issuer", ())

@@ -35,18 +35,18 @@ async def test_the_keys_are_found_through_the_metadata_and_fetched_once() -> Non
     for _ in range(10):
         assert await keys.has_signed(signed_by(server, ec_key()), server)
 
-    assert server.asked == [f"{ISSUER}/.well-known/oauth-authorization-server", JWKS]
+    assert server.requested_urls == [f"{ISSUER}/.well-known/oauth-authorization-server", JWKS]
     assert [call.named_by for call in server.calls] == ["user", "user"]
 
 
-async def test_the_keys_are_fetched_from_where_the_options_say() -> None:
+async def test_the_keys_are_fetched_from_the_url_in_the_options() -> None:
     server = Issuer(answers={"https://keys.example/all": published(ec_key().as_dict(private=False))})
 
     assert await ring(server, "https://keys.example/all").has_signed(signed_by(server, ec_key()), server)
     assert [(call.url, call.named_by) for call in server.calls] == [("https://keys.example/all", "user")]
 
 
-async def test_a_host_that_the_metadata_name_is_named_by_another() -> None:
+async def test_a_key_host_from_the_metadata_counts_as_chosen_by_the_server() -> None:
     elsewhere = json.dumps({"issuer": ISSUER, "jwks_uri": "https://10.0.0.1/jwks"}).encode()
     server = Issuer(answers={f"{ISSUER}/.well-known/oauth-authorization-server": HttpReply(status=200, body=elsewhere)})
 
@@ -63,10 +63,10 @@ async def test_a_wrong_signature_with_a_known_key_causes_no_fetch() -> None:
     server.clock.now += 60
 
     assert not await keys.has_signed(signed_by(server, ec_key("foreign"), header={"kid": "first"}), server)
-    assert server.asked.count(JWKS) == 1
+    assert server.requested_urls.count(JWKS) == 1
 
 
-async def test_a_new_key_is_fetched_when_it_is_first_seen() -> None:
+async def test_new_keys_are_fetched_when_a_token_first_names_one() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
@@ -77,7 +77,7 @@ async def test_a_new_key_is_fetched_when_it_is_first_seen() -> None:
     assert not await keys.has_signed(signed_by(server, ec_key()), server)
 
 
-async def test_a_flood_of_unknown_keys_makes_them_be_fetched_at_a_bounded_rate() -> None:
+async def test_unknown_key_ids_cause_fetches_at_a_bounded_rate() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
@@ -90,10 +90,10 @@ async def test_a_flood_of_unknown_keys_makes_them_be_fetched_at_a_bounded_rate()
             )
         assert await keys.has_signed(signed_by(server, ec_key()), server)
 
-    assert server.asked.count(JWKS) == 5
+    assert server.requested_urls.count(JWKS) == 5
 
 
-async def test_tokens_with_unknown_keys_share_one_fetch_and_block_no_other() -> None:
+async def test_tokens_with_unknown_keys_share_one_fetch_and_do_not_block_other_tokens() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
@@ -114,10 +114,10 @@ async def test_tokens_with_unknown_keys_share_one_fetch_and_block_no_other() -> 
         server.admission.set()
 
     assert found == [True] * 20
-    assert server.asked.count(JWKS) == 2
+    assert server.requested_urls.count(JWKS) == 2
 
 
-async def test_a_token_that_names_no_key_is_tried_with_all() -> None:
+async def test_a_token_without_a_key_id_is_checked_with_all_keys() -> None:
     server = Issuer(keys=[rsa_key(), ec_key("384", "P-384"), okp_key(), ec_key()])
     keys = ring(server)
 
@@ -125,7 +125,7 @@ async def test_a_token_that_names_no_key_is_tried_with_all() -> None:
     assert not await keys.has_signed(signed_by(server, ec_key("foreign"), header={"kid": None}), server)
 
 
-async def test_a_token_that_names_no_key_makes_new_keys_be_fetched_as_well() -> None:
+async def test_a_token_without_a_key_id_also_causes_new_keys_to_be_fetched() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
@@ -135,7 +135,7 @@ async def test_a_token_that_names_no_key_makes_new_keys_be_fetched_as_well() -> 
     assert await keys.has_signed(signed_by(server, ec_key("second"), header={"kid": None}), server)
 
 
-async def test_only_so_many_keys_are_tried_for_a_token_that_names_none() -> None:
+async def test_a_token_without_a_key_id_is_checked_with_a_bounded_number_of_keys() -> None:
     server = Issuer(keys=[*(ec_key(f"decoy {number}") for number in range(8)), ec_key()])
     keys = ring(server)
 
@@ -143,11 +143,11 @@ async def test_only_so_many_keys_are_tried_for_a_token_that_names_none() -> None
     assert await keys.has_signed(signed_by(server, ec_key()), server)
 
 
-async def test_old_keys_stay_in_use_for_a_day_while_the_server_is_away() -> None:
+async def test_old_keys_stay_in_use_for_a_day_while_the_server_is_unreachable() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
-    server.goes_away()
+    server.become_unreachable()
 
     server.clock.now += 86_400
     assert await keys.has_signed(signed_by(server, ec_key()), server)
@@ -157,7 +157,7 @@ async def test_old_keys_stay_in_use_for_a_day_while_the_server_is_away() -> None
         await keys.has_signed(signed_by(server, ec_key()), server)
 
 
-async def test_a_key_that_was_withdrawn_soon_counts_no_more() -> None:
+async def test_a_withdrawn_key_is_soon_refused() -> None:
     server = Issuer(keys=[ec_key(), ec_key("second")])
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
@@ -168,14 +168,14 @@ async def test_a_key_that_was_withdrawn_soon_counts_no_more() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"keys": 7}', b'{"keys": {"a": 1}}', b"[]", b"<html>"])
-async def test_what_is_no_set_of_keys_is_none(body: bytes) -> None:
+async def test_a_malformed_key_set_makes_the_verifier_unavailable(body: bytes) -> None:
     server = Issuer(answers={JWKS: HttpReply(status=200, body=body)})
 
     with pytest.raises(VerifierUnavailable, match="there are no keys"):
         await ring(server).has_signed(signed_by(server, ec_key()), server)
 
 
-async def test_a_failure_does_not_take_the_keys_away_that_are_there() -> None:
+async def test_a_failed_fetch_keeps_the_present_keys() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
@@ -185,7 +185,7 @@ async def test_a_failure_does_not_take_the_keys_away_that_are_there() -> None:
     assert await keys.has_signed(signed_by(server, ec_key()), server)
 
 
-async def test_keys_that_cannot_be_used_are_passed_over() -> None:
+async def test_unusable_keys_are_skipped() -> None:
     good = ec_key().as_dict(private=False)
     odd = [7, None, "key", {}, {"kty": "AKP"}, {**good, "x": "!"}, OctKey.generate_key(256).as_dict(private=True)]
     server = Issuer(answers={JWKS: published(*odd, good)})
@@ -193,7 +193,7 @@ async def test_keys_that_cannot_be_used_are_passed_over() -> None:
     assert await ring(server).has_signed(signed_by(server, ec_key()), server)
 
 
-async def test_a_symmetric_key_that_is_published_is_not_used() -> None:
+async def test_a_published_symmetric_key_is_not_used() -> None:
     secret = OctKey.import_key({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0", "kid": "first"})
     server = Issuer(answers={JWKS: published(secret.as_dict(private=True))})
     token = read_jws(raw_jws({"alg": "ES256", "kid": "first"}, {}, b"x"), algorithms=ASYMMETRIC, max_chars=4096)
@@ -201,7 +201,7 @@ async def test_a_symmetric_key_that_is_published_is_not_used() -> None:
     assert not await ring(server).has_signed(token, server)
 
 
-async def test_no_more_than_a_hundred_keys_are_read() -> None:
+async def test_at_most_a_hundred_keys_are_read() -> None:
     good = ec_key().as_dict(private=False)
     server = Issuer(answers={JWKS: published(*[{"kty": "none"}] * 100, good)})
 

@@ -16,7 +16,7 @@ def verifier(server: Issuer, **options: Any) -> JwtVerifier:
     return JwtVerifier(**settings)
 
 
-async def test_a_good_token_says_whose_it_is() -> None:
+async def test_a_valid_token_names_its_subject() -> None:
     server = Issuer()
 
     token = await verifier(server).verify(server.token(nbf=int(NOW), cnf={"jkt": "thumb"}), server)
@@ -35,7 +35,7 @@ async def test_a_good_token_says_whose_it_is() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ASYMMETRIC)
-async def test_every_algorithm_with_public_keys_is_known(algorithm: str) -> None:
+async def test_every_algorithm_with_public_keys_is_supported(algorithm: str) -> None:
     curves = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
     if algorithm in curves:
         key = ec_key(algorithm, curves[algorithm])
@@ -47,28 +47,28 @@ async def test_every_algorithm_with_public_keys_is_known(algorithm: str) -> None
 
 
 @pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", None])
-async def test_a_token_may_say_that_it_is_one_or_nothing(typ: str | None) -> None:
+async def test_the_type_of_a_token_may_be_that_of_an_access_token_or_missing(typ: str | None) -> None:
     server = Issuer()
 
     assert (await verifier(server).verify(server.token(header={"typ": typ}), server)).subject == "ann"
 
 
 @pytest.mark.parametrize("typ", ["dpop+jwt", "id_token+jwt", "oauth-id-jag+jwt", "logout+jwt", ""])
-async def test_something_else_that_the_issuer_has_signed_is_no_token(typ: str) -> None:
+async def test_a_signed_object_of_another_type_is_refused(typ: str) -> None:
     server = Issuer()
 
     with pytest.raises(InvalidToken, match=r"(not|that of) an access token"):
         await verifier(server).verify(server.token(header={"typ": typ}), server)
 
 
-@pytest.mark.parametrize("said", ["JWT", None])
-async def test_types_can_be_narrowed(said: str | None) -> None:
+@pytest.mark.parametrize("typ", ["JWT", None])
+async def test_the_accepted_types_can_be_narrowed(typ: str | None) -> None:
     server = Issuer()
     strict = verifier(server, types=["AT+jwt"])
 
     assert (await strict.verify(server.token(), server)).subject == "ann"
     with pytest.raises(InvalidToken, match=r"(not|that of) an access token"):
-        await strict.verify(server.token(header={"typ": said}), server)
+        await strict.verify(server.token(header={"typ": typ}), server)
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ async def test_types_can_be_narrowed(said: str | None) -> None:
         {"token_type": "refresh"},
     ],
 )
-async def test_an_id_token_is_no_token_for_access(claims: dict[str, Any]) -> None:
+async def test_an_id_token_is_not_accepted_as_an_access_token(claims: dict[str, Any]) -> None:
     server = Issuer()
-    checking = verifier(server)
+    jwt_verifier = verifier(server)
 
     with pytest.raises(InvalidToken, match=r"(not|that of) an access token"):
-        await checking.verify(server.token(header={"typ": "JWT"}, **claims), server)
-    assert (await checking.verify(server.token(**claims), server)).subject == "ann"
+        await jwt_verifier.verify(server.token(header={"typ": "JWT"}, **claims), server)
+    assert (await jwt_verifier.verify(server.token(**claims), server)).subject == "ann"
 
 
-async def test_claims_of_odd_types_are_no_kinds() -> None:
+async def test_type_claims_that_are_not_strings_are_ignored() -> None:
     server = Issuer()
     token = server.token(header={"typ": "JWT"}, typ=["ID"], token_use={"id": 1})
 
@@ -101,7 +101,7 @@ async def test_claims_of_odd_types_are_no_kinds() -> None:
 
 
 @pytest.mark.parametrize("issuer", [OTHER, f"{ISSUER}/", "https://AS.example", None, 7, [ISSUER], ""])
-async def test_nothing_is_fetched_for_an_issuer_that_is_not_trusted(issuer: object) -> None:
+async def test_an_untrusted_issuer_causes_no_fetch(issuer: object) -> None:
     server = Issuer()
 
     with pytest.raises(InvalidToken, match="is not trusted"):
@@ -110,7 +110,7 @@ async def test_nothing_is_fetched_for_an_issuer_that_is_not_trusted(issuer: obje
     assert server.calls == []
 
 
-async def test_without_issuers_no_token_is_good() -> None:
+async def test_without_issuers_every_token_is_refused() -> None:
     server = Issuer()
 
     with pytest.raises(InvalidToken, match="is not trusted"):
@@ -132,28 +132,28 @@ async def test_a_forged_token_is_refused() -> None:
         await verifier(server).verify(forged, server)
 
 
-async def test_a_key_in_the_header_of_a_token_counts_for_nothing() -> None:
+async def test_a_key_in_the_header_of_a_token_is_ignored() -> None:
     server = Issuer()
     foreign = ec_key("foreign")
     header = {"jwk": foreign.as_dict(private=False), "jku": "https://evil.example/jwks", "x5u": "https://evil.example"}
 
     with pytest.raises(InvalidToken, match="no key of its issuer has signed it"):
         await verifier(server).verify(server.token(key=foreign, header=header), server)
-    assert not any("evil" in url for url in server.asked)
+    assert not any("evil" in url for url in server.requested_urls)
 
 
-async def test_keys_of_one_issuer_do_not_count_for_another() -> None:
+async def test_the_keys_of_an_issuer_do_not_verify_tokens_of_another_issuer() -> None:
     ours, theirs = Issuer(), Issuer(issuer=OTHER, keys=[ec_key("first")])
     theirs.keys = [ec_key("theirs")]
-    checking = verifier(ours, issuers=[ISSUER, OTHER])
+    jwt_verifier = verifier(ours, issuers=[ISSUER, OTHER])
 
-    assert (await checking.verify(ours.token(), ours)).issuer == ISSUER
-    assert (await checking.verify(theirs.token(), theirs)).issuer == OTHER
+    assert (await jwt_verifier.verify(ours.token(), ours)).issuer == ISSUER
+    assert (await jwt_verifier.verify(theirs.token(), theirs)).issuer == OTHER
     with pytest.raises(InvalidToken, match="no key of its issuer"):
-        await checking.verify(theirs.token(iss=ISSUER), ours)
+        await jwt_verifier.verify(theirs.token(iss=ISSUER), ours)
 
 
-async def test_a_token_that_is_too_long_is_refused_unread() -> None:
+async def test_a_token_that_is_too_long_is_refused_without_a_fetch() -> None:
     server = Issuer()
 
     with pytest.raises(InvalidToken, match="more than 16384 characters"):
@@ -161,7 +161,7 @@ async def test_a_token_that_is_too_long_is_refused_unread() -> None:
     assert server.calls == []
 
 
-async def test_an_algorithm_that_was_not_named_is_refused() -> None:
+async def test_an_algorithm_that_the_options_do_not_list_is_refused() -> None:
     server = Issuer(keys=[rsa_key()])
 
     with pytest.raises(InvalidToken, match="'RS256', which is not allowed"):
@@ -175,21 +175,21 @@ async def test_an_unsigned_token_is_refused() -> None:
         await verifier(server).verify(raw_jws({"alg": "none", "typ": "at+jwt"}, server.claims(), b""), server)
 
 
-async def test_a_server_that_is_away_is_no_fault_of_the_token() -> None:
+async def test_an_unreachable_authorization_server_makes_the_verifier_unavailable() -> None:
     server = Issuer()
-    server.goes_away()
+    server.become_unreachable()
 
     with pytest.raises(VerifierUnavailable):
         await verifier(server).verify(server.token(), server)
 
 
 @pytest.mark.parametrize("algorithms", [[], ["HS256"], ["none"], ["ES256", "HS512"], ["es256"]])
-def test_algorithms_without_public_keys_cannot_be_named(algorithms: list[str]) -> None:
+def test_symmetric_and_unknown_algorithms_are_refused_as_options(algorithms: list[str]) -> None:
     with pytest.raises(ValueError, match="algorithms="):
         JwtVerifier(algorithms=algorithms)
 
 
-async def test_it_serves_the_issuers_of_a_resource_server() -> None:
+async def test_the_verifier_takes_over_the_issuers_of_a_resource_server() -> None:
     server = Issuer(clock=Clock(5.0))
     general = JwtVerifier(algorithms=["ES256"])
 
@@ -201,7 +201,7 @@ async def test_it_serves_the_issuers_of_a_resource_server() -> None:
     assert (await serving.verify(server.token(), server)).subject == "ann"
 
 
-def test_what_it_was_told_of_issuers_stays() -> None:
+def test_the_verifier_keeps_its_configured_issuers() -> None:
     general = JwtVerifier(issuers=[OTHER], trusted_hosts=["a"])
 
     serving = general.serving([ISSUER], trusted_hosts=["b"], clock=Clock())
@@ -209,29 +209,29 @@ def test_what_it_was_told_of_issuers_stays() -> None:
     assert (serving.issuers, serving.trusted_hosts) == ([OTHER], ["a"])
 
 
-async def test_each_issuer_may_have_its_keys_somewhere_else() -> None:
+async def test_each_issuer_may_have_a_separate_url_for_its_keys() -> None:
     server = Issuer()
     server.answers["https://keys.example/"] = await server(
         HttpCall(method="GET", url=f"{ISSUER}/jwks", named_by="user")
     )
-    checking = verifier(server, issuers=[ISSUER, OTHER], jwks_uri={ISSUER: "https://keys.example/"})
+    jwt_verifier = verifier(server, issuers=[ISSUER, OTHER], jwks_uri={ISSUER: "https://keys.example/"})
     server.calls.clear()
 
-    await checking.verify(server.token(), server)
+    await jwt_verifier.verify(server.token(), server)
     with pytest.raises(VerifierUnavailable):
-        await checking.verify(server.token(iss=OTHER), server)
+        await jwt_verifier.verify(server.token(iss=OTHER), server)
 
-    assert server.asked[0] == "https://keys.example/"
-    assert server.asked[1] == f"{OTHER}/.well-known/oauth-authorization-server"
+    assert server.requested_urls[0] == "https://keys.example/"
+    assert server.requested_urls[1] == f"{OTHER}/.well-known/oauth-authorization-server"
 
 
-async def test_the_keys_of_the_only_issuer_may_be_named_by_a_url() -> None:
+async def test_the_keys_of_the_only_issuer_may_be_configured_by_one_url() -> None:
     server = Issuer()
-    checking = JwtVerifier(jwks_uri=f"{ISSUER}/jwks").serving([ISSUER], trusted_hosts=(), clock=server.clock)
+    jwt_verifier = JwtVerifier(jwks_uri=f"{ISSUER}/jwks").serving([ISSUER], trusted_hosts=(), clock=server.clock)
 
-    await checking.verify(server.token(), server)
+    await jwt_verifier.verify(server.token(), server)
 
-    assert server.asked == [f"{ISSUER}/jwks"]
+    assert server.requested_urls == [f"{ISSUER}/jwks"]
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,6 @@ async def test_the_keys_of_the_only_issuer_may_be_named_by_a_url() -> None:
         ({ISSUER: "nonsense"}, "jwks_uri 'nonsense'"),
     ],
 )
-def test_places_of_keys_that_make_no_sense_are_refused(uri: Any, cause: str) -> None:
+def test_invalid_key_urls_are_refused(uri: Any, cause: str) -> None:
     with pytest.raises(ValueError, match=cause):
         JwtVerifier(jwks_uri=uri).serving([ISSUER, OTHER], trusted_hosts=(), clock=Clock())

@@ -15,16 +15,16 @@ from trio_mcp.auth.server._token_verifiers import PAUSE_SECONDS, RefreshSchedule
 
 @define(eq=False)
 class Publisher:
-    """What is published, and how often it was fetched."""
+    """A publisher of one document that counts how often the document is fetched."""
 
     clock: Clock = field(factory=Clock)
     reads: int = 0
     failure: Exception | None = None
     admission: trio.Event | None = None
-    renewal: RefreshSchedule = field(init=False)
+    schedule: RefreshSchedule = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.renewal = RefreshSchedule("the news", self.read, self.clock)
+        self.schedule = RefreshSchedule("the document", self.read, self.clock)
 
     async def read(self, fetch: Fetch) -> None:
         self.reads += 1
@@ -37,43 +37,43 @@ class Publisher:
 FETCH = Issuer()
 
 
-async def test_it_is_fetched_when_it_is_first_needed_and_when_it_is_old() -> None:
+async def test_a_document_is_fetched_when_it_is_first_needed_and_when_it_is_old() -> None:
     publisher = Publisher()
-    assert publisher.renewal.age == float("inf")
+    assert publisher.schedule.age == float("inf")
 
-    await publisher.renewal.keep_fresh(FETCH)
+    await publisher.schedule.keep_fresh(FETCH)
     publisher.clock.now += 600
-    await publisher.renewal.keep_fresh(FETCH)
-    assert (publisher.reads, publisher.renewal.age) == (1, 600)
+    await publisher.schedule.keep_fresh(FETCH)
+    assert (publisher.reads, publisher.schedule.age) == (1, 600)
 
     publisher.clock.now += 1
-    await publisher.renewal.keep_fresh(FETCH)
-    assert (publisher.reads, publisher.renewal.age) == (2, 0)
+    await publisher.schedule.keep_fresh(FETCH)
+    assert (publisher.reads, publisher.schedule.age) == (2, 0)
 
 
-async def test_it_is_not_fetched_again_for_a_while_whether_that_failed_or_not(
+async def test_a_document_is_not_fetched_again_during_the_pause_after_a_success_or_a_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    publisher = Publisher(failure=VerifierUnavailable("nobody is there"))
+    publisher = Publisher(failure=VerifierUnavailable("unreachable"))
 
     for _ in range(5):
-        await publisher.renewal.again(FETCH)
+        await publisher.schedule.again(FETCH)
     assert publisher.reads == 1
-    assert caplog.messages == ["the news could not be fetched: nobody is there"]
+    assert caplog.messages == ["the document could not be fetched: unreachable"]
 
     publisher.failure = None
     publisher.clock.now += PAUSE_SECONDS
     for _ in range(5):
-        await publisher.renewal.again(FETCH)
+        await publisher.schedule.again(FETCH)
     assert publisher.reads == 2
 
 
-async def test_a_clock_that_was_set_back_does_not_keep_it_from_being_fetched() -> None:
+async def test_a_clock_that_is_set_back_does_not_prevent_a_fetch() -> None:
     publisher = Publisher()
-    await publisher.renewal.keep_fresh(FETCH)
+    await publisher.schedule.keep_fresh(FETCH)
 
     publisher.clock.now -= 100_000
-    await publisher.renewal.keep_fresh(FETCH)
+    await publisher.schedule.keep_fresh(FETCH)
 
     assert publisher.reads == 2
 
@@ -83,7 +83,7 @@ async def test_without_a_document_all_requests_wait_for_one_fetch() -> None:
 
     async with trio.open_nursery() as nursery:
         for _ in range(50):
-            nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
+            nursery.start_soon(publisher.schedule.keep_fresh, FETCH)
         await trio.testing.wait_all_tasks_blocked()
         assert publisher.admission is not None
         publisher.admission.set()
@@ -91,36 +91,38 @@ async def test_without_a_document_all_requests_wait_for_one_fetch() -> None:
     assert publisher.reads == 1
 
 
-async def test_a_request_with_an_older_document_does_not_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_request_does_not_wait_while_an_old_document_is_refreshed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     publisher = Publisher()
-    await publisher.renewal.keep_fresh(FETCH)
+    await publisher.schedule.keep_fresh(FETCH)
     publisher.clock.now += 1000
     publisher.admission = trio.Event()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
+        nursery.start_soon(publisher.schedule.keep_fresh, FETCH)
         await trio.testing.wait_all_tasks_blocked()
         began = trio.current_time()
-        await publisher.renewal.keep_fresh(FETCH)
+        await publisher.schedule.keep_fresh(FETCH)
         assert trio.current_time() == began
         publisher.admission.set()
 
     assert publisher.reads == 2
 
 
-async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
+async def test_a_cancelled_request_does_not_restart_the_fetch_of_the_others() -> None:
     publisher = Publisher(admission=trio.Event())
 
     async with trio.open_nursery() as nursery:
         leaving = await nursery.start(cancellable, publisher)
-        nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
+        nursery.start_soon(publisher.schedule.keep_fresh, FETCH)
         await trio.testing.wait_all_tasks_blocked()
         leaving.cancel()
         await trio.testing.wait_all_tasks_blocked()
         assert publisher.admission is not None
         publisher.admission.set()
 
-    assert (publisher.reads, publisher.renewal.age) == (1, 0)
+    assert (publisher.reads, publisher.schedule.age) == (1, 0)
 
 
 async def cancellable(
@@ -128,29 +130,29 @@ async def cancellable(
 ) -> None:
     with trio.CancelScope() as scope:
         task_status.started(scope)
-        await publisher.renewal.keep_fresh(FETCH)
+        await publisher.schedule.keep_fresh(FETCH)
 
 
-async def test_a_fetch_ends_in_time_even_if_it_is_cancelled(
+async def test_a_cancelled_fetch_ends_at_its_timeout(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     publisher = Publisher(admission=trio.Event())
     began = trio.current_time()
 
     with trio.move_on_after(1):
-        await publisher.renewal.again(FETCH)
+        await publisher.schedule.again(FETCH)
 
     assert trio.current_time() - began == 10
-    assert publisher.renewal.age == float("inf")
-    assert caplog.messages == ["the news: the request took more than 10 s"]
+    assert publisher.schedule.age == float("inf")
+    assert caplog.messages == ["the document: the request took more than 10 s"]
     assert caplog.records[0].levelno == logging.WARNING
 
 
-async def test_another_failure_affects_only_the_fetching_request() -> None:
+async def test_an_unexpected_exception_affects_only_the_fetching_request() -> None:
     publisher = Publisher(failure=KeyError("a bug"))
 
     with pytest.raises(KeyError, match="a bug"):
-        await publisher.renewal.again(FETCH)
-    await publisher.renewal.again(FETCH)
+        await publisher.schedule.again(FETCH)
+    await publisher.schedule.again(FETCH)
 
     assert publisher.reads == 1

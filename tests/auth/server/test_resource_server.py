@@ -19,7 +19,7 @@ def document(**options: Any) -> dict[str, Any]:
     return members
 
 
-def test_the_metadata_say_what_clients_have_to_know() -> None:
+def test_the_metadata_contain_the_required_members() -> None:
     members = document(dpop="off")
 
     assert members == {
@@ -30,7 +30,7 @@ def test_the_metadata_say_what_clients_have_to_know() -> None:
 
 
 @pytest.mark.requirement("C.3-5")
-def test_the_metadata_say_all_that_is_known() -> None:
+def test_the_metadata_contain_all_configured_members() -> None:
     members = document(
         scopes=["read"],
         scopes_supported=["read", "write", "offline_access"],
@@ -51,12 +51,12 @@ def test_the_metadata_say_all_that_is_known() -> None:
     }
 
 
-def test_the_scopes_of_every_request_are_those_that_are_supported_by_default() -> None:
+def test_the_supported_scopes_default_to_the_scopes_of_every_request() -> None:
     assert document(scopes=["read"])["scopes_supported"] == ["read"]
     assert "scopes_supported" not in document(scopes=["read"], scopes_supported=[])
 
 
-def test_bound_tokens_may_be_taken_without_being_the_only_ones() -> None:
+def test_bound_tokens_may_be_accepted_without_being_required() -> None:
     members = document()
 
     assert "none" not in members["dpop_signing_alg_values_supported"]
@@ -90,7 +90,7 @@ def test_bound_tokens_may_be_taken_without_being_the_only_ones() -> None:
     ],
 )
 @pytest.mark.requirement("C.3-2")
-def test_the_metadata_are_found_where_the_specification_says(resource: str, url: str, paths: tuple[str, ...]) -> None:
+def test_the_metadata_are_at_the_urls_of_the_specification(resource: str, url: str, paths: tuple[str, ...]) -> None:
     protected = server(resource)
 
     assert protected.metadata_url == url
@@ -127,7 +127,7 @@ def test_the_metadata_are_found_where_the_specification_says(resource: str, url:
     ],
     ids=lambda value: str(value)[:50],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], cause: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], cause: str) -> None:
     with pytest.raises(ValueError, match=cause):
         server(**options)
 
@@ -142,12 +142,14 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], cause: 
         ("https://API.example:443/Mcp", {"https://API.example:443/Mcp", "https://api.example/Mcp"}),
     ],
 )
-def test_tokens_may_be_for_the_resource_however_clients_write_its_url(resource: str, accepted: set[str]) -> None:
+def test_the_audience_of_a_token_may_be_any_equivalent_spelling_of_the_resource(
+    resource: str, accepted: set[str]
+) -> None:
     assert server(resource).accepted_audiences == accepted
     assert server(resource, audiences=["urn:files"]).accepted_audiences == {"urn:files"}
 
 
-def test_trusted_hosts_and_this_machine_need_no_tls() -> None:
+def test_trusted_and_local_hosts_need_no_tls() -> None:
     protected = server("http://api:8000/mcp", issuers=["http://keycloak:8080/realm"], trusted_hosts=["api", "keycloak"])
 
     assert isinstance(protected.verifier, JwtVerifier)
@@ -155,29 +157,29 @@ def test_trusted_hosts_and_this_machine_need_no_tls() -> None:
     assert server("http://127.0.0.1:8000/mcp", issuers=["http://localhost:9000"]).issuers == ("http://localhost:9000",)
 
 
-def test_our_verifiers_learn_what_they_have_to_know() -> None:
+def test_the_shipped_verifiers_take_over_the_settings_of_the_server() -> None:
     clock = Clock()
-    introspecting = IntrospectionVerifier(client=Registration("api", secret="s"))
+    introspection_verifier = IntrospectionVerifier(client=Registration("api", secret="s"))
 
-    by_jwt, by_asking = server(clock=clock).verifier, server(verifier=introspecting, clock=clock).verifier
+    jwt, introspection = server(clock=clock).verifier, server(verifier=introspection_verifier, clock=clock).verifier
 
-    assert isinstance(by_jwt, JwtVerifier)
-    assert (by_jwt.issuers, by_jwt.clock) == ((ISSUER,), clock)
-    assert isinstance(by_asking, IntrospectionVerifier)
-    assert (by_asking.issuer, by_asking.clock) == (ISSUER, clock)
-    assert introspecting.issuer is None
+    assert isinstance(jwt, JwtVerifier)
+    assert (jwt.issuers, jwt.clock) == ((ISSUER,), clock)
+    assert isinstance(introspection, IntrospectionVerifier)
+    assert (introspection.issuer, introspection.clock) == (ISSUER, clock)
+    assert introspection_verifier.issuer is None
 
 
-def test_another_verifier_is_used_as_it_is() -> None:
-    class Own:
+def test_a_custom_verifier_is_used_unchanged() -> None:
+    class CustomVerifier:
         async def verify(self, token: str, fetch: object) -> Any: ...
 
-    own = Own()
+    custom = CustomVerifier()
 
-    assert server(verifier=own).verifier is own
+    assert server(verifier=custom).verifier is custom
 
 
-def test_scopes_include_what_they_imply_however_far() -> None:
+def test_implied_scopes_are_resolved_transitively() -> None:
     protected = server(implied_scopes={"admin": ["write"], "write": ["read"], "loop": ["admin", "loop"]})
 
     assert protected.granted_by(["admin"]) == {"admin", "write", "read"}
@@ -185,7 +187,7 @@ def test_scopes_include_what_they_imply_however_far() -> None:
     assert protected.granted_by([]) == frozenset()
 
 
-async def test_the_requests_of_a_guard_go_the_way_that_the_user_has_chosen() -> None:
+async def test_a_guard_fetches_with_the_custom_fetch_function() -> None:
     ours, theirs = Issuer(), Issuer()
     headers = {"authorization": f"Bearer {ours.token()}"}
 
@@ -195,7 +197,7 @@ async def test_the_requests_of_a_guard_go_the_way_that_the_user_has_chosen() -> 
     assert len(ours.calls) == len(theirs.calls) == 2
 
 
-def test_no_secret_of_the_verifier_is_shown() -> None:
-    introspecting = IntrospectionVerifier(client=Registration("api", secret="very secret"))
+def test_the_repr_contains_no_secret_of_the_verifier() -> None:
+    introspection_verifier = IntrospectionVerifier(client=Registration("api", secret="very secret"))
 
-    assert "very secret" not in repr(server(verifier=introspecting))
+    assert "very secret" not in repr(server(verifier=introspection_verifier))

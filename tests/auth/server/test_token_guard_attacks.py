@@ -1,4 +1,4 @@
-"""What attackers try at the door of a protected server: all of it is refused, and the server goes on as before."""
+"""Attacks on a protected server: each one is refused, and the server continues to work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joserfc.jwk import Key
 
-from tests.auth.server.guards import Post, access_of, posting, refusal_of
+from tests.auth.server.guard_client import GuardClient, access_of, guard_client, refusal_of
 from tests.auth.signed_tokens import ISSUER, RESOURCE, Issuer, b64, ec_key, pem_of, raw_jws, rsa_key, signed
 from trio_mcp.wire import Refusal
 
@@ -33,26 +33,26 @@ def jwk_of(key: Key) -> bytes:
 
 FORGED = {
     "not signed": raw_jws({"alg": "none", "typ": "at+jwt"}, CLAIMS, b""),
-    "not signed, spelled differently": raw_jws({"alg": "nOnE", "typ": "at+jwt"}, CLAIMS, b""),
+    "not signed, in another spelling": raw_jws({"alg": "nOnE", "typ": "at+jwt"}, CLAIMS, b""),
     "not signed, with a signature": raw_jws({"alg": "none", "typ": "at+jwt", "kid": "first"}, CLAIMS, b"x"),
     "no algorithm": raw_jws({"typ": "at+jwt", "kid": "first"}, CLAIMS, b"x"),
     "the public key as the secret, PEM": symmetric("HS256", pem_of(ec_key())),
     "the public key as the secret, JWK": symmetric("HS512", jwk_of(ec_key())),
     "the public RSA key as the secret": symmetric("HS384", pem_of(rsa_key()), kid="rsa"),
     "an empty secret": symmetric("HS256", b""),
-    "zeros for a signature": raw_jws({"alg": "ES256", "typ": "at+jwt", "kid": "first"}, CLAIMS, bytes(64)),
+    "a signature of zeros": raw_jws({"alg": "ES256", "typ": "at+jwt", "kid": "first"}, CLAIMS, bytes(64)),
     "no signature": raw_jws({"alg": "ES256", "typ": "at+jwt", "kid": "first"}, CLAIMS, b""),
     "another key": signed({"alg": "ES256", "typ": "at+jwt", "kid": "first"}, CLAIMS, ec_key("mallory")),
-    "its own key in the header": signed(
+    "a foreign key in the header": signed(
         {"alg": "ES256", "typ": "at+jwt", "jwk": ec_key("mallory").as_dict(private=False)}, CLAIMS, ec_key("mallory")
     ),
-    "a key at an address of its own": signed(
+    "a key at a foreign URL": signed(
         {"alg": "ES256", "typ": "at+jwt", "kid": "first", "jku": EVIL, "x5u": EVIL}, CLAIMS, ec_key("mallory")
     ),
-    "a path for the name of a key": signed(
+    "a path as the key id": signed(
         {"alg": "ES256", "typ": "at+jwt", "kid": "../../dev/null"}, CLAIMS, ec_key("mallory")
     ),
-    "an issuer of its own": signed({"alg": "ES256", "typ": "at+jwt"}, {**CLAIMS, "iss": EVIL}, ec_key("mallory")),
+    "a foreign issuer": signed({"alg": "ES256", "typ": "at+jwt"}, {**CLAIMS, "iss": EVIL}, ec_key("mallory")),
     "an extension that has to be understood": signed(
         {"alg": "ES256", "typ": "at+jwt", "kid": "first", "crit": ["x"], "x": 1}, CLAIMS, ec_key()
     ),
@@ -60,8 +60,8 @@ FORGED = {
         {"alg": "ES256", "typ": "at+jwt", "kid": "first", "b64": False, "crit": ["b64"]}, CLAIMS, ec_key()
     ),
     "encrypted": "eyJhbGciOiJSU0EtT0FFUCJ9.e30.e30.e30.e30",
-    "another server's": Issuer().token(aud="https://api.example/other"),
-    "another server's, for a server with a longer name": Issuer().token(aud=f"{RESOURCE}/more"),
+    "for another server": Issuer().token(aud="https://api.example/other"),
+    "for a server with a longer name": Issuer().token(aud=f"{RESOURCE}/more"),
     "an ID token": Issuer().token(header={"typ": "JWT"}, aud=[RESOURCE], at_hash="x"),
     "deep JSON": raw_jws({"alg": "ES256", "typ": "at+jwt"}, "[" * 9000, b"x"),
     "a deep header": raw_jws("[" * 9000, CLAIMS, b"x"),
@@ -78,65 +78,67 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
 async def test_a_forged_token_is_refused(forged: str) -> None:
-    post = posting(Issuer(keys=[ec_key(), rsa_key()]))
+    client = guard_client(Issuer(keys=[ec_key(), rsa_key()]))
 
-    refusal_of(await post(forged), 401, "invalid_token")
+    refusal_of(await client(forged), 401, "invalid_token")
 
-    assert not any("evil" in url for url in post.issuer.asked)
-    assert access_of(await post(post.issuer.token())).principal == "ann"
+    assert not any("evil" in url for url in client.issuer.requested_urls)
+    assert access_of(await client(client.issuer.token())).principal == "ann"
 
 
 async def test_a_token_with_any_character_changed_is_refused() -> None:
-    post = posting()
-    token = post.issuer.token()
+    client = guard_client()
+    token = client.issuer.token()
 
-    for token_issuer, char in enumerate(token):
-        changed = f"{token[:token_issuer]}{'A' if char != 'A' else 'B'}{token[token_issuer + 1 :]}"
-        assert isinstance(await post(changed), Refusal), token_issuer
+    for position, char in enumerate(token):
+        changed = f"{token[:position]}{'A' if char != 'A' else 'B'}{token[position + 1 :]}"
+        assert isinstance(await client(changed), Refusal), position
 
 
-async def test_a_flood_of_unknown_keys_does_not_reach_the_authorization_server() -> None:
-    post = posting()
-    good = post.issuer.token()
-    await post(good)
-    flood = [post.issuer.token(key=ec_key("mallory"), header={"kid": str(number)}) for number in range(200)]
-    post.issuer.clock.now += 30
-    asked = len(post.issuer.calls)
+async def test_many_unknown_keys_cause_one_fetch() -> None:
+    client = guard_client()
+    good = client.issuer.token()
+    await client(good)
+    flood = [client.issuer.token(key=ec_key("mallory"), header={"kid": str(number)}) for number in range(200)]
+    client.issuer.clock.now += 30
+    before = len(client.issuer.calls)
 
     async with trio.open_nursery() as nursery:
         for forged in flood:
-            nursery.start_soon(post, forged)
+            nursery.start_soon(client, forged)
 
-    assert len(post.issuer.calls) == asked + 2  # metadata and keys, once
-    assert access_of(await post(good)).principal == "ann"
+    assert len(client.issuer.calls) == before + 2  # metadata and keys, once
+    assert access_of(await client(good)).principal == "ann"
 
 
-async def test_a_flood_of_unknown_issuers_does_not_reach_anybody() -> None:
-    post = posting()
+async def test_many_unknown_issuers_cause_no_fetch() -> None:
+    client = guard_client()
 
     for number in range(50):
-        refusal_of(await post(post.issuer.token(iss=f"{ISSUER}/{number}")), 401, "invalid_token")
+        refusal_of(await client(client.issuer.token(iss=f"{ISSUER}/{number}")), 401, "invalid_token")
 
-    assert post.issuer.calls == []
+    assert client.issuer.calls == []
 
 
-async def test_a_flood_before_there_are_keys_asks_once() -> None:
-    post = posting()
-    post.issuer.goes_away()
+async def test_requests_share_the_failure_of_the_first_fetch() -> None:
+    client = guard_client()
+    client.issuer.become_unreachable()
 
     for _ in range(50):
-        refusal_of(await post(post.issuer.token()), 503)
+        refusal_of(await client(client.issuer.token()), 503)
 
-    assert len(post.issuer.calls) == 1
+    assert len(client.issuer.calls) == 1
 
 
-POST: Post = posting()
+CLIENT: GuardClient = guard_client()
 
 
 @given(st.text(max_size=200), st.text(max_size=200), st.text(max_size=50), st.sampled_from(["Bearer", "DPoP", ""]))
 @settings(max_examples=60, deadline=None)
-async def test_whatever_is_sent_is_refused_without_failing(token: str, proof: str, query: str, scheme: str) -> None:
-    outcome = await POST(token, scheme=scheme, proof=proof, query=query)
+async def test_any_malformed_request_is_refused_without_an_exception(
+    token: str, proof: str, query: str, scheme: str
+) -> None:
+    outcome = await CLIENT(token, scheme=scheme, proof=proof, query=query)
 
     assert isinstance(outcome, Refusal)
     assert outcome.status in {400, 401}
@@ -154,19 +156,19 @@ FIELD = st.sampled_from(["alg", "typ", "kid", "crit", "b64", "jwk", "jku", "zip"
 
 @given(st.dictionaries(CLAIM, JSON, max_size=4))
 @settings(max_examples=60, deadline=None)
-async def test_an_authorization_server_that_signs_nonsense_makes_nothing_fail(claims: dict[str, Any]) -> None:
-    token = signed({"alg": "ES256", "typ": "at+jwt", "kid": "first"}, {**POST.issuer.claims(), **claims}, ec_key())
+async def test_malformed_claims_that_the_authorization_server_signed_raise_no_exception(claims: dict[str, Any]) -> None:
+    token = signed({"alg": "ES256", "typ": "at+jwt", "kid": "first"}, {**CLIENT.issuer.claims(), **claims}, ec_key())
 
-    outcome = await POST(token)
+    outcome = await CLIENT(token)
 
     assert not isinstance(outcome, Refusal) or outcome.status == 401
 
 
 @given(st.dictionaries(FIELD, JSON, max_size=3))
 @settings(max_examples=60, deadline=None)
-async def test_nonsense_in_the_header_of_a_token_makes_nothing_fail(header: dict[str, Any]) -> None:
+async def test_malformed_headers_of_a_token_raise_no_exception(header: dict[str, Any]) -> None:
     header = {"alg": "ES256", "typ": "at+jwt", "kid": "first", **header}
 
-    outcome = await POST(raw_jws(header, POST.issuer.claims(), b"x" * 64))
+    outcome = await CLIENT(raw_jws(header, CLIENT.issuer.claims(), b"x" * 64))
 
     refusal_of(outcome, 401, "invalid_token")

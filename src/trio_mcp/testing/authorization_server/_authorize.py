@@ -89,16 +89,20 @@ class BrowserSessions:
         name = request.form.get("ticket", "")
         ticket: _Ticket | None = self._tickets.get(name)
         if ticket is None or ticket.expires_at <= self._settings.clock() or not _is_of(request, ticket):
-            return error_page("This page has ended. Go back to where you came from.", error="access_denied", status=403)
+            return error_page(
+                "This page has expired. Return to the application and start again.", error="access_denied", status=403
+            )
         if request.form.get("decision") != "allow":
             del self._tickets[name]
-            return self._redirect_back(ticket.back, OAuthError("access_denied", "the user said no").members, status=303)
+            return self._redirect_back(
+                ticket.back, OAuthError("access_denied", "the user denied access").members, status=303
+            )
         user, password = request.form.get("username", ""), request.form.get("password", "")
         if not hmac.compare_digest(self._settings.users.get(user, "").encode(), password.encode()) or not password:
             ticket.tries += 1
             if ticket.tries >= _MAX_TRIES:
                 del self._tickets[name]
-            return self._show(name, ticket, "This user is not known, or the password is wrong.")
+            return self._show(name, ticket, "The user name or the password is wrong.")
         del self._tickets[name]
         try:
             return self._allow(ticket, user, status=303)
@@ -121,10 +125,10 @@ class BrowserSessions:
         query = request.query
         require_grant(client, "authorization_code")
         if query.get("response_type") != "code":
-            raise OAuthError("unsupported_response_type", "response_type has to be code")
+            raise OAuthError("unsupported_response_type", "response_type must be code")
         challenge = query.get("code_challenge", "")
         if query.get("code_challenge_method") != "S256" or not _RANDOM.fullmatch(challenge):
-            raise OAuthError("invalid_request", "PKCE is needed, and code_challenge_method has to be S256")
+            raise OAuthError("invalid_request", "PKCE is required, and code_challenge_method must be S256")
         ask = AccessAsk(
             grant_type="authorization_code",
             client_id=client.client_id,

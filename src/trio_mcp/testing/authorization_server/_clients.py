@@ -50,15 +50,21 @@ def check_redirect_uris(uris: Sequence[str], application_type: object) -> None:
         OAuthError: a URI is not allowed, or not for this type.
     """
     if application_type not in (None, "native", "web"):  # a tuple, because the value may be of any JSON type
-        raise OAuthError("invalid_client_metadata", "application_type has to be native or web")
+        raise OAuthError("invalid_client_metadata", "application_type must be native or web")
     if not uris:
         raise OAuthError("invalid_redirect_uri", "redirect_uris are missing")
     for uri in uris:
         parts = _split(uri)
         if parts is None or not _may_be_used(parts):
-            raise OAuthError("invalid_redirect_uri", "https, http on this machine, or a scheme of its own")
+            raise OAuthError(
+                "invalid_redirect_uri",
+                "a redirect URI must use https, http on a loopback host, or a private-use scheme",
+            )
         if application_type == "web" and (parts.scheme != "https" or parts.hostname in THIS_MACHINE):
-            raise OAuthError("invalid_redirect_uri", "a web application is redirected by https, to its host")
+            raise OAuthError(
+                "invalid_redirect_uri",
+                "a redirect URI of a web application must use https and must not be on a loopback host",
+            )
 
 
 def _split(uri: str) -> SplitResult | None:
@@ -134,7 +140,7 @@ class ClientRegistry:
             return self._registered[client_id]
         if self._settings.fetch is not None and _is_document(client_id):
             return await self._documented(client_id)
-        raise OAuthError("invalid_client", "no such client", status=401)
+        raise OAuthError("invalid_client", "the client is unknown", status=401)
 
     def forget_registered(self) -> None:
         """Delete all dynamic registrations, as a server may do."""
@@ -174,14 +180,18 @@ class ClientRegistry:
     async def _read_document(self, client_id: str) -> KnownClient:
         members = await self._get_json(client_id)
         if members.get("client_id") != client_id:
-            raise OAuthError("invalid_client", "the client's document is about another client", status=401)
+            raise OAuthError(
+                "invalid_client", "the client_id in the metadata document differs from its URL", status=401
+            )
         if "client_secret" in members or not isinstance(members.get("client_name"), str):
-            raise OAuthError("invalid_client", "the client's document has a secret, or no client_name", status=401)
+            raise OAuthError(
+                "invalid_client", "the metadata document must contain a client_name and no client_secret", status=401
+            )
         if "jwks_uri" in members and isinstance(members["jwks_uri"], str):
             members = {**members, "jwks": await self._get_json(members["jwks_uri"])}
         client = self._read(client_id, members, "none")
         if client.secret is not None:
-            raise OAuthError("invalid_client", "clients with a document have no secret", status=401)
+            raise OAuthError("invalid_client", "a client with a metadata document cannot use a secret", status=401)
         return client
 
     async def _get_json(self, url: str) -> Mapping[str, Any]:
@@ -193,7 +203,7 @@ class ClientRegistry:
         except (CallFailed, Undecodable):
             members = None
         if not is_object(members):
-            raise OAuthError("invalid_client", "the client's document cannot be read", status=401)
+            raise OAuthError("invalid_client", "the metadata document of the client cannot be read", status=401)
         return members
 
     def _read(self, client_id: str, members: Mapping[str, Any], usual: AuthMethod) -> KnownClient:
@@ -205,9 +215,9 @@ class ClientRegistry:
         uris, grants = _strings(members, "redirect_uris"), _strings(members, "grant_types") or ["authorization_code"]
         method = members.get("token_endpoint_auth_method", usual)
         if method not in self._settings.auth_methods:
-            raise _unacceptable(f"token_endpoint_auth_method has to be one of {', '.join(self._settings.auth_methods)}")
+            raise _unacceptable(f"token_endpoint_auth_method must be one of {', '.join(self._settings.auth_methods)}")
         if not set(grants) <= set(_GRANTS):
-            raise _unacceptable(f"grant_types may be {', '.join(_GRANTS)}")
+            raise _unacceptable(f"grant_types must be among {', '.join(_GRANTS)}")
         if "authorization_code" in grants or uris:
             check_redirect_uris(uris, members.get("application_type"))
         keys = _keys(members) if method == "private_key_jwt" else None
@@ -235,14 +245,14 @@ def _keys(members: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         read_keys(keys)
     except ValueError:
-        raise _unacceptable("private_key_jwt needs the client's public keys: jwks") from None
+        raise _unacceptable("private_key_jwt requires the public keys of the client in jwks") from None
     return keys
 
 
 def _strings(members: Mapping[str, Any], name: str) -> Sequence[str]:
     value = members.get(name, [])
     if not is_array(value) or not all(isinstance(each, str) for each in value):
-        raise _unacceptable(f"{name} has to be a list of strings")
+        raise _unacceptable(f"{name} must be a list of strings")
     return value
 
 
@@ -285,7 +295,7 @@ class ClientCheck:
                 one.
         """
         if len(_methods_used(request)) > 1:
-            raise OAuthError("invalid_request", "a client authenticates in one way")
+            raise OAuthError("invalid_request", "the client must use a single authentication method")
         basic = _basic(request.headers.get("authorization"))
         if basic is not None:
             client = await self._with_secret("client_secret_basic", *basic)
@@ -300,7 +310,7 @@ class ClientCheck:
         else:
             client = await self._without(request.form.get("client_id", ""))
         if request.form.get("client_id", client.client_id) != client.client_id:
-            raise OAuthError("invalid_request", "client_id is that of another client")
+            raise OAuthError("invalid_request", "client_id does not match the authenticated client")
         return client
 
     async def _with_secret(self, method: AuthMethod, client_id: str, secret: str) -> KnownClient:
@@ -309,22 +319,22 @@ class ClientCheck:
         if client.secret is None or not hmac.compare_digest(client.secret.encode(), secret.encode()):
             raise _refused("the secret is wrong", basic=basic)
         if client.secret_expires_at is not None and client.secret_expires_at <= self._settings.clock():
-            raise _refused("the secret has ended", basic=basic)
+            raise _refused("the secret has expired", basic=basic)
         return client
 
     async def _without(self, client_id: str) -> KnownClient:
         client = await self._find(client_id, "none")
         if not client.is_public:
-            raise _refused("the client has to authenticate")
+            raise _refused("the client must authenticate")
         return client
 
     async def _with_assertion(self, assertion: str, kind: str | None) -> KnownClient:
         if kind != _ASSERTION_TYPE:
-            raise OAuthError("invalid_request", f"client_assertion_type has to be {_ASSERTION_TYPE}")
+            raise OAuthError("invalid_request", f"client_assertion_type must be {_ASSERTION_TYPE}")
         client = await self._find(str(unverified_claims(assertion).get("sub")), "private_key_jwt")
         decoded = None if client.keys is None else read_jwt(assertion, read_keys(client.keys))
         if decoded is None or not self._holds(decoded.claims, client.client_id):
-            raise _refused("the assertion does not hold")
+            raise _refused("the assertion is invalid")
         return client
 
     def _holds(self, claims: dict[str, Any], client_id: str) -> bool:
@@ -344,7 +354,7 @@ class ClientCheck:
         except OAuthError as error:
             raise _refused(error.description, basic=basic) from None
         if method not in self._settings.auth_methods or client.method not in {None, method}:
-            raise _refused("the client is to authenticate in another way", basic=basic)
+            raise _refused("the client must use its registered authentication method", basic=basic)
         return client
 
 
@@ -365,6 +375,6 @@ def _basic(value: str | None) -> tuple[str, str] | None:
     try:
         text = base64.b64decode(credentials.strip(), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise _refused("the Authorization field cannot be read", basic=True) from None
+        raise _refused("the Authorization header cannot be read", basic=True) from None
     client_id, _, secret = text.partition(":")
     return unquote_plus(client_id), unquote_plus(secret)

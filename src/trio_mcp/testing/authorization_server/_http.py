@@ -99,7 +99,7 @@ class EndpointRequest:
             OAuthError: the body contains anything else.
         """
         if _media_type(self.headers) != "application/json":
-            raise OAuthError("invalid_request", "the body has to be application/json")
+            raise OAuthError("invalid_request", "the body must have the content type application/json")
         try:
             value = decode(self.body)
         except Undecodable:
@@ -122,7 +122,7 @@ def _parameters(text: str) -> dict[str, str]:
     for name, value in pairs:
         if name in parameters:
             error = "invalid_target" if name == "resource" else "invalid_request"
-            raise OAuthError(error, f"the parameter {name[:40]!r} may be there once")
+            raise OAuthError(error, f"the parameter {name[:40]!r} must occur only once")
         parameters[name] = value
     return parameters
 
@@ -172,7 +172,7 @@ _STYLE = (
     ".error{color:#a00}label{display:block;margin:.5rem 0}button{margin-right:1rem;padding:.4rem 1.2rem}"
 )
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-_WARNING = "Development authorization server: for tests, and not for production."
+_WARNING = "Development authorization server: not for production."
 
 
 def consent_page(
@@ -197,12 +197,12 @@ def consent_page(
     warned = f'<p class="error" role="alert">{escape(trouble)}</p>' if trouble else ""
     body = (
         f"<h1>Allow {escape(client)}?</h1>{warned}"
-        f"<p><strong>{escape(client)}</strong> (<code>{escape(client_id)}</code>) wants to use "
-        f"<code>{escape(resource or 'an unnamed server')}</code> for you:</p><ul>{wanted}</ul>"
-        f"<p>Then you are sent to <code>{escape(redirect_uri)}</code>.</p>"
+        f"<p><strong>{escape(client)}</strong> (<code>{escape(client_id)}</code>) requests access to "
+        f"<code>{escape(resource or 'an unnamed server')}</code> on your behalf:</p><ul>{wanted}</ul>"
+        f"<p>After your decision, the browser is redirected to <code>{escape(redirect_uri)}</code>.</p>"
         f'<form method="post" action="{escape(action)}">'
         f'<input type="hidden" name="ticket" value="{escape(ticket)}">'
-        '<label>User <input name="username" autocomplete="username"></label>'
+        '<label>User name <input name="username" autocomplete="username"></label>'
         '<label>Password <input name="password" type="password" autocomplete="current-password"></label>'
         '<button name="decision" value="allow">Allow</button>'
         '<button name="decision" value="deny">Deny</button></form>'
@@ -214,7 +214,7 @@ def consent_page(
 
 def error_page(message: str, *, error: str, status: int = 400) -> EndpointResponse:
     """Return an error page for a user whose redirect URI was not validated."""
-    body = f'<h1>This does not work</h1><p class="error">{escape(message)}</p>'
+    body = f'<h1>The request cannot be processed</h1><p class="error">{escape(message)}</p>'
     return _page("Error", body, "form-action 'none'", status=status, error=error)
 
 

@@ -100,7 +100,7 @@ def read_keys(keys: Mapping[str, Any] | str) -> list[Key]:
     except (JoseError, ValueError, TypeError, KeyError, AttributeError):
         read = []
     if not read:
-        raise ValueError("these are no public keys: a JWK set, a JWK or PEM")
+        raise ValueError("the value contains no public keys; pass a JWK set, a JWK or PEM")
     return read
 
 
@@ -267,7 +267,7 @@ class AuthorizationServerOptions(TypedDict, total=False):
 def _issuer(_: object, __: Attribute[str], value: str) -> None:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
-        raise ValueError(f"AuthorizationServer({value!r}): an issuer is a URL without query and fragment")
+        raise ValueError(f"AuthorizationServer({value!r}): an issuer must be a URL without a query and a fragment")
 
 
 @define(kw_only=True, eq=False)

@@ -81,32 +81,33 @@ class _Route:
 
 
 class AuthorizationServer:
-    """An OAuth 2.1 authorization server for tests and for trying things out.
+    """An OAuth 2.1 authorization server for tests and development.
 
-    **Not for production**: it forgets everything when it ends, knows its users' passwords, and can be told to lie.
+    **Not for production**: it keeps everything in memory, stores passwords in plain text, and can be made to misbehave.
 
-    It is an ASGI 3 application on Trio. In one process with a client and an MCP server::
+    The server is an ASGI 3 application on Trio. In one process with a client and an MCP server::
 
         auth = AuthorizationServer("https://auth.example", auto_consent=True)
         network = AsgiNetwork({"https://auth.example": auth, "https://mcp.example": app})
 
-    On a socket there is `open_authorization_server`. It gives access tokens that are JWTs (RFC 9068, ES256), for the
-    grants authorization_code (PKCE with S256), refresh_token (rotating; an old one ends all of its family),
-    client_credentials and jwt-bearer (ID-JAGs, workloads), and ID-JAGs by token-exchange. Clients are known beforehand,
-    register by themselves (RFC 7591), or have a document. Tokens may be bound to a key (DPoP).
+    `open_authorization_server` serves it on a socket. The server issues access tokens as JWTs (RFC 9068, ES256) for the
+    grants authorization_code (PKCE with S256), refresh_token (with rotation; reuse of an old token revokes the family),
+    client_credentials and jwt-bearer (ID-JAGs, workloads), and issues ID-JAGs by token-exchange. Clients are
+    configured, registered dynamically (RFC 7591), or described by a metadata document. Tokens may be bound to a key
+    (DPoP).
 
     Args:
-        issuer: its URL, by which it is known; with a path, all of its endpoints are below that.
+        issuer: the URL of the server; if it has a path, all endpoints are below the path.
         options: see `AuthorizationServerOptions`.
 
     Raises:
-        ValueError: *issuer* cannot be one.
-        TypeError: there is no such option.
+        ValueError: *issuer* is not a valid issuer URL.
+        TypeError: an option is unknown.
     """
 
     def __init__(self, issuer: str, **options: Unpack[AuthorizationServerOptions]) -> None:
         self.settings = Settings(issuer=issuer, **options)
-        """The options, by name; they may be changed while it serves."""
+        """The options, by name; they may be changed while the server runs."""
         self.requests: list[AuthorizationRequest] = []
         """The requests so far, the newest last; the oldest are dropped after 10,000."""
         self._keys = SigningKeys()
@@ -158,20 +159,20 @@ class AuthorizationServer:
         return [request for request in self.requests if request.endpoint == endpoint]
 
     async def visit(self, url: str) -> str:
-        """Visit a URL of this server as a user's browser would, and return the URL that it is sent back to.
+        """Request a URL of this server as the browser of a user would, and return the URL of the redirect.
 
-        With *auto_consent* it is all that a client in a test needs of a browser::
+        With *auto_consent*, this method replaces the browser in a test of a client::
 
             OAuth(visit=auth.visit, redirect_uri="http://127.0.0.1/callback")
 
         Raises:
-            ValueError: it is sent nowhere, but shown a page. The text is that page's.
+            ValueError: the response is a page instead of a redirect. The message contains the page.
         """
         parts = urlsplit(url)
         request = HttpRequest(method="GET", path=unquote(parts.path), query=parts.query, headers={})
         answer = await self._answer(request)
         if "location" not in answer.headers:
-            raise ValueError(f"the browser is shown a page, and sent nowhere: {answer.body.decode()}")
+            raise ValueError(f"the server responded with a page instead of a redirect: {answer.body.decode()}")
         return answer.headers["location"]
 
     def issue_token(
@@ -239,7 +240,7 @@ class AuthorizationServer:
                     await receive()
                     await send({"type": f"lifespan.{moment}.complete"})
             case unknown:
-                raise ValueError(f"ASGI scope of the type {unknown!r}: this application takes HTTP")
+                raise ValueError(f"ASGI scope of the type {unknown!r}: this application supports only HTTP")
 
     async def _take(self, request: HttpRequest, receive: Receive, send: Send) -> None:
         body = await read_body(receive, MAX_BODY_BYTES, BODY_SECONDS)
@@ -291,14 +292,14 @@ class AuthorizationServer:
 
     async def _register(self, asked: EndpointRequest) -> EndpointResponse:
         if not self.settings.registration:
-            raise OAuthError("access_denied", "clients do not register by themselves here", status=403)
+            raise OAuthError("access_denied", "dynamic client registration is not supported", status=403)
         response = self._registry.register(asked.json())
         return json_answer(self.settings.changed("register", response), status=201)
 
     async def _introspect(self, asked: EndpointRequest) -> EndpointResponse:
         client = await self._check.check(asked)
         if client.is_public:
-            raise OAuthError("invalid_client", "the client has to authenticate", status=401)
+            raise OAuthError("invalid_client", "the client must authenticate", status=401)
         return json_answer(self.settings.changed("introspect", self._grants.introspect(asked.form.get("token", ""))))
 
     async def _revoke(self, asked: EndpointRequest) -> EndpointResponse:
@@ -317,7 +318,7 @@ def _shown(asked: EndpointRequest) -> Mapping[str, Any]:
     return {name: "(secret)" if name in _SECRETS else value for name, value in everything.items()}
 
 
-# --- Serving at a socket of this machine, for browsers and other processes ---
+# --- Serving on a local socket, for browsers and other processes ---
 
 
 @asynccontextmanager
@@ -333,7 +334,7 @@ async def open_authorization_server(
         async with open_authorization_server(auto_consent=True) as auth:
             protection = ResourceServer("http://127.0.0.1:8000/mcp", issuers=[auth.issuer])
 
-    It reads client ID metadata documents, also those on this machine, unless *fetch* is None.
+    The server reads client ID metadata documents, including local ones, unless *fetch* is None.
 
     Args:
         host: ``"127.0.0.1"``, ``"localhost"`` (at each of its addresses) or ``"::1"``.
@@ -343,11 +344,11 @@ async def open_authorization_server(
 
     Raises:
         OSError: the address is not available.
-        ValueError: *host* is reachable for other machines.
+        ValueError: *host* is not a loopback host.
     """
     if host not in THIS_MACHINE:
         raise ValueError(
-            f"open_authorization_server(host={host!r}): only this machine is allowed, because it is for development"
+            f"open_authorization_server(host={host!r}): only a loopback host is allowed for a development server"
         )
     listening = HttpListening(host=host, port=port)
     async with AsyncExitStack() as stack:

@@ -139,7 +139,7 @@ class GrantBook:
             used.is_revoked = True  # the code may be stolen, so everything that was issued for it is revoked
         known = self._codes.pop(digest, None)
         if known is None or known.expires_at <= self._settings.clock():
-            raise OAuthError("invalid_grant", "the code does not hold")
+            raise OAuthError("invalid_grant", "the code is invalid, expired or used")
         put_bounded(self._used_codes, digest, known.family, _MOST)
         return known
 
@@ -189,7 +189,7 @@ class GrantBook:
         """
         known = self._refresh.get(_digest(token))
         if known is None or known.family.is_revoked or known.family.client_id != client_id:
-            raise OAuthError("invalid_grant", "the refresh token does not hold")
+            raise OAuthError("invalid_grant", "the refresh token is invalid")
         if known.is_used:
             self.reuses += 1
             known.family.is_revoked = True
@@ -269,10 +269,12 @@ class ProofCheck:
             return None
         read = None if proof is None else _read(proof)
         if read is None or not self._holds(read[0]):
-            raise OAuthError("invalid_dpop_proof", "the DPoP field is missing, or its proof does not hold")
+            raise OAuthError("invalid_dpop_proof", "the DPoP header is missing or contains an invalid proof")
         decoded, thumbprint = read
         if self._settings.dpop_nonces and decoded.claims.get("nonce") != self.nonce:
-            raise OAuthError("use_dpop_nonce", "the proof needs a nonce of this server", headers=self.fields)
+            raise OAuthError(
+                "use_dpop_nonce", "the proof must contain the current nonce of this server", headers=self.fields
+            )
         return thumbprint
 
     @property
@@ -345,7 +347,7 @@ def asked_scopes(settings: Settings, parameters: Mapping[str, str]) -> tuple[str
     scopes = tuple(settings.default_scopes) if named is None else tuple(dict.fromkeys(named.split()))
     offline = ["offline_access"] if settings.refresh_tokens == "offline_access" else []
     if settings.scopes is not None and not {*scopes} <= {*settings.scopes, *offline}:
-        raise OAuthError("invalid_scope", "there is no such scope")
+        raise OAuthError("invalid_scope", "a requested scope does not exist")
     return scopes
 
 
@@ -363,9 +365,9 @@ def asked_resource(settings: Settings, parameters: Mapping[str, str]) -> str | N
     except ValueError:
         parts = urlsplit("")
     if not parts.scheme or not parts.netloc or "#" in resource:
-        raise OAuthError("invalid_target", "resource has to be a URL without a fragment")
+        raise OAuthError("invalid_target", "resource must be a URL without a fragment")
     if settings.resources is not None and resource not in settings.resources:
-        raise OAuthError("invalid_target", "there are no tokens for this resource")
+        raise OAuthError("invalid_target", "no tokens are issued for this resource")
     return resource
 
 
@@ -434,9 +436,9 @@ class Exchanges:
         keys = self._settings.trusted_issuers.get(issuer) if isinstance(issuer, str) else None
         assertion = None if keys is None else read_jwt(text, read_keys(keys))
         if assertion is None or not is_for(assertion.claims, places, self._settings.clock()):
-            raise OAuthError("invalid_grant", "the assertion does not hold")
+            raise OAuthError("invalid_grant", "the assertion is invalid")
         if not isinstance(assertion.claims.get("sub"), str):
-            raise OAuthError("invalid_grant", "the assertion does not say about whom it is")
+            raise OAuthError("invalid_grant", "the assertion has no subject")
         return assertion
 
     def _narrowed(self, request: EndpointRequest, assertion: Jwt, client_id: str) -> EndpointRequest:
@@ -448,7 +450,7 @@ class Exchanges:
             raise OAuthError("invalid_grant", "the assertion was used before")
         allowed = {name: value for name in ("scope", "resource") if isinstance(value := claims.get(name), str)}
         if "scope" in allowed and not {*form.get("scope", "").split()} <= {*allowed["scope"].split()}:
-            raise OAuthError("invalid_scope", "the assertion does not allow this")
+            raise OAuthError("invalid_scope", "the assertion does not allow the requested scope")
         if form.get("resource", allowed.get("resource")) != allowed.get("resource"):
             raise OAuthError("invalid_target", "the assertion is for another resource")
         put_bounded(self._seen, number, None, _MAX_ASSERTIONS)
@@ -483,13 +485,15 @@ class Exchanges:
         require_grant(client, TOKEN_EXCHANGE)
         form = request.form
         if form.get("requested_token_type") != ID_JAG_TYPE or form.get("subject_token_type") != _ID_TOKEN_TYPE:
-            raise OAuthError("invalid_request", "ID tokens are exchanged for ID-JAGs, and nothing else for anything")
+            raise OAuthError("invalid_request", "only an ID token can be exchanged, and only for an ID-JAG")
         audience = form.get("audience")
         if audience is None:
-            raise OAuthError("invalid_target", "audience has to be the issuer of the ID-JAG's authorization server")
+            raise OAuthError(
+                "invalid_target", "audience must be the issuer of the authorization server that will accept the ID-JAG"
+            )
         subject = self._keys.read(form.get("subject_token", ""))
         if subject is None or not is_for(subject.claims, (client.client_id,), self._settings.clock()):
-            raise OAuthError("invalid_grant", "subject_token is no ID token of this client's")
+            raise OAuthError("invalid_grant", "subject_token is not a valid ID token of this client")
         ask = AccessAsk(
             grant_type=TOKEN_EXCHANGE,
             client_id=client.client_id,
@@ -557,7 +561,7 @@ class TokenEndpoint:
             case _ if kind == TOKEN_EXCHANGE:
                 return self._exchanges.issue_id_jag(request, client)
             case _:
-                raise OAuthError("unsupported_grant_type", "this grant_type is not known here")
+                raise OAuthError("unsupported_grant_type", "this grant_type is not supported")
 
     def _proof_thumbprint(self, request: EndpointRequest) -> str | None:
         return self._proofs.check(request.headers.get("dpop"))
@@ -566,9 +570,9 @@ class TokenEndpoint:
         code, form = self._grants.redeem_code(request.form.get("code", "")), request.form
         family = code.family
         if family.client_id != client.client_id:
-            raise OAuthError("invalid_grant", "the code is another client's")
+            raise OAuthError("invalid_grant", "the code was issued to another client")
         if form.get("redirect_uri", code.redirect_uri) != code.redirect_uri:
-            raise OAuthError("invalid_grant", "redirect_uri is not the one that the code was sent to")
+            raise OAuthError("invalid_grant", "redirect_uri differs from the one in the authorization request")
         if not hmac.compare_digest(_challenge_of(form.get("code_verifier", "")), code.challenge.encode()):
             raise OAuthError("invalid_grant", "code_verifier does not match")
         if family.key_thumbprint not in {None, thumbprint}:
@@ -583,7 +587,7 @@ class TokenEndpoint:
         family = refresh.family
         scopes = asked_scopes(self._settings, {"scope": " ".join(family.scopes), **request.form})
         if not {*scopes} <= {*family.scopes}:
-            raise OAuthError("invalid_scope", "this was not granted")
+            raise OAuthError("invalid_scope", "a requested scope was not granted")
         self._require_resource(request, family)
         self._grants.use_up(refresh)
         return self._grants.issue_tokens(family, scopes, refreshable=True)
@@ -591,7 +595,7 @@ class TokenEndpoint:
     def _issue_to_client(self, request: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
         require_grant(client, "client_credentials")
         if client.is_public:
-            raise OAuthError("unauthorized_client", "a client without credentials has none to show")
+            raise OAuthError("unauthorized_client", "a client without credentials cannot use this grant_type")
         ask = AccessAsk(
             grant_type="client_credentials",
             client_id=client.client_id,

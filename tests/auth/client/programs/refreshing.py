@@ -1,8 +1,8 @@
-"""A process whose token is refused again and again, and which shares its token storage with others.
+"""A process whose token is refused repeatedly, and which shares its token storage with other processes.
 
     refreshing.py STORAGE PORT ROUNDS
 
-It asks whatever it asks of the authorization server at PORT, one line of JSON for each request and its response.
+It sends its requests to the authorization server at PORT, one line of JSON for each request and each response.
 """
 
 import json
@@ -40,12 +40,12 @@ class Refreshing(Grant):
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
         reply = yield from post_form(ask.token_issuer.server.token_endpoint, form, {})
         assert reply.status == 200, "an old refresh token was presented"
-        said = json.loads(reply.body)
+        members = json.loads(reply.body)
         return Tokens(
-            access_token=said["access_token"],
+            access_token=members["access_token"],
             token_type="Bearer",
             expires_at=None,
-            refresh_token=said["refresh_token"],
+            refresh_token=members["refresh_token"],
             scopes=None,
         )
 

@@ -1,4 +1,4 @@
-"""A guard with an authorization server behind it, and what the tests of guards have in common."""
+"""A client of a token guard whose authorization server is scripted, and helpers for its outcomes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trio_mcp.auth._challenges import Challenge, read_challenges
 from trio_mcp.peer import Access
 from trio_mcp.wire import Refusal
 
-__all__ = ["Post", "access_of", "challenges_of", "posting", "refusal_of"]
+__all__ = ["GuardClient", "access_of", "challenges_of", "guard_client", "refusal_of"]
 
 
 @define(eq=False)
-class Post:
-    """A guard, and requests to it."""
+class GuardClient:
+    """A client that sends requests to a token guard."""
 
     guard: TokenGuard
     issuer: Issuer = field(factory=Issuer)
@@ -34,18 +34,18 @@ class Post:
         query: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Access | Refusal:
-        """Make one request."""
+        """Send one request."""
         fields = {} if token is None else {"authorization": f"{scheme} {token}"}
         if proof is not None:
             fields["dpop"] = proof
         return await self.guard.admit(method, path, query, {**fields, **(headers or {})})
 
 
-def posting(issuer: Issuer | None = None, **options: Any) -> Post:
-    """Return requests to a protected server, which differs from the usual one in *options*."""
+def guard_client(issuer: Issuer | None = None, **options: Any) -> GuardClient:
+    """Return a client of a protected server that has the usual settings, changed by *options*."""
     issuer = issuer or Issuer()
     settings: dict[str, Any] = {"resource": RESOURCE, "issuers": [ISSUER], "clock": issuer.clock, **options}
-    return Post(ResourceServer(**settings).guard(issuer), issuer)
+    return GuardClient(ResourceServer(**settings).guard(issuer), issuer)
 
 
 def access_of(outcome: Access | Refusal) -> Access:
@@ -54,7 +54,7 @@ def access_of(outcome: Access | Refusal) -> Access:
 
 
 def refusal_of(outcome: Access | Refusal | None, status: int, error: str | None = None) -> Refusal:
-    """Return a refusal that has this status, and this error in each of its challenges."""
+    """Return the refusal, after checking its status and the error in each of its challenges."""
     assert isinstance(outcome, Refusal), outcome
     assert outcome.status == status
     assert [challenge.parameters.get("error") for challenge in challenges_of(outcome)] == [error] * len(
