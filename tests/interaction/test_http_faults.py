@@ -12,7 +12,7 @@ it; they are in the folders that mirror the sources:
     transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_holds_up_no_end
     interaction/test_http_faults.py::test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdown
  3. data sent to a client that has disconnected is lost without an error
-    transports/http/server/test_response.py::test_a_client_that_leaves_cancels_the_block
+    transports/http/server/test_response.py::test_a_client_that_disconnects_cancels_the_block
     server/test_serve_http.py::test_a_client_that_goes_away_cancels_its_handler
  4. a cancelled scope cannot find out whether a client has disconnected
     transports/http/hypercorn/test_tasks.py::test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one
@@ -24,7 +24,7 @@ it; they are in the folders that mirror the sources:
     server/test_serve_http.py::test_a_signal_ends_it
  7. errors of the lifespan are swallowed
     server/test_serve_http.py::test_a_lifespan_that_fails_fails_the_start_as_it_is
-    transports/http/server/test_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
+    transports/http/server/test_app.py::test_an_application_whose_lifespan_has_failed_refuses_requests
  8. a read timeout ends streams; without one, bodies have no limit of time or size
     transports/http/hypercorn/test_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
     interaction/test_http_faults.py::test_the_server_gives_up_clients_that_trickle_and_others_are_not_delayed
@@ -43,8 +43,8 @@ it; they are in the folders that mirror the sources:
     transports/http/hypercorn/test_connection.py::test_a_connection_that_cannot_even_be_closed_well_is_closed
     transports/http/hypercorn/test_connection.py::test_clients_that_leave_without_a_goodbye_cost_their_own_connection
 13. the path keeps the prefix that an application is mounted under
-    transports/http/server/test_app.py::test_it_is_found_below_what_it_is_mounted_under
-    transports/http/server/test_mounted.py::test_starlette_mounts_it
+    transports/http/server/test_app.py::test_a_mounted_application_is_found_below_its_root_path
+    transports/http/server/test_mounted.py::test_a_starlette_mount_serves_the_application
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import trio
 from attrs import define, field
 
 import trio_mcp.server
-from tests.transports.http.asgi_caller import Caller, call, request
+from tests.transports.http.asgi_caller import AsgiCaller, call, request
 from trio_mcp import Context, HttpBound, Limits, Server, open_http_client, serve_http
 from trio_mcp.server import HttpService
 from trio_mcp.transports import AsgiMessage
@@ -86,7 +86,7 @@ def body_of(message: Any) -> bytes:
 
 def head_of(message: Any, **more: str) -> bytes:
     """Return the head of a POST, with the header fields that go with the message."""
-    caller = Caller.post(message)
+    caller = AsgiCaller.post(message)
     fields = {name.decode(): value.decode() for name, value in caller.scope["headers"]}
     fields |= {"content-length": str(len(body_of(message)))} | more
     return "\r\n".join(["POST /mcp HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items()), "", ""]).encode()
@@ -193,7 +193,7 @@ async def test_clients_reach_it_by_the_names_it_has(options: Any, host: str, sta
     options = {"host": "127.0.0.1", **options}
     service = HttpService.of(make_server(), options.pop("host"), 0, options)
     async with service.app.run():
-        assert (await Caller.post(call("add", {"a": 1, "b": 2}), {"host": host}).run(service.app)).status == status
+        assert (await AsgiCaller.post(call("add", {"a": 1, "b": 2}), {"host": host}).run(service.app)).status == status
 
 
 async def test_a_signal_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
