@@ -1,4 +1,4 @@
-"""A child that has more to write than its pipe holds, and writes it only when its standard input has ended."""
+"""A child that writes more than its pipe holds when its standard input has ended."""
 
 import sys
 
