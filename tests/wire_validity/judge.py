@@ -126,7 +126,7 @@ BY_HAND = (
         "requests without params, which are about who asks",
     ),
     ByHand(
-        "tests/transports/test_memory.py::test_a_request_that_is_refused_on_sight_leaves_nothing",
+        "tests/transports/test_memory.py::test_a_malformed_request_does_not_stay_in_flight",
         "client",
         "a `_meta` that is no object, by `Client.request`",
     ),
