@@ -326,7 +326,7 @@ async def test_a_child_that_closes_its_output_and_lives_ends_the_stream() -> Non
 async def test_a_child_may_write_during_its_shutdown() -> None:
     with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(
-            [sys.executable, PROGRAMS / "parting_words.py"], leave_seconds=TIMEOUT_SECONDS
+            [sys.executable, PROGRAMS / "late_output.py"], leave_seconds=TIMEOUT_SECONDS
         ) as child:
             await trio.aclose_forcefully(child.stream)
 
@@ -567,23 +567,23 @@ async def test_a_standard_error_without_a_reader_blocks_neither_process(monkeypa
         async with open_child_process(shell(script)) as child:
             assert await read_line(child) == b"done\n"
             await wait_until(lambda: child.stderr_tail[-1] == "last")
-            shown = read_available(reader)
+            displayed = read_available(reader)
             await child.stream.send_all(b"\n")
             await wait_until(lambda: child.stderr_tail[-1] == "afterwards")
-        shown_later = read_available(reader)
+        displayed_later = read_available(reader)
 
-    assert 0 < len(shown) < 1_000_000
-    assert shown_later == _child_stderr._GAP.encode() + b"afterwards\n"
+    assert 0 < len(displayed) < 1_000_000
+    assert displayed_later == _child_stderr._GAP.encode() + b"afterwards\n"
 
 
-async def test_a_standard_error_read_slowly_shows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_standard_error_that_is_read_slowly_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     with trio.fail_after(TIMEOUT_SECONDS), os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        shown = b""
+        displayed = b""
         async with open_child_process(shell("yes | head -c 200000 >&2; exec cat")):
-            while len(shown) < 200_000:
+            while len(displayed) < 200_000:
                 await trio.sleep(0.005)
-                shown += read_available(reader)
+                displayed += read_available(reader)
 
-    assert shown == b"y\n" * 100_000
+    assert displayed == b"y\n" * 100_000

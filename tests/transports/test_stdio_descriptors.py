@@ -164,16 +164,16 @@ def test_descriptors_and_files_are_restored_after_the_block() -> None:
 def test_a_redirection_by_the_program_itself_is_kept() -> None:
     output, _ = run(
         program("""
-            mine = io.StringIO()
+            custom = io.StringIO()
             async with claim_stdio():
-                sys.stdout = mine
-            assert sys.stdout is mine
+                sys.stdout = custom
+            assert sys.stdout is custom
             sys.stdout = None
             async with claim_stdio():
                 print("stray")
             assert sys.stdout is None
-            sys.stdout = mine
-            mine.close()
+            sys.stdout = custom
+            custom.close()
             async with claim_stdio() as stream:
                 await stream.send_all(b"wire")
         """)
@@ -182,7 +182,7 @@ def test_a_redirection_by_the_program_itself_is_kept() -> None:
     assert output == b"wire"
 
 
-def test_only_one_claim_at_a_time() -> None:
+def test_standard_input_and_output_can_be_claimed_only_once_at_a_time() -> None:
     output, _ = run(
         program("""
             async with claim_stdio():
@@ -335,8 +335,8 @@ def test_a_terminal_stays_blocking_for_processes_that_share_it(end: str) -> None
         os.close(descriptor)
 
 
-def _end(server: subprocess.Popen[bytes], how: str, hang_up: Callable[[], None]) -> None:
-    if how == "killed":
+def _end(server: subprocess.Popen[bytes], ending: str, hang_up: Callable[[], None]) -> None:
+    if ending == "killed":
         server.send_signal(signal.SIGKILL)
     else:
         hang_up()

@@ -109,7 +109,7 @@ class Pending:
     """A request in flight in its own task."""
 
     outgoing: OutgoingRequest
-    _resolved: trio.Event = field(factory=trio.Event, init=False)
+    _done: trio.Event = field(factory=trio.Event, init=False)
     _outcome: JsonObject | Exception | None = field(default=None, init=False)
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
@@ -121,16 +121,16 @@ class Pending:
                     self._outcome = await outgoing.result()
             except TrioMcpError as exc:
                 self._outcome = exc
-        self._resolved.set()
+        self._done.set()
 
     @property
     def is_done(self) -> bool:
         """True if the outcome is known."""
-        return self._resolved.is_set()
+        return self._done.is_set()
 
     async def outcome(self) -> JsonObject:
         """Wait for the result, or raise the exception of the request."""
-        await self._resolved.wait()
+        await self._done.wait()
         if isinstance(self._outcome, Exception):
             raise self._outcome
         assert self._outcome is not None
@@ -263,8 +263,8 @@ class ScriptedHttpServer:
     async def next(self, method: str = "POST", rpc: str | None = None) -> ReceivedRequest:
         """Return the next request; fail if its methods are not the expected ones."""
         request = await self._received.receive()
-        shown = (request.method, request.message.get("method") if request.body else None)
-        assert shown == (method, rpc), f"{request.headers} {request.body!r}"
+        methods = (request.method, request.message.get("method") if request.body else None)
+        assert methods == (method, rpc), f"{request.headers} {request.body!r}"
         return request
 
     async def next_by_method(self, count: int) -> dict[str, ReceivedRequest]:

@@ -360,14 +360,14 @@ async def test_a_broken_connection_fails_one_call_and_no_other(
 ) -> None:
     async with listening() as server, connected(server) as (transport, nursery):
         failing, first = await sent_request(transport, nursery, server)
-        going, second = await sent_request(transport, nursery, server)
+        unaffected, second = await sent_request(transport, nursery, server)
         await fault(first)
         await trio.aclose_forcefully(first.stream)
         with pytest.raises(ResponseLost, match="'tools/list': ") as caught:
             await failing.outcome()
         assert caught.value.sent
         await second.json(result(2, tools=[]))
-        assert await going.outcome() == {"tools": []}
+        assert await unaffected.outcome() == {"tools": []}
         again = start_request(nursery, transport)
         await second.request()
         await second.json(result(3))

@@ -285,12 +285,12 @@ async def test_defaults_of_a_custom_client_are_not_sent_to_other_hosts() -> None
         params={"p": "s3cret"},
         auth=("me", "s3cret"),
         transport=httpx2.MockTransport(respond),
-    ) as mine:
-        async with fetching(http_client=mine) as fetch:
+    ) as custom:
+        async with fetching(http_client=custom) as fetch:
             assert (await fetch(call("https://as.test/x"))).body == b"{}"
             with pytest.raises(CallFailed, match="may not name"):
                 await fetch(call("https://10.0.0.1/x"))
-        assert not mine.is_closed
+        assert not custom.is_closed
 
     (request,) = requests
     assert str(request.url) == "https://as.test/x"

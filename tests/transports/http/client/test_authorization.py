@@ -123,7 +123,7 @@ async def test_other_refusals_are_reported_unchanged(autojump_clock: object) -> 
 async def test_a_missing_token_fails_one_call_and_no_other(autojump_clock: object) -> None:
     server, auth = ScriptedHttpServer(), ScriptedAuth()
     async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        going = start_request(nursery, transport, "tools/call")
+        unaffected = start_request(nursery, transport, "tools/call")
         request = await server.next(rpc="tools/call")
         auth.failure = AuthorizationFailed("no token")
         with pytest.raises(AuthorizationFailed, match="no token"):
@@ -131,7 +131,7 @@ async def test_a_missing_token_fails_one_call_and_no_other(autojump_clock: objec
         with pytest.raises(AuthorizationFailed, match="no token"):
             await transport.notify("notifications/mine", {"_meta": META})
         await request.result()
-        assert await going.outcome() == {}
+        assert await unaffected.outcome() == {}
         assert transport.statistics().outgoing == 0
 
     assert len(server.requests) == 1
@@ -177,20 +177,20 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_a_token_ends_at_once(
 
 
 async def test_an_accepted_request_does_not_wait_for_the_token_of_a_refused_one(autojump_clock: object) -> None:
-    is_there = trio.Event()
+    is_renewed = trio.Event()
 
     async def renew(auth: ScriptedAuth) -> None:
-        await is_there.wait()
+        await is_renewed.wait()
 
     server, auth = ScriptedHttpServer(), ScriptedAuth(renew=renew)
     async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
         waiting = start_request(nursery, transport, "tools/call")
         await refuse(server, rpc="tools/call")
-        going = start_request(nursery, transport)
+        unaffected = start_request(nursery, transport)
         await (await server.next(rpc="tools/list")).result()
-        await going.outcome()
+        await unaffected.outcome()
         assert not waiting.is_done
-        is_there.set()
+        is_renewed.set()
         await (await server.next(rpc="tools/call")).result()
         await waiting.outcome()
 
@@ -364,11 +364,11 @@ async def test_a_closing_client_without_a_token_sends_no_delete(
 async def test_a_reply_to_the_server_waits_for_the_user_without_a_limit_but_not_for_the_server(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def ask_person(auth: ScriptedAuth) -> None:
+    async def ask_user(auth: ScriptedAuth) -> None:
         with auth.asking_person():
             await trio.sleep(3600)
 
-    server, auth, client = ScriptedHttpServer(), ScriptedAuth(renew=ask_person), ClientStub(Limits(stall_seconds=10))
+    server, auth, client = ScriptedHttpServer(), ScriptedAuth(renew=ask_user), ClientStub(Limits(stall_seconds=10))
     async with open_session(server, client, auth=auth) as transport, trio.open_nursery() as nursery:
         request = await open_stream_after_401(transport, server, nursery)
         await request.begin()
@@ -386,7 +386,7 @@ async def test_a_reply_to_the_server_waits_for_the_user_without_a_limit_but_not_
 
 
 @pytest.mark.parametrize(
-    ("failure", "asks_person", "expected"),
+    ("failure", "asks_user", "expected"),
     [
         (AuthorizationFailed("out of reach"), False, True),
         (AuthorizationFailed("the user did not answer"), True, False),
@@ -395,14 +395,14 @@ async def test_a_reply_to_the_server_waits_for_the_user_without_a_limit_but_not_
 )
 async def test_the_standalone_stream_is_reopened_unless_the_authorization_was_denied(
     failure: AuthorizationFailed,
-    asks_person: bool,
+    asks_user: bool,
     expected: bool,
     autojump_clock: object,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
-        if asks_person:
+        if asks_user:
             with auth.asking_person():
                 await trio.sleep(300)
         raise failure
@@ -485,12 +485,12 @@ async def test_a_new_session_without_authorization_fails_the_calls_that_need_it(
         assert client.renewals == 1
 
 
-@pytest.mark.parametrize("is_person", [True, False])
+@pytest.mark.parametrize("asks_user", [True, False])
 async def test_calls_wait_for_a_new_session_without_a_limit_while_the_user_is_asked(
-    is_person: bool, autojump_clock: object
+    asks_user: bool, autojump_clock: object
 ) -> None:
     async def take_long(auth: ScriptedAuth) -> None:
-        if is_person:
+        if asks_user:
             with auth.asking_person():
                 await trio.sleep(3600)
         else:
@@ -500,7 +500,7 @@ async def test_calls_wait_for_a_new_session_without_a_limit_while_the_user_is_as
     async with open_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
         pending, began = await start_renewal(server, transport, nursery), trio.current_time()
         await refuse(server, rpc="initialize")
-        if is_person:
+        if asks_user:
             await answer_handshake(server, id="s2")
             await (await server.next(rpc="tools/list")).result()
             await pending.outcome()
@@ -514,12 +514,12 @@ async def test_calls_wait_for_a_new_session_without_a_limit_while_the_user_is_as
 # HTTP+SSE.
 
 
-@pytest.mark.parametrize("is_person", [True, False])
+@pytest.mark.parametrize("asks_user", [True, False])
 async def test_the_handshake_waits_for_an_http_sse_stream_without_a_limit_while_the_user_is_asked(
-    is_person: bool, autojump_clock: object
+    asks_user: bool, autojump_clock: object
 ) -> None:
     async def take_long(auth: ScriptedAuth) -> None:
-        if is_person:
+        if asks_user:
             with auth.asking_person():
                 await trio.sleep(3600)
         else:
@@ -530,7 +530,7 @@ async def test_the_handshake_waits_for_an_http_sse_stream_without_a_limit_while_
         pending = start_request(nursery, transport, "initialize", modern=False)
         await (await server.next(rpc="initialize")).answer(405)
         await refuse(server, "GET")
-        if is_person:
+        if asks_user:
             stream = await server.next("GET")
             await stream.begin()
             await stream.send(b"event: endpoint\ndata: /messages\n\n")

@@ -292,8 +292,10 @@ async def test_a_response_that_is_not_accepted_is_logged(
         await pending.outcome()
 
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    said = "refused a response or a notification: HTTP status 500: full up" if reached else "not have arrived: no way"
-    assert said in record.getMessage()
+    expected = (
+        "refused a response or a notification: HTTP status 500: full up" if reached else "not have arrived: no way"
+    )
+    assert expected in record.getMessage()
 
 
 async def test_a_reply_that_is_never_accepted_delays_the_next_one_for_a_bounded_time(
@@ -350,8 +352,8 @@ async def test_closing_cancels_requests_in_flight_and_then_deletes_the_session(a
                 await each.outcome()
         assert all(request.left.is_set() for request in requests)
 
-    notices = [request.message["params"]["requestId"] for request in server.requests[4:6]]
-    assert sorted(notices) == sorted(request.message["id"] for request in requests)
+    cancelled_ids = [request.message["params"]["requestId"] for request in server.requests[4:6]]
+    assert sorted(cancelled_ids) == sorted(request.message["id"] for request in requests)
     assert server.requests[6].method == "DELETE"
 
 
@@ -417,15 +419,15 @@ async def test_an_error_response_to_the_handshake_is_raised_to_the_client(autoju
 async def test_a_lost_response_fails_one_request(autojump_clock: object) -> None:
     server = ScriptedHttpServer()
     async with open_session(server) as transport, trio.open_nursery() as nursery:
-        losing, going = (start_request(nursery, transport, modern=False) for _ in range(2))
+        lost, unaffected = (start_request(nursery, transport, modern=False) for _ in range(2))
         first, second = await server.next(rpc="tools/list"), await server.next(rpc="tools/list")
         by_id = {request.message["id"]: request for request in (first, second)}
-        await by_id[losing.outgoing.id].begin()
-        by_id[losing.outgoing.id].cut()
+        await by_id[lost.outgoing.id].begin()
+        by_id[lost.outgoing.id].cut()
         with pytest.raises(ResponseLost):
-            await losing.outcome()
-        await by_id[going.outgoing.id].result(tools=[])
-        assert await going.outcome() == {"tools": []}
+            await lost.outcome()
+        await by_id[unaffected.outgoing.id].result(tools=[])
+        assert await unaffected.outcome() == {"tools": []}
 
 
 async def test_a_revision_that_is_not_a_valid_header_value_is_not_sent(autojump_clock: object) -> None:

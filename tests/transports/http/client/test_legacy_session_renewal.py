@@ -332,7 +332,7 @@ async def test_a_request_that_was_repeated_before_is_repeated_in_the_new_session
         assert await reading.outcome() == {"prompts": []}
 
 
-async def test_a_session_is_lost_only_once(autojump_clock: object) -> None:
+async def test_two_notifications_that_are_refused_together_renew_the_session_once(autojump_clock: object) -> None:
     server, client = ScriptedHttpServer(), ClientStub()
     async with open_session(server, client) as transport, trio.open_nursery() as nursery:
         for method in ("notifications/a", "notifications/b"):
@@ -475,10 +475,10 @@ async def test_the_next_request_tries_again_to_open_a_session_at_a_server_in_tro
             await pending.outcome()
         await trio.sleep(60)
         engine.is_up = True
-        next_one = start_request(nursery, transport, modern=False)
+        following = start_request(nursery, transport, modern=False)
         await answer_handshake(server, id="s2")
         await (await server.next(rpc="tools/list")).result(tools=[])
-        assert await next_one.outcome() == {"tools": []}
+        assert await following.outcome() == {"tools": []}
         assert client.renewals == 1
 
 

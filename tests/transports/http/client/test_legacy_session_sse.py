@@ -142,7 +142,7 @@ async def test_a_cancelled_request_sends_a_cancellation_notification(autojump_cl
 async def test_a_post_that_is_refused_fails_one_request(autojump_clock: object) -> None:
     server = ScriptedHttpServer()
     async with open_sse_session(server) as (transport, stream), trio.open_nursery() as nursery:
-        going, failing = (
+        unaffected, failing = (
             start_request(nursery, transport, modern=False),
             start_request(nursery, transport, "tools/call", modern=False),
         )
@@ -152,7 +152,7 @@ async def test_a_post_that_is_refused_fails_one_request(autojump_clock: object) 
         with pytest.raises(HttpStatusError, match="500"):
             await failing.outcome()
         await stream.event(result(requests["tools/list"].message["id"], tools=[]))
-        assert await going.outcome() == {"tools": []}
+        assert await unaffected.outcome() == {"tools": []}
 
 
 async def test_closing_ends_the_stream_after_the_last_messages(autojump_clock: object) -> None:

@@ -366,13 +366,13 @@ async def test_a_response_that_is_too_large_or_compressed_fails_one_request_and_
     ):
         failing = start_request(nursery, transport)
         first = await server.next(rpc="tools/list")
-        going = start_request(nursery, transport)
+        unaffected = start_request(nursery, transport)
         second = await server.next(rpc="tools/list")
         nursery.start_soon(respond, first)
         with pytest.raises(RemoteProtocolError, match=message):
             await failing.outcome()
         await second.result(tools=[])
-        assert await going.outcome() == {"tools": []}
+        assert await unaffected.outcome() == {"tools": []}
 
 
 # Cancellation and closing.
@@ -546,7 +546,7 @@ async def test_a_request_that_cannot_be_encoded_passes_its_place_on(autojump_clo
     async with open_transport(server, ClientStub(Limits(max_posts=1))) as transport, trio.open_nursery() as nursery:
         start_request(nursery, transport)
         request = await server.next(rpc="tools/list")
-        broken = start_request(nursery, transport, what=object())
+        broken = start_request(nursery, transport, invalid=object())
         await trio.testing.wait_all_tasks_blocked()
         start_request(nursery, transport, "prompts/list")
         await trio.testing.wait_all_tasks_blocked()

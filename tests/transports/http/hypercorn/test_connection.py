@@ -185,16 +185,16 @@ async def test_a_client_that_reads_nothing_is_disconnected_and_the_application_i
 
 
 async def test_a_client_that_reads_slowly_keeps_its_connection() -> None:
-    size, timeouts = 6_000_000, 0.8
+    size, timeout = 6_000_000, 0.8
 
     async def send_much(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         start = trio.current_time()
         await send_part(send, bytes(size))
-        assert trio.current_time() - start > timeouts
+        assert trio.current_time() - start > timeout
         await send({"type": "http.response.body", "body": b"end"})
 
-    async with serving(App({"/much": send_much}), write_seconds=timeouts) as served, await served.connect() as stream:
+    async with serving(App({"/much": send_much}), write_seconds=timeout) as served, await served.connect() as stream:
         await stream.send_all(get("/much", "connection: close"))
         received = bytearray()
         for pause in range(1, 16):

@@ -218,16 +218,16 @@ async def test_a_response_to_a_client_that_has_disconnected_is_not_an_error(
     ending: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.set()
+        requested.set()
         await wait_for_disconnect(receive)
         await answer(send)
         ended.set()
 
-    asked, ended = trio.Event(), trio.Event()
+    requested, ended = trio.Event(), trio.Event()
     async with serving(App({"/wait": wait})) as served:
         client = await open_client(served)
         number = await client.send_request("/wait", end=False)
-        await asked.wait()
+        await requested.wait()
         if ending == "reset":
             client.wire.reset_stream(number)
             await client.flush()

@@ -20,8 +20,8 @@ async def expect_event(receive: Receive, stage: str) -> None:
     assert await receive() == {"type": f"lifespan.{stage}"}
 
 
-async def send_event(send: Send, what: str, **more: Any) -> None:
-    await send({"type": f"lifespan.{what}", **more})
+async def send_event(send: Send, event: str, **more: Any) -> None:
+    await send({"type": f"lifespan.{event}", **more})
 
 
 async def test_the_application_is_started_before_the_block_and_shut_down_after_it() -> None:

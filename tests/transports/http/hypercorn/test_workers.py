@@ -113,9 +113,9 @@ async def test_workers_share_a_port_and_are_replaced_when_they_die_and_drain_whe
         first = set[int]()
         while len(first) < 2:  # on a busy machine one worker may accept all connections for a while
             first |= await request_pids(bound.port)
-        victim = min(first)
-        os.kill(victim, signal.SIGKILL)
-        await until(lambda: not is_running(victim))
+        killed = min(first)
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: not is_running(killed))
         found = first
         while len(found) < 3:
             found |= await request_pids(bound.port)
@@ -128,7 +128,7 @@ async def test_workers_share_a_port_and_are_replaced_when_they_die_and_drain_whe
 
     assert not any(map(is_running, found))
     (record,) = caplog.records
-    assert record.getMessage().endswith(f" (process {victim}) was killed by signal 9; it is restarted in 0.1 seconds")
+    assert record.getMessage().endswith(f" (process {killed}) was killed by signal 9; it is restarted in 0.1 seconds")
 
 
 async def test_a_worker_that_exits_before_it_serves_is_an_error() -> None:

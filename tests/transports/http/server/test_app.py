@@ -628,16 +628,16 @@ async def test_an_option_decides_whether_handlers_are_parked_or_replayed(asking:
     server, begun = make_server(), 0
 
     @server.tool
-    async def where(ctx: Context) -> str:
+    async def first_root(ctx: Context) -> str:
         nonlocal begun
         begun += 1
         return str((await ctx.list_roots())[0].uri)
 
     app = http_app(server, asking=asking)
     async with app.run():
-        question = (await AsgiCaller.post(call("where", **ROOTS)).run(app)).answer["result"]
+        question = (await AsgiCaller.post(call("first_root", **ROOTS)).run(app)).answer["result"]
         (key,) = question["inputRequests"]
-        retry = call("where", **ROOTS)
+        retry = call("first_root", **ROOTS)
         answers = {key: {"roots": [{"uri": "file:///here"}]}}
         retry["params"] |= {"requestState": question["requestState"], "inputResponses": answers}
         assert await text_from(app, AsgiCaller.post(retry)) == "file:///here"
@@ -700,15 +700,15 @@ async def test_clients_of_http_sse_are_served(path: str) -> None:
         nursery.start_soon(stream.run, app)
         await trio.testing.wait_all_tasks_blocked()
         address = stream.body.decode().split("data: ")[1].strip()
-        where, _, query = address.partition("?")
-        assert where == path
+        path_of_posts, _, query = address.partition("?")
+        assert path_of_posts == path
 
-        posted = await AsgiCaller.post(INITIALIZE, path=where, query_string=query.encode()).run(app)
+        posted = await AsgiCaller.post(INITIALIZE, path=path_of_posts, query_string=query.encode()).run(app)
         assert posted.status == 202
         while b'"protocolVersion"' not in stream.body:
             await trio.testing.wait_all_tasks_blocked()
         app.stop()
-        late = await AsgiCaller.post(INITIALIZE, path=where, query_string=query.encode()).run(app)
+        late = await AsgiCaller.post(INITIALIZE, path=path_of_posts, query_string=query.encode()).run(app)
         assert late.status == 503
         await app.drained()
         assert stream.complete

@@ -14,8 +14,8 @@ from attrs import define, field
 
 from tests.server.test_serve_http import connected, served
 from tests.transports.http.asgi_caller import NEVER, AsgiCaller, call, request, scope_of
-from tests.transports.http.server.scripted_client import RawClient, events_of, initialize, message
-from tests.transports.http.server.scripted_client import call as called
+from tests.transports.http.server.raw_client import RawClient, events_of, initialize, message
+from tests.transports.http.server.raw_client import call as called
 from tests.transports.http.server.token_verifier import ISSUER, METADATA, METADATA_URL, RESOURCE, Tokens, protection
 from trio_mcp import CallNext, Context, Limits, MemoryEventStore, Request, Server, SessionSettings, http_app
 from trio_mcp.abc import Fetch
@@ -382,35 +382,35 @@ async def test_many_sessions_of_one_principal_do_not_replace_those_of_others(pro
 
 
 async def test_each_request_in_a_session_is_authorized_by_its_own_token(protected: ProtectedServer) -> None:
-    little, more = protected.tokens.issue("ann"), protected.tokens.issue("ann", "vault:open")
+    without_scopes, with_scope = protected.tokens.issue("ann"), protected.tokens.issue("ann", "vault:open")
 
     async with protected.open_raw_client() as client:
-        client.headers |= little
+        client.headers |= without_scopes
         await client.begin()
         refused = await client.post(called("open"))
         assert (refused.status, refused.answer["id"]) == (403, 2)
         assert 'scope="vault:open"' in refused.headers["www-authenticate"]
-        client.headers |= more
+        client.headers |= with_scope
         assert text_of(await client.post(called("open"))) == "open"
         assert text_of(await client.post(called("look"))) == "ann ann ['vault:open'] test []"
-        client.headers |= little
+        client.headers |= without_scopes
         assert text_of(await client.post(called("look"))) == "ann ann [] test []"
 
 
 async def test_an_array_runs_only_if_its_token_has_the_scopes_of_all_its_requests(protected: ProtectedServer) -> None:
-    some = protected.tokens.issue("ann", "vault:open")
-    all_of_it = protected.tokens.issue("ann", "vault:open", "vault:empty")
+    partly_authorized = protected.tokens.issue("ann", "vault:open")
+    fully_authorized = protected.tokens.issue("ann", "vault:open", "vault:empty")
     array = [called("open", 2), called("empty", 3), message("notifications/acme/knock")]
 
     async with protected.open_raw_client() as client:
-        client.headers |= some
+        client.headers |= partly_authorized
         await client.begin(BATCHING)
         refused = await client.post(array)
         assert refused.status == 403
         assert 'scope="vault:empty vault:open"' in refused.headers["www-authenticate"]
         assert refused.answer["id"] is None
         assert protected.log == []
-        done = await client.post(array, **all_of_it)
+        done = await client.post(array, **fully_authorized)
         await protected.notified.wait()
 
     assert {each["id"] for each in done.messages} == {2, 3}
@@ -466,16 +466,16 @@ async def test_an_unprotected_session_is_refused_requests_that_need_scopes(
 
 @pytest.mark.requirement("B.7-S3c")
 async def test_each_post_to_an_http_sse_stream_is_authorized_by_its_own_token(protected: ProtectedServer) -> None:
-    little, more = protected.tokens.issue("ann"), protected.tokens.issue("ann", "vault:open")
+    without_scopes, with_scope = protected.tokens.issue("ann"), protected.tokens.issue("ann", "vault:open")
     bob = protected.tokens.issue("bob", "vault:open")
 
     async with protected.open_raw_client() as client:
-        client.headers |= little
+        client.headers |= without_scopes
         stream, post = await open_sse_stream(client)
         assert (await post(called("open"))).status == 403
         assert (await post(called("open"), authorization="")).status == 401
         assert (await post(called("open"), **bob)).status != 202
-        assert (await post(called("open"), **more)).status == 202
+        assert (await post(called("open"), **with_scope)).status == 202
         assert (await post(called("look", 3))).status == 202
         opened, looked = (await sse_messages(stream))[1:]
         stream.disconnect()
@@ -514,7 +514,7 @@ async def sse_messages(stream: AsgiCaller) -> list[Any]:
 async def test_the_handler_of_a_notification_knows_the_principal_and_the_header_fields(
     protected: ProtectedServer,
 ) -> None:
-    little, more = protected.tokens.issue("ann"), protected.tokens.issue("ann", "a")
+    without_scopes, with_scope = protected.tokens.issue("ann"), protected.tokens.issue("ann", "a")
     seen: list[str | None] = []
 
     @protected.server.middleware
@@ -525,17 +525,17 @@ async def test_the_handler_of_a_notification_knows_the_principal_and_the_header_
 
     async with protected.open_raw_client() as client:
         modern = request("notifications/acme/knock", id=None)
-        assert (await AsgiCaller.post(modern, {**more, "x-source": "modern"}).run(client.app)).status == 202
+        assert (await AsgiCaller.post(modern, {**with_scope, "x-source": "modern"}).run(client.app)).status == 202
         await protected.notified.wait()
-        client.headers |= little
+        client.headers |= without_scopes
         await client.begin()
         protected.notified = trio.Event()
-        await client.post(message("notifications/acme/knock"), **more, x_source="session")
+        await client.post(message("notifications/acme/knock"), **with_scope, x_source="session")
         await protected.notified.wait()
         protected.notified = trio.Event()
         del client.headers["mcp-session-id"], client.headers["mcp-protocol-version"]
         stream, post = await open_sse_stream(client)
-        await post(message("notifications/acme/knock"), **more, x_source="stream")
+        await post(message("notifications/acme/knock"), **with_scope, x_source="stream")
         await protected.notified.wait()
         stream.disconnect()
 
@@ -750,7 +750,7 @@ class FetchingVerifier:
 
 @pytest.fixture
 def opened_fetches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record the trusted hosts of each fetch that is opened_fetches."""
+    """Record the trusted hosts of each fetch that is opened."""
     opened_with: list[Any] = []
 
     def record(*, trusted_hosts: Any) -> Any:

@@ -9,7 +9,7 @@ import trio
 from attrs import evolve
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.transports.http.server.scripted_client import (
+from tests.transports.http.server.raw_client import (
     LATEST,
     SESSION,
     VERSION,
@@ -48,7 +48,7 @@ async def test_only_the_answer_to_initialize_names_a_new_session(tool_server: To
     assert [each.answer["result"]["protocolVersion"] for each in begun] == list(LEGACY_REVISIONS)
     ids = {each.headers[SESSION] for each in begun}
     assert len(ids) == len(begun)
-    assert all(len(id) > 40 and all("\x21" <= sign <= "\x7e" for sign in id) for id in ids)
+    assert all(len(id) > 40 and all("\x21" <= character <= "\x7e" for character in id) for id in ids)
     assert [each.status for each in others] == [202, 200]
     assert not any(SESSION in each.headers for each in others)
     assert others[-1].answer == {"jsonrpc": "2.0", "id": 2, "result": {}}
@@ -135,11 +135,11 @@ async def test_a_request_with_an_invalid_session_or_revision_is_refused_with_its
         await client.begin()
         posted = await client.post(message("ping", id="p"), **headers)
         others = [await client.request(method, **headers) for method in ("GET", "DELETE")]
-        still = await client.post(message("ping", id=2))
+        accepted = await client.post(message("ping", id=2))
 
     assert (posted.status, posted.code, posted.answer["id"]) == (status, INVALID_REQUEST, "p")
     assert [(each.status, each.code) for each in others] == [(status, INVALID_REQUEST)] * 2
-    assert still.answer["result"] == {}
+    assert accepted.answer["result"] == {}
 
 
 async def test_a_request_without_a_revision_has_that_of_its_session(tool_server: ToolServer) -> None:
@@ -174,14 +174,14 @@ async def test_a_session_is_not_found_by_other_principals(
     async with open_raw_client(tool_server) as client:
         client.headers["x-user"] = "ada"
         await client.begin()
-        mine = await client.post(call("show_context"))
+        own = await client.post(call("show_context"))
         others = [await client.post(message("ping", id=2), x_user=user) for user in ("eve", "")]
         opened = [await client.request(method, x_user="eve") for method in ("GET", "DELETE")]
-        still = await client.post(message("ping", id=2))
+        accepted = await client.post(message("ping", id=2))
 
-    assert text_of(mine).startswith("ada ")
+    assert text_of(own).startswith("ada ")
     assert [each.status for each in [*others, *opened]] == [404] * 4
-    assert still.status == 200
+    assert accepted.status == 200
 
 
 async def test_handlers_see_the_header_fields_of_their_own_post_without_credentials(tool_server: ToolServer) -> None:
@@ -317,7 +317,7 @@ async def test_an_array_of_any_other_revision_is_refused(tool_server: ToolServer
     assert revision in refused.answer["error"]["message"]
 
 
-async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(tool_server: ToolServer) -> None:
+async def test_an_id_that_is_in_use_is_refused_and_the_first_request_continues(tool_server: ToolServer) -> None:
     async with open_raw_client(tool_server) as client:
         await client.begin()
         first = client.start(call("wait", 7))
@@ -335,12 +335,12 @@ async def test_a_session_serves_many_requests_at_once(tool_server: ToolServer) -
         await client.begin()
         waiting = [client.start(call("wait", id)) for id in range(100, 120)]
         await wait_all_tasks_blocked()
-        meanwhile = await client.post(call("add", a=1, b=2))
+        concurrent = await client.post(call("add", a=1, b=2))
         tool_server.go.set()
         for each in waiting:
             await each.returned.wait()
 
-    assert text_of(meanwhile) == "3"
+    assert text_of(concurrent) == "3"
     assert [each.answer["id"] for each in waiting] == list(range(100, 120))
 
 
@@ -401,8 +401,8 @@ async def test_the_question_of_a_cancelled_call_is_withdrawn_on_its_stream(resum
             assert withdrawal["params"] == {"requestId": question["id"]}
             await wait_all_tasks_blocked()
             assert tool_server.log == []
-            for asked in (question, other.messages[0]):
-                answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}
+            for sent_question in (question, other.messages[0]):
+                answer = {"jsonrpc": "2.0", "id": sent_question["id"], "result": {"action": "decline"}}
                 assert (await client.post(answer)).status == 202
             await other.returned.wait()
             assert tool_server.log == ["answered"]

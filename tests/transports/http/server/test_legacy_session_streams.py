@@ -14,7 +14,7 @@ from trio._core import _run
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.transports.http.asgi_caller import AsgiCaller
-from tests.transports.http.server.scripted_client import (
+from tests.transports.http.server.raw_client import (
     LATEST,
     RawClient,
     ToolServer,
@@ -302,12 +302,12 @@ async def test_the_answer_waits_for_a_client_that_resumes_late(tool_server: Tool
             await client.request("GET", last_event_id=event_id),
             await client.request("GET", last_event_id="3-0"),
         )
-        nothing = await client.request("GET", last_event_id=last_id(rest))
+        at_the_end = await client.request("GET", last_event_id=last_id(rest))
 
     assert logged(rest) == ["a again"]
     assert text_of(rest) == "logged"
     assert logged(again) == ["a", "a again"]
-    assert (nothing.status, nothing.code) == (400, INVALID_REQUEST)
+    assert (at_the_end.status, at_the_end.code) == (400, INVALID_REQUEST)
 
 
 async def test_a_client_may_resume_a_stream_that_is_still_open(tool_server: ToolServer) -> None:

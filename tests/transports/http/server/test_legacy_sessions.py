@@ -11,7 +11,7 @@ from trio._core import _run
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.transports.http.asgi_caller import AsgiCaller
-from tests.transports.http.server.scripted_client import (
+from tests.transports.http.server.raw_client import (
     SESSION,
     RawClient,
     ToolServer,
@@ -291,17 +291,17 @@ async def test_at_the_limit_the_session_that_was_idle_longest_is_replaced(
         await clients[0].request("DELETE")
 
 
-async def test_if_no_session_can_be_replaced_the_new_one_is_refused_for_now(
+async def test_a_new_session_is_refused_if_no_other_can_be_replaced(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
     async with open_raw_client(tool_server, max_sessions=2) as client:
         clients = [await RawClient(client.app, client.nursery).begin() for _ in range(2)]
         refused = await client.post(initialize())
-        also = await client.request("GET")
+        refused_stream = await client.request("GET")
 
         assert (refused.status, refused.code, refused.answer["id"]) == (503, INVALID_REQUEST, 1)
         assert refused.headers["retry-after"] == "30"
-        assert also.status == 503
+        assert refused_stream.status == 503
         assert [(await each.post(message("ping", id=2))).status for each in clients] == [200] * 2
 
 

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.transports.http.asgi_caller import AsgiCaller, scope_of
-from tests.transports.http.server.scripted_client import (
+from tests.transports.http.server.raw_client import (
     RawClient,
     ToolServer,
     call,
@@ -58,8 +58,8 @@ class RawSseClient:
 
     async def post(self, body: Any, **scope: Any) -> AsgiCaller:
         """POST a body to the endpoint that the stream has named."""
-        where = {"path": self.path, "query_string": self.query.encode(), **scope}
-        return await AsgiCaller.post(body, {"accept": ""}, **where).run(self.client.app)
+        target = {"path": self.path, "query_string": self.query.encode(), **scope}
+        return await AsgiCaller.post(body, {"accept": ""}, **target).run(self.client.app)
 
     @property
     def messages(self) -> list[Any]:

@@ -259,11 +259,11 @@ async def test_a_slow_client_delays_only_its_own_handler(tool_server: ToolServer
     async with trio.open_nursery() as nursery:
         nursery.start_soon(slow.run, tool_server.app)
         await trio.testing.wait_all_tasks_blocked()
-        held_up = len(tool_server.log)
-        assert held_up < 20
+        logged_lines = len(tool_server.log)
+        assert logged_lines < 20
         other = await tool_server.post(call("flood", {"count": 100}, **{LOG_LEVEL_KEY: "info"}))
         assert text_of(other.answer) == "100"
-        assert len(tool_server.log) == held_up + 100
+        assert len(tool_server.log) == logged_lines + 100
         slow.resume_reading()
 
     assert len(slow.messages) == 101
@@ -408,11 +408,11 @@ async def test_a_notification_is_accepted_and_handled(tool_server: ToolServer) -
 
 
 async def test_a_parked_handler_continues_in_the_next_post(tool_server: ToolServer) -> None:
-    able: dict[str, Any] = {CAPABILITIES_KEY: {"elicitation": {}}}
-    question = (await tool_server.post(call("elicit_seats", **able))).answer["result"]
+    capabilities: dict[str, Any] = {CAPABILITIES_KEY: {"elicitation": {}}}
+    question = (await tool_server.post(call("elicit_seats", **capabilities))).answer["result"]
     assert question["resultType"] == "input_required"
     (key,) = question["inputRequests"]
-    retry = call("elicit_seats", **able)
+    retry = call("elicit_seats", **capabilities)
     retry["params"] |= {
         "requestState": question["requestState"],
         "inputResponses": {key: {"action": "accept", "content": {"count": 2}}},
