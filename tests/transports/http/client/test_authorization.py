@@ -141,14 +141,14 @@ async def test_a_call_fails_with_its_failed_sign_in_and_the_next_call_tries_agai
     async def fail_once(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
         if auth.renewals == 1:
-            raise AuthorizationFailed("they said no", error="access_denied")
+            raise AuthorizationFailed("the user denied access", error="access_denied")
         auth.token = "new"
 
     server, auth = ScriptedHttpServer(), ScriptedAuth(token=None, renew=fail_once)
     async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
         pending = start_request(nursery, transport)
         assert credentials_of(await refuse(server, rpc="tools/list")) is None
-        with pytest.raises(AuthorizationFailed, match="they said no") as caught:
+        with pytest.raises(AuthorizationFailed, match="the user denied access") as caught:
             await pending.outcome()
         assert caught.value.error == "access_denied"
 
@@ -466,13 +466,13 @@ async def start_renewal(server: ScriptedHttpServer, transport: Transport, nurser
 async def test_a_new_session_without_authorization_fails_the_calls_that_need_it(autojump_clock: object) -> None:
     async def fail(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
-        raise AuthorizationFailed("they said no", error="access_denied")
+        raise AuthorizationFailed("the user denied access", error="access_denied")
 
     server, auth, client = ScriptedHttpServer(), ScriptedAuth(renew=fail), ClientStub()
     async with open_session(server, client, auth=auth) as transport, trio.open_nursery() as nursery:
         pending = await start_renewal(server, transport, nursery)
         await refuse(server, rpc="initialize")
-        with pytest.raises(AuthorizationFailed, match="they said no") as caught:
+        with pytest.raises(AuthorizationFailed, match="the user denied access") as caught:
             await pending.outcome()
         assert caught.value.error == "access_denied"
 
@@ -547,12 +547,12 @@ async def test_the_handshake_waits_for_an_http_sse_stream_without_a_limit_while_
 async def test_a_legacy_server_that_refuses_its_stream_gives_the_reason(autojump_clock: object) -> None:
     async def fail(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
-        raise AuthorizationFailed("they said no")
+        raise AuthorizationFailed("the user denied access")
 
     server, auth = ScriptedHttpServer(), ScriptedAuth(renew=fail)
     async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
         pending = start_request(nursery, transport, "initialize", modern=False)
         await (await server.next(rpc="initialize")).answer(405)
         await refuse(server, "GET")
-        with pytest.raises(AuthorizationFailed, match="they said no"):
+        with pytest.raises(AuthorizationFailed, match="the user denied access"):
             await pending.outcome()

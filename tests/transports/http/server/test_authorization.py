@@ -14,8 +14,8 @@ from attrs import define, field
 
 from tests.server.test_serve_http import connected, served
 from tests.transports.http.asgi_caller import NEVER, AsgiCaller, call, request, scope_of
-from tests.transports.http.server.raw_client import RawClient, events_of, initialize, message
-from tests.transports.http.server.raw_client import call as called
+from tests.transports.http.server.raw_session_client import RawSessionClient, events_of, initialize, message
+from tests.transports.http.server.raw_session_client import call as called
 from tests.transports.http.server.token_verifier import ISSUER, METADATA, METADATA_URL, RESOURCE, Tokens, protection
 from trio_mcp import CallNext, Context, Limits, MemoryEventStore, Request, Server, SessionSettings, http_app
 from trio_mcp.abc import Fetch
@@ -74,11 +74,13 @@ class ProtectedServer:
         return http_app(self.server, auth=protection(self.tokens, clock=clock), **options)
 
     @asynccontextmanager
-    async def open_raw_client(self, *, clock: Any = lambda: 0.0, **options: Any) -> AsyncGenerator[RawClient]:
+    async def open_session_client(
+        self, *, clock: Any = lambda: 0.0, **options: Any
+    ) -> AsyncGenerator[RawSessionClient]:
         """Run the application, and yield a raw client without a token."""
         app = self.app(clock=clock, **options)
         async with trio.open_nursery() as nursery, app.run():
-            yield RawClient(app, nursery)
+            yield RawSessionClient(app, nursery)
 
 
 @pytest.fixture
@@ -351,7 +353,7 @@ async def test_without_authentication_requests_that_need_scopes_are_refused(prot
 async def test_a_session_does_not_replace_authentication(protected: ProtectedServer) -> None:
     ann, bob = protected.tokens.issue("ann", "vault:open"), protected.tokens.issue("bob", "vault:open")
 
-    async with protected.open_raw_client() as client:
+    async with protected.open_session_client() as client:
         client.headers |= ann
         await client.begin()
         assert text_of(await client.post(called("look"))).startswith("ann ")
@@ -365,10 +367,10 @@ async def test_a_session_does_not_replace_authentication(protected: ProtectedSer
 
 
 async def test_many_sessions_of_one_principal_do_not_replace_those_of_others(protected: ProtectedServer) -> None:
-    async with protected.open_raw_client(sessions=SessionSettings(max_sessions=3)) as client:
+    async with protected.open_session_client(sessions=SessionSettings(max_sessions=3)) as client:
 
-        async def begin(subject: str) -> RawClient:
-            another = RawClient(client.app, client.nursery)
+        async def begin(subject: str) -> RawSessionClient:
+            another = RawSessionClient(client.app, client.nursery)
             another.headers |= protected.tokens.issue(subject)
             return await another.begin(LATEST)
 
@@ -384,7 +386,7 @@ async def test_many_sessions_of_one_principal_do_not_replace_those_of_others(pro
 async def test_each_request_in_a_session_is_authorized_by_its_own_token(protected: ProtectedServer) -> None:
     without_scopes, with_scope = protected.tokens.issue("ann"), protected.tokens.issue("ann", "vault:open")
 
-    async with protected.open_raw_client() as client:
+    async with protected.open_session_client() as client:
         client.headers |= without_scopes
         await client.begin()
         refused = await client.post(called("open"))
@@ -402,7 +404,7 @@ async def test_an_array_runs_only_if_its_token_has_the_scopes_of_all_its_request
     fully_authorized = protected.tokens.issue("ann", "vault:open", "vault:empty")
     array = [called("open", 2), called("empty", 3), message("notifications/acme/knock")]
 
-    async with protected.open_raw_client() as client:
+    async with protected.open_session_client() as client:
         client.headers |= partly_authorized
         await client.begin(BATCHING)
         refused = await client.post(array)
@@ -420,7 +422,7 @@ async def test_an_array_runs_only_if_its_token_has_the_scopes_of_all_its_request
 async def test_an_array_that_is_too_long_is_refused_as_a_whole() -> None:
     protected = ProtectedServer(server=Server("protected", limits=Limits(max_queued=2)))
 
-    async with protected.open_raw_client() as client:
+    async with protected.open_session_client() as client:
         client.headers |= protected.tokens.issue("ann")
         await client.begin(BATCHING)
         refused = await client.post([called("look", 2), called("look", 3), called("open", 4)])
@@ -441,7 +443,7 @@ async def test_the_scopes_of_modern_methods_in_a_session_are_not_computed(
 
     monkeypatch.setattr(Server, "needed_scopes", needed_scopes)
 
-    async with protected.open_raw_client() as client:
+    async with protected.open_session_client() as client:
         client.headers |= protected.tokens.issue("ann")
         await client.begin(BATCHING)
         params = {"notifications": {"resourceSubscriptions": ["paper://1"] * 1000}}
@@ -458,7 +460,7 @@ async def test_an_unprotected_session_is_refused_requests_that_need_scopes(
     app = http_app(protected.server)
 
     async with trio.open_nursery() as nursery, app.run():
-        client = await RawClient(app, nursery).begin(revision)
+        client = await RawSessionClient(app, nursery).begin(revision)
         refused = await client.post(called("open"))
 
     assert (refused.status, refused.code, refused.answer["id"]) == (403, INVALID_REQUEST, 2)
@@ -469,7 +471,7 @@ async def test_each_post_to_an_http_sse_stream_is_authorized_by_its_own_token(pr
     without_scopes, with_scope = protected.tokens.issue("ann"), protected.tokens.issue("ann", "vault:open")
     bob = protected.tokens.issue("bob", "vault:open")
 
-    async with protected.open_raw_client() as client:
+    async with protected.open_session_client() as client:
         client.headers |= without_scopes
         stream, post = await open_sse_stream(client)
         assert (await post(called("open"))).status == 403
@@ -485,7 +487,7 @@ async def test_each_post_to_an_http_sse_stream_is_authorized_by_its_own_token(pr
     assert looked["result"]["content"][0]["text"] == "ann ann [] test []"
 
 
-async def open_sse_stream(client: RawClient) -> tuple[AsgiCaller, Any]:
+async def open_sse_stream(client: RawSessionClient) -> tuple[AsgiCaller, Any]:
     """Open a stream of HTTP+SSE and perform the handshake; return the stream, and a function that POSTs to it."""
     stream = client.get()
     await trio.testing.wait_all_tasks_blocked()
@@ -523,7 +525,7 @@ async def test_the_handler_of_a_notification_knows_the_principal_and_the_header_
             seen.append(request.context.principal)
         return await call_next(request)
 
-    async with protected.open_raw_client() as client:
+    async with protected.open_session_client() as client:
         modern = request("notifications/acme/knock", id=None)
         assert (await AsgiCaller.post(modern, {**with_scope, "x-source": "modern"}).run(client.app)).status == 202
         await protected.notified.wait()
@@ -562,7 +564,7 @@ async def seconds_until_end(caller: AsgiCaller) -> float:
 async def test_a_listen_request_completes_when_its_token_expires(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         ann = protected.tokens.issue("ann", expires_at=wall_clock() + 300)
         listening, working = AsgiCaller.post(LISTEN, ann), AsgiCaller.post(call("wait", progressToken=1), ann)
         client.nursery.start_soon(listening.run, client.app)
@@ -585,7 +587,7 @@ async def test_a_listen_request_with_middleware_completes_when_its_token_expires
     async def pass_on(request: Request, call_next: CallNext) -> Any:
         return await call_next(request)
 
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         listening = AsgiCaller.post(LISTEN, protected.tokens.issue("ann", expires_at=wall_clock() + 300))
         client.nursery.start_soon(listening.run, client.app)
         assert 300 <= await seconds_until_end(listening) <= 360
@@ -596,7 +598,7 @@ async def test_a_listen_request_with_middleware_completes_when_its_token_expires
 async def test_a_listen_request_with_a_token_that_never_expires_does_not_end(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         listening = AsgiCaller.post(LISTEN, protected.tokens.issue("ann"))
         client.nursery.start_soon(listening.run, client.app)
         await trio.sleep(NEVER)
@@ -610,7 +612,7 @@ async def test_a_standalone_stream_ends_with_its_token_and_the_next_one_gets_lat
 ) -> None:
     sessions = SessionSettings(event_store=MemoryEventStore() if resumable else None)
 
-    async with protected.open_raw_client(clock=wall_clock, sessions=sessions) as client:
+    async with protected.open_session_client(clock=wall_clock, sessions=sessions) as client:
         client.headers |= protected.tokens.issue("ann", expires_at=wall_clock() + 300)
         await client.begin()
         stream, working = client.get(), client.start(called("wait"))
@@ -632,7 +634,7 @@ async def test_a_standalone_stream_ends_with_its_token_and_the_next_one_gets_lat
 async def test_unsent_messages_at_the_expiry_of_a_standalone_stream_are_sent_on_the_next_one(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         client.headers |= protected.tokens.issue("ann", expires_at=wall_clock() + 300)
         await client.begin()
         stream = client.get()
@@ -655,7 +657,7 @@ async def test_unsent_messages_at_the_expiry_of_a_standalone_stream_are_sent_on_
 async def test_a_resumed_stream_may_wait_for_its_answer_longer_than_its_token_is_valid(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(
+    async with protected.open_session_client(
         clock=wall_clock, sessions=SessionSettings(event_store=MemoryEventStore())
     ) as client:
         client.headers |= protected.tokens.issue("ann", expires_at=wall_clock() + 300)
@@ -675,7 +677,7 @@ async def test_a_resumed_stream_may_wait_for_its_answer_longer_than_its_token_is
 async def test_a_stream_lasts_until_the_leeway_of_its_token_is_over(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         expired_within_leeway, expired = (
             protected.tokens.issue("ann", expires_at=wall_clock() - ago) for ago in (59, 61)
         )
@@ -690,7 +692,7 @@ async def test_a_stream_lasts_until_the_leeway_of_its_token_is_over(
 async def test_an_http_sse_stream_lasts_as_long_as_its_client_posts_with_valid_tokens(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         client.headers |= protected.tokens.issue("ann", expires_at=wall_clock() + 300)
         stream, post = await open_sse_stream(client)
         await trio.sleep(250)
@@ -706,7 +708,7 @@ async def test_an_http_sse_stream_lasts_as_long_as_its_client_posts_with_valid_t
 async def test_a_call_in_flight_keeps_an_http_sse_stream_with_an_expired_token_open(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         client.headers |= protected.tokens.issue("ann", expires_at=wall_clock() + 300)
         stream, post = await open_sse_stream(client)
         await post(called("wait"))
@@ -721,7 +723,7 @@ async def test_a_call_in_flight_keeps_an_http_sse_stream_with_an_expired_token_o
 async def test_a_cancelled_call_does_not_keep_an_http_sse_stream_open(
     protected: ProtectedServer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with protected.open_raw_client(clock=wall_clock) as client:
+    async with protected.open_session_client(clock=wall_clock) as client:
         client.headers |= protected.tokens.issue("ann", expires_at=wall_clock() + 300)
         stream, post = await open_sse_stream(client)
         await post(called("wait"))

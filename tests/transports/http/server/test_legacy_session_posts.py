@@ -9,7 +9,7 @@ import trio
 from attrs import evolve
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.transports.http.server.raw_client import (
+from tests.transports.http.server.raw_session_client import (
     LATEST,
     SESSION,
     VERSION,
@@ -18,7 +18,7 @@ from tests.transports.http.server.raw_client import (
     initialize,
     logged,
     message,
-    open_raw_client,
+    open_session_client,
     session_statistics,
     text_of,
 )
@@ -40,7 +40,7 @@ def tool_server() -> ToolServer:
 
 @pytest.mark.requirement("B.6-S9a", "B.6-S9b")
 async def test_only_the_answer_to_initialize_names_a_new_session(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         begun = [await client.post(initialize(revision)) for revision in LEGACY_REVISIONS]
         client.headers[SESSION] = begun[-1].headers[SESSION]
         others = [await client.post(body) for body in (message("notifications/initialized"), message("ping", id=2))]
@@ -56,14 +56,14 @@ async def test_only_the_answer_to_initialize_names_a_new_session(tool_server: To
 
 @pytest.mark.parametrize("version", [LATEST, "2025-03-26", ""])
 async def test_initialize_may_name_any_revision_in_its_header_field(tool_server: ToolServer, version: str) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         begun = await client.post(initialize(), mcp_protocol_version=version)
 
     assert begun.answer["result"]["protocolVersion"] == LATEST
 
 
 async def test_a_refused_initialize_leaves_no_session(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         refused = await client.post(message("initialize", {"protocolVersion": 7}, id="x"))
 
         assert (refused.code, refused.answer["id"]) == (INVALID_PARAMS, "x")
@@ -77,7 +77,7 @@ async def test_the_session_of_a_client_that_disconnects_during_the_handshake_end
         await tool_server.go.wait()
         return await call_next(request)
 
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         beginning = client.start(initialize())
         await wait_all_tasks_blocked()
         assert session_statistics(client).sessions == 1
@@ -94,7 +94,7 @@ async def test_an_initialize_that_sends_updates_first_streams_and_names_the_sess
         await request.context.log("info", "beginning")
         return await call_next(request)
 
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         begun = await client.post(initialize())
         client.headers[SESSION] = begun.headers[SESSION]
         pinged = await client.post(message("ping", id=2))
@@ -106,7 +106,7 @@ async def test_an_initialize_that_sends_updates_first_streams_and_names_the_sess
 
 
 async def test_a_second_initialize_opens_a_second_session_or_is_refused_in_the_first(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         first = await client.post(initialize())
         second = await client.post(initialize())
         inside = await client.post(initialize(), mcp_session_id=first.headers[SESSION])
@@ -131,7 +131,7 @@ async def test_a_second_initialize_opens_a_second_session_or_is_refused_in_the_f
 async def test_a_request_with_an_invalid_session_or_revision_is_refused_with_its_id(
     tool_server: ToolServer, headers: dict[str, str], status: int
 ) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         posted = await client.post(message("ping", id="p"), **headers)
         others = [await client.request(method, **headers) for method in ("GET", "DELETE")]
@@ -143,7 +143,7 @@ async def test_a_request_with_an_invalid_session_or_revision_is_refused_with_its
 
 
 async def test_a_request_without_a_revision_has_that_of_its_session(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin("2025-03-26")
         del client.headers[VERSION]
         answered = await client.post([message("ping", id=2)])
@@ -152,7 +152,7 @@ async def test_a_request_without_a_revision_has_that_of_its_session(tool_server:
 
 
 async def test_requests_are_served_before_the_initialized_notification(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         client.headers[SESSION] = (await client.post(initialize())).headers[SESSION]
         answered = await client.post(call("add", a=1, b=2))
 
@@ -171,7 +171,7 @@ async def test_a_session_is_not_found_by_other_principals(
         return evolve(request, access=None if user is None else Access(user))
 
     monkeypatch.setattr(HttpRequest, "of", signed_in)
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         client.headers["x-user"] = "ada"
         await client.begin()
         own = await client.post(call("show_context"))
@@ -185,7 +185,7 @@ async def test_a_session_is_not_found_by_other_principals(
 
 
 async def test_handlers_see_the_header_fields_of_their_own_post_without_credentials(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         one = await client.post(call("show_context"), x_color="blue", authorization="Bearer s3cret", cookie="a=b")
         other = await client.post(call("show_context"))
@@ -202,7 +202,7 @@ async def test_handlers_see_the_header_fields_of_their_own_post_without_credenti
 
 @pytest.mark.requirement("B.6-S4")
 async def test_a_response_with_nothing_but_the_answer_is_json(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         at_once = await client.post(message("ping", id=2))
         later = await client.post(call("add", a=1, b=2))
@@ -215,7 +215,7 @@ async def test_a_response_with_nothing_but_the_answer_is_json(tool_server: ToolS
 
 @pytest.mark.requirement("B.6-S5a", "B.6-S5d")
 async def test_a_response_with_messages_before_the_answer_is_a_stream(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         calling = client.start(call("log_twice", words=["a", "b"]))
         await calling.wait_for_messages(2)
@@ -233,7 +233,7 @@ async def test_a_response_with_messages_before_the_answer_is_a_stream(tool_serve
 
 async def test_a_response_that_is_complete_before_it_is_sent_is_a_stream_as_well(tool_server: ToolServer) -> None:
     tool_server.go.set()
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         calling = await client.post(call("log_twice", words=["a"]))
 
@@ -244,7 +244,7 @@ async def test_a_response_that_is_complete_before_it_is_sent_is_a_stream_as_well
 async def test_a_long_request_starts_a_stream_with_keep_alives(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server, keep_alive=10.0) as client:
+    async with open_session_client(tool_server, keep_alive=10.0) as client:
         await client.begin()
         calling = client.start(call("wait"))
         await wait_all_tasks_blocked()
@@ -268,7 +268,7 @@ async def test_notifications_and_responses_are_accepted_with_an_empty_body(tool_
         {"jsonrpc": "2.0", "id": 99, "error": {"code": 1, "message": "no"}},
     ]
     broken: list[Any] = [b"{", {"jsonrpc": "2.0"}, []]
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         accepted = [await client.post(body) for body in valid]
         refused = [await client.post(body) for body in broken]
@@ -282,7 +282,7 @@ async def test_notifications_and_responses_are_accepted_with_an_empty_body(tool_
 
 
 async def test_an_array_of_2025_03_26_is_answered_by_an_array(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin("2025-03-26")
         mixed = await client.post([call("add", 2, a=1, b=2), message("notifications/x"), message("ping", id=3), {}])
         notified = await client.post([message("notifications/x")])
@@ -297,7 +297,7 @@ async def test_an_array_whose_requests_send_updates_streams_and_its_answers_come
     tool_server: ToolServer,
 ) -> None:
     tool_server.go.set()
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin("2025-03-26")
         calling = await client.post([call("log_twice", 2, words=["a"]), call("add", 3, a=1, b=2)])
 
@@ -308,7 +308,7 @@ async def test_an_array_whose_requests_send_updates_streams_and_its_answers_come
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
 async def test_an_array_of_any_other_revision_is_refused(tool_server: ToolServer, revision: str) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin(revision)
         del client.headers[VERSION]
         refused = await client.post([message("ping", id=2)])
@@ -318,7 +318,7 @@ async def test_an_array_of_any_other_revision_is_refused(tool_server: ToolServer
 
 
 async def test_an_id_that_is_in_use_is_refused_and_the_first_request_continues(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         first = client.start(call("wait", 7))
         await wait_all_tasks_blocked()
@@ -331,7 +331,7 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_continues(t
 
 
 async def test_a_session_serves_many_requests_at_once(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         waiting = [client.start(call("wait", id)) for id in range(100, 120)]
         await wait_all_tasks_blocked()
@@ -348,7 +348,7 @@ async def test_a_session_serves_many_requests_at_once(tool_server: ToolServer) -
 
 
 async def test_a_question_is_sent_on_the_response_and_answered_by_a_post(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
         standalone = client.get()
         calling = client.start(call("elicit_seats"))
@@ -366,7 +366,7 @@ async def test_a_question_is_sent_on_the_response_and_answered_by_a_post(tool_se
 
 
 async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         waiting_call = client.start(call("wait", "w"))
         streaming = client.start(call("log_twice", "s", words=["a"]))
@@ -388,7 +388,7 @@ async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(to
 async def test_the_question_of_a_cancelled_call_is_withdrawn_on_its_stream(resumable: bool) -> None:
     for _ in range(8):  # the order in which the handler and the response learn of it is random
         tool_server = ToolServer()
-        async with open_raw_client(tool_server, resumable=resumable) as client:
+        async with open_session_client(tool_server, resumable=resumable) as client:
             await client.begin(**ELICITS)
             asking, other = client.start(call("elicit_seats", "b")), client.start(call("elicit_seats", "c"))
             await asking.wait_for_messages(1)
@@ -412,7 +412,7 @@ async def test_the_question_of_a_cancelled_call_is_withdrawn_on_its_stream(resum
 async def test_a_handler_waits_for_a_client_that_reads_slowly_and_others_do_not(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         slow = client.caller(call("flood", 9, count=300))
         slow.stop_reading()
@@ -437,7 +437,7 @@ async def test_a_handler_waits_for_a_client_that_reads_slowly_and_others_do_not(
 async def test_a_client_that_disconnects_cancels_nothing_and_its_answer_counts_as_undelivered(
     tool_server: ToolServer,
 ) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         calling = client.start(call("wait"))
         await wait_all_tasks_blocked()
@@ -454,7 +454,7 @@ async def test_a_client_that_disconnects_cancels_nothing_and_its_answer_counts_a
 
 
 async def test_an_unsent_answer_to_a_client_that_disconnects_counts_as_undelivered(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         calling = client.caller(call("log_twice", words=["a"]))
         calling.stop_reading()
@@ -471,7 +471,7 @@ async def test_an_unsent_answer_to_a_client_that_disconnects_counts_as_undeliver
 
 
 async def test_a_handler_does_not_wait_for_a_client_that_has_disconnected(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         calling = client.caller(call("flood", 9, count=300))
         calling.stop_reading()
@@ -486,7 +486,7 @@ async def test_a_handler_does_not_wait_for_a_client_that_has_disconnected(tool_s
 
 
 async def test_a_question_to_a_client_that_has_disconnected_fails(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
         calling = client.start(call("elicit_seats", late=True))
         await wait_all_tasks_blocked()
@@ -499,7 +499,7 @@ async def test_a_question_to_a_client_that_has_disconnected_fails(tool_server: T
 
 
 async def test_an_unsent_question_to_a_client_that_disconnects_fails(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
         calling = client.caller(call("elicit_seats", after="a word"))
         calling.stop_reading()
@@ -514,7 +514,7 @@ async def test_an_unsent_question_to_a_client_that_disconnects_fails(tool_server
 
 
 async def test_a_question_that_is_cancelled_before_it_was_sent_is_never_sent(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
         calling = client.caller(call("elicit_seats", "b", after="a word"))
         calling.stop_reading()
@@ -533,7 +533,7 @@ async def test_a_question_that_is_cancelled_before_it_was_sent_is_never_sent(too
 async def test_a_question_that_was_sent_may_be_answered_after_the_client_has_disconnected(
     tool_server: ToolServer,
 ) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
         calling = client.start(call("elicit_seats"))
         await calling.wait_for_messages(1)

@@ -14,15 +14,15 @@ from trio._core import _run
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.transports.http.asgi_caller import AsgiCaller
-from tests.transports.http.server.raw_client import (
+from tests.transports.http.server.raw_session_client import (
     LATEST,
-    RawClient,
+    RawSessionClient,
     ToolServer,
     call,
     events_of,
     logged,
     message,
-    open_raw_client,
+    open_session_client,
     session_statistics,
     text_of,
 )
@@ -76,7 +76,7 @@ async def test_stored_streams_end_when_the_application_is_cancelled(tool_server:
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as scope:
             async with app.run():
-                client = await RawClient(app, nursery).begin()
+                client = await RawSessionClient(app, nursery).begin()
                 callers += [client.get(), client.start(call("log_twice", words=["a"]))]
                 await callers[1].wait_for_messages(1)
                 scope.cancel()
@@ -93,7 +93,7 @@ async def test_stored_streams_end_when_the_application_is_cancelled(tool_server:
 async def test_messages_outside_of_requests_are_sent_on_the_standalone_stream(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         standalone = client.get()
         await wait_all_tasks_blocked()
@@ -109,7 +109,7 @@ async def test_messages_outside_of_requests_are_sent_on_the_standalone_stream(
 
 @pytest.mark.parametrize("resumable", [False, True])
 async def test_unread_messages_wait_for_the_next_standalone_stream(tool_server: ToolServer, resumable: bool) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         change_tools(tool_server)
         await wait_all_tasks_blocked()
@@ -130,7 +130,7 @@ async def test_unread_messages_wait_for_the_next_standalone_stream(tool_server: 
 async def test_unread_messages_of_the_standalone_stream_are_bounded_and_merged(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         client.get().disconnect()
         await wait_all_tasks_blocked()
@@ -152,7 +152,7 @@ async def test_unread_messages_of_the_standalone_stream_are_bounded_and_merged(
 async def test_each_message_is_sent_on_the_newest_of_several_standalone_streams(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         older = client.get()
         await wait_all_tasks_blocked()
@@ -170,7 +170,7 @@ async def test_each_message_is_sent_on_the_newest_of_several_standalone_streams(
 
 
 async def test_a_standalone_stream_sends_keep_alives(tool_server: ToolServer, autojump_clock: MockClock) -> None:
-    async with open_raw_client(tool_server, keep_alive=10.0) as client:
+    async with open_session_client(tool_server, keep_alive=10.0) as client:
         await client.begin()
         standalone = client.get()
         await trio.sleep(35)
@@ -180,7 +180,7 @@ async def test_a_standalone_stream_sends_keep_alives(tool_server: ToolServer, au
 
 
 async def test_the_open_streams_of_a_client_are_limited(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         streams = [client.get() for _ in range(16)]
         await wait_all_tasks_blocked()
@@ -201,7 +201,7 @@ async def test_the_open_streams_of_a_client_are_limited(tool_server: ToolServer)
 
 @pytest.mark.requirement("B.6-S5c", "B.6-S8c")
 async def test_a_stored_stream_begins_at_once_with_the_id_to_resume_from(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True, retry_seconds=0.1) as client:
+    async with open_session_client(tool_server, resumable=True, retry_seconds=0.1) as client:
         await client.begin()
         quick = await client.post(message("ping", id=2))
         slow = client.start(call("wait"))
@@ -220,7 +220,7 @@ async def test_a_stored_stream_begins_at_once_with_the_id_to_resume_from(tool_se
 @pytest.mark.requirement("B.6-S8a")
 async def test_every_event_of_a_stored_stream_has_its_own_id(tool_server: ToolServer) -> None:
     tool_server.go.set()
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calls = [await client.post(call("log_twice", words=["a", "b"])) for _ in range(3)]
         ids = [each.id for caller in calls for each in events_of(caller)]
@@ -233,7 +233,7 @@ async def test_clients_of_earlier_revisions_get_ids_but_no_event_without_data(
     tool_server: ToolServer, revision: str
 ) -> None:
     tool_server.go.set()
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin(revision)
         calling = await client.post(call("log_twice", words=["a"]))
         rest = client.get("3-1")
@@ -246,7 +246,7 @@ async def test_clients_of_earlier_revisions_get_ids_but_no_event_without_data(
 
 @pytest.mark.requirement("B.6-S8b")
 async def test_a_disconnected_client_resumes_the_rest_of_its_stream(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling, other = (
             client.start(call("log_twice", 2, words=["a", "b"])),
@@ -272,7 +272,7 @@ async def test_a_disconnected_client_resumes_the_rest_of_its_stream(tool_server:
 
 
 async def test_a_stream_that_is_stored_in_a_file_is_resumed(tool_server: ToolServer, tmp_path: Path) -> None:
-    async with open_raw_client(tool_server, event_store=SqliteEventStore(tmp_path / "events.db")) as client:
+    async with open_session_client(tool_server, event_store=SqliteEventStore(tmp_path / "events.db")) as client:
         await client.begin()
         calling = client.start(call("log_twice", words=["a", "b"]))
         await calling.wait_for_messages(2)
@@ -287,7 +287,7 @@ async def test_a_stream_that_is_stored_in_a_file_is_resumed(tool_server: ToolSer
 
 
 async def test_the_answer_waits_for_a_client_that_resumes_late(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = client.start(call("log_twice", words=["a"]))
         await calling.wait_for_messages(1)
@@ -311,7 +311,7 @@ async def test_the_answer_waits_for_a_client_that_resumes_late(tool_server: Tool
 
 
 async def test_a_client_may_resume_a_stream_that_is_still_open(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = client.start(call("log_twice", words=["a"]))
         await calling.wait_for_messages(1)
@@ -330,7 +330,7 @@ async def test_a_client_may_resume_a_stream_that_is_still_open(tool_server: Tool
     "event_id", ["x", "3", "3-x", "-1-0", "3-99", "99-0", "3-0-0", "٣-0", "1" * 5000 + "-0", "1-0"]
 )
 async def test_an_unknown_or_malformed_event_id_is_refused(tool_server: ToolServer, event_id: str) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = client.start(call("wait"))
         await wait_all_tasks_blocked()
@@ -343,10 +343,10 @@ async def test_an_unknown_or_malformed_event_id_is_refused(tool_server: ToolServ
 
 async def test_a_session_cannot_resume_the_streams_of_another(tool_server: ToolServer) -> None:
     tool_server.go.set()
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = await client.post(call("log_twice", words=["secret"]))
-        other = await RawClient(client.app, client.nursery).begin()
+        other = await RawSessionClient(client.app, client.nursery).begin()
         theirs = await other.request("GET", last_event_id="3-0")
         pinged = await other.post(message("ping", id=2))
         own = await other.request("GET", last_event_id="3-0")
@@ -358,7 +358,7 @@ async def test_a_session_cannot_resume_the_streams_of_another(tool_server: ToolS
 
 
 async def test_the_id_of_an_event_is_ignored_without_an_event_store(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         standalone = client.get("3-0")
         await wait_all_tasks_blocked()
@@ -370,7 +370,7 @@ async def test_the_id_of_an_event_is_ignored_without_an_event_store(tool_server:
 
 
 async def test_a_standalone_stream_is_resumed_at_its_position(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         standalone = client.get()
         for count in (1, 2):
@@ -389,7 +389,7 @@ async def test_a_standalone_stream_is_resumed_at_its_position(tool_server: ToolS
 
 
 async def test_a_handler_does_not_wait_for_a_disconnected_client_that_may_resume(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = client.caller(call("flood", count=300))
         calling.stop_reading()
@@ -407,7 +407,7 @@ async def test_a_handler_does_not_wait_for_a_disconnected_client_that_may_resume
 
 
 async def test_a_slow_client_that_resumes_delays_the_handler_and_misses_nothing(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = client.start(call("log_twice", words=[str(number) for number in range(100)]))
         await calling.wait_for_messages(100)
@@ -432,7 +432,7 @@ async def test_a_slow_client_that_resumes_delays_the_handler_and_misses_nothing(
 async def test_a_handler_may_close_the_stream_and_the_client_resumes_it_for_the_answer(
     tool_server: ToolServer, retry: float | None, retry_ms: int
 ) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = await client.post(call("close_stream", retry=retry))
         assert calling.complete
@@ -452,7 +452,7 @@ async def test_a_handler_may_close_the_stream_and_the_client_resumes_it_for_the_
 
 
 async def test_closing_a_stream_that_is_closed_does_nothing(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = await client.post(call("close_stream", times=2))
         tool_server.go.set()
@@ -467,7 +467,7 @@ async def test_closing_a_stream_that_is_closed_does_nothing(tool_server: ToolSer
 async def test_the_stream_of_a_client_that_cannot_resume_it_is_not_closed(
     tool_server: ToolServer, revision: str, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin(revision)
         calling = client.start(call("close_stream"))
         await calling.wait_for_messages(2)
@@ -481,7 +481,7 @@ async def test_the_stream_of_a_client_that_cannot_resume_it_is_not_closed(
 
 @pytest.mark.parametrize("retry", [-1, "inf", "nan"])
 async def test_an_invalid_pause_is_an_error_of_the_handler(tool_server: ToolServer, retry: Any) -> None:
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         calling = await client.post(call("close_stream", retry=retry))
 
@@ -519,7 +519,7 @@ async def test_a_failing_event_store_prevents_resumption_and_nothing_else(
 ) -> None:
     caplog.set_level(logging.WARNING, "trio_mcp")
     tool_server.go.set()
-    async with open_raw_client(tool_server, event_store=Broken(works_for=1)) as client:
+    async with open_session_client(tool_server, event_store=Broken(works_for=1)) as client:
         await client.begin()
         calling = await client.post(call("log_twice", words=["a", "b"]))
         lost = await client.request("GET", last_event_id="3-0")
@@ -533,7 +533,7 @@ async def test_a_failing_event_store_prevents_resumption_and_nothing_else(
 
 
 async def test_a_client_whose_stored_events_are_lost_gets_the_later_messages(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, event_store=Broken(works_for=0)) as client:
+    async with open_session_client(tool_server, event_store=Broken(works_for=0)) as client:
         await client.begin()
         calling = client.start(call("log_twice", words=["a"]))
         await calling.wait_for_messages(1)
@@ -560,7 +560,7 @@ async def test_the_stored_events_of_a_session_are_deleted_with_it(tool_server: T
                 yield log
 
     tool_server.go.set()
-    async with open_raw_client(tool_server, event_store=Watched()) as client:
+    async with open_session_client(tool_server, event_store=Watched()) as client:
         await client.begin()
         await client.post(call("log_twice", words=["a"]))
         assert logs[0]._quota.events == 3
@@ -583,7 +583,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 async def test_no_message_is_lost_or_repeated_when_the_client_is_disconnected_many_times(seed: int) -> None:
     tool_server = ToolServer(limits=Limits(outbox_bytes=300, max_logs_per_second=1e9))
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         caller = client.start(call("log_twice", words=[str(number) for number in range(20)]))
         await caller.wait_for_messages(1)
@@ -609,7 +609,7 @@ async def test_no_message_is_lost_or_repeated_when_the_client_is_disconnected_ma
 
 async def test_a_stream_that_is_resumed_while_it_is_open_is_complete(seed: int) -> None:
     tool_server = ToolServer(limits=Limits(outbox_bytes=300, max_logs_per_second=1e9))
-    async with open_raw_client(tool_server, resumable=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         await client.begin()
         callers = [client.start(call("log_twice", words=[str(number) for number in range(20)]))]
         await callers[0].wait_for_messages(1)

@@ -11,15 +11,15 @@ from trio._core import _run
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.transports.http.asgi_caller import AsgiCaller
-from tests.transports.http.server.raw_client import (
+from tests.transports.http.server.raw_session_client import (
     SESSION,
-    RawClient,
+    RawSessionClient,
     ToolServer,
     call,
     initialize,
     logged,
     message,
-    open_raw_client,
+    open_session_client,
     session_statistics,
     text_of,
 )
@@ -42,7 +42,7 @@ def resumable(request: pytest.FixtureRequest) -> bool:
     return is_resumable
 
 
-def listening(client: RawClient) -> int:
+def listening(client: RawSessionClient) -> int:
     """Return the number of sessions that the server notifies of changes."""
     running = client.app._router.running
     assert running is not None
@@ -57,7 +57,7 @@ def listening(client: RawClient) -> int:
 async def test_a_deleted_session_ends_with_all_its_streams_and_handlers(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         standalone, waiting_call = client.get(), client.start(call("wait", 2))
         streaming = client.start(call("log_twice", 3, words=["a"]))
@@ -85,7 +85,7 @@ async def test_a_deleted_session_ends_with_all_its_streams_and_handlers(
 async def test_an_answer_that_is_ready_when_its_session_is_deleted_still_arrives(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         calling = client.caller(call("log_twice", words=["a"]))
         calling.stop_reading()
@@ -103,7 +103,7 @@ async def test_an_answer_that_is_ready_when_its_session_is_deleted_still_arrives
 async def test_unread_messages_of_the_standalone_stream_end_with_the_session(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         for number in range(60):
             tool_server.server.tool(name=f"another {number}")(tool_server.show_context)
@@ -115,7 +115,7 @@ async def test_unread_messages_of_the_standalone_stream_end_with_the_session(
         assert listening(client) == 0
 
 
-def tasks_of(client: RawClient) -> int:
+def tasks_of(client: RawSessionClient) -> int:
     """Return the number of tasks of the application's sessions."""
     running = client.app._router.running
     assert running is not None
@@ -124,9 +124,9 @@ def tasks_of(client: RawClient) -> int:
 
 async def test_deleted_sessions_leave_no_task_behind(tool_server: ToolServer, resumable: bool) -> None:
     tool_server.go.set()
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         for _ in range(10):
-            each = await RawClient(client.app, client.nursery).begin()
+            each = await RawSessionClient(client.app, client.nursery).begin()
             standalone = each.get()
             await each.post(call("log_twice", words=["a"]))
             await each.request("DELETE")
@@ -137,7 +137,7 @@ async def test_deleted_sessions_leave_no_task_behind(tool_server: ToolServer, re
 
 
 async def test_a_session_drops_the_outlets_of_completed_requests(tool_server: ToolServer, resumable: bool) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         left = client.start(call("wait", 2))
         cancelled = client.start(call("wait", 3))
@@ -157,9 +157,9 @@ async def test_a_session_drops_the_outlets_of_completed_requests(tool_server: To
 
 
 async def test_deleting_a_session_does_not_affect_other_sessions(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
-        other = await RawClient(client.app, client.nursery).begin()
+        other = await RawSessionClient(client.app, client.nursery).begin()
         theirs = other.start(call("wait"))
         await wait_all_tasks_blocked()
         await client.request("DELETE")
@@ -176,7 +176,7 @@ async def test_a_session_may_be_deleted_at_any_moment_of_a_request(seed: int) ->
     tool_server = ToolServer()
     tool_server.go.set()
     for moment in range(12):
-        async with open_raw_client(tool_server, resumable=bool(seed % 2)) as client:
+        async with open_session_client(tool_server, resumable=bool(seed % 2)) as client:
             await client.begin()
             standalone, calling = client.get(), client.start(call("log_twice", words=["a", "b"]))
             for _ in range(moment):
@@ -195,7 +195,7 @@ async def test_a_session_may_be_deleted_at_any_moment_of_a_request(seed: int) ->
 
 
 async def test_an_idle_session_ends_after_the_idle_timeout(tool_server: ToolServer, autojump_clock: MockClock) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         await trio.sleep(IDLE - 1)
         used = await client.post(message("ping", id=2))
@@ -213,7 +213,7 @@ async def test_an_idle_session_ends_after_the_idle_timeout(tool_server: ToolServ
 async def test_a_session_with_an_open_stream_or_a_request_in_flight_is_not_idle(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         standalone = client.get()
         await trio.sleep(10 * IDLE)
@@ -234,7 +234,7 @@ async def test_a_session_with_an_open_stream_or_a_request_in_flight_is_not_idle(
 async def test_a_session_without_an_initialized_notification_ends_within_seconds(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         client.headers[SESSION] = (await client.post(initialize())).headers[SESSION]
         await trio.sleep(HALF_OPEN - 1)
         used = await client.post(message("ping", id=2))
@@ -247,9 +247,9 @@ async def test_a_session_without_an_initialized_notification_ends_within_seconds
 
 
 async def test_each_session_has_its_own_idle_timeout(tool_server: ToolServer, autojump_clock: MockClock) -> None:
-    async with open_raw_client(tool_server, idle_seconds=100.0) as client:
+    async with open_session_client(tool_server, idle_seconds=100.0) as client:
         for _ in range(3):
-            await RawClient(client.app, client.nursery).begin()
+            await RawSessionClient(client.app, client.nursery).begin()
             await trio.sleep(30)
         counts: list[int] = []
         for _ in range(5):
@@ -265,10 +265,10 @@ async def test_each_session_has_its_own_idle_timeout(tool_server: ToolServer, au
 async def test_at_the_limit_a_session_without_a_complete_handshake_is_replaced_first(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server, max_sessions=3) as client:
-        first = await RawClient(client.app, client.nursery).begin()
+    async with open_session_client(tool_server, max_sessions=3) as client:
+        first = await RawSessionClient(client.app, client.nursery).begin()
         await trio.sleep(PROTECTED_SECONDS)
-        second = await RawClient(client.app, client.nursery).begin()
+        second = await RawSessionClient(client.app, client.nursery).begin()
         half_open = await client.post(initialize())
         await client.begin()
 
@@ -280,8 +280,8 @@ async def test_at_the_limit_a_session_without_a_complete_handshake_is_replaced_f
 async def test_at_the_limit_the_session_that_was_idle_longest_is_replaced(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server, max_sessions=3) as client:
-        clients = [await RawClient(client.app, client.nursery).begin() for _ in range(3)]
+    async with open_session_client(tool_server, max_sessions=3) as client:
+        clients = [await RawSessionClient(client.app, client.nursery).begin() for _ in range(3)]
         clients[0].get()
         await trio.sleep(PROTECTED_SECONDS)
         await clients[1].post(message("ping", id=2))
@@ -294,8 +294,8 @@ async def test_at_the_limit_the_session_that_was_idle_longest_is_replaced(
 async def test_a_new_session_is_refused_if_no_other_can_be_replaced(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server, max_sessions=2) as client:
-        clients = [await RawClient(client.app, client.nursery).begin() for _ in range(2)]
+    async with open_session_client(tool_server, max_sessions=2) as client:
+        clients = [await RawSessionClient(client.app, client.nursery).begin() for _ in range(2)]
         refused = await client.post(initialize())
         refused_stream = await client.request("GET")
 
@@ -311,7 +311,7 @@ async def test_a_new_session_is_refused_if_no_other_can_be_replaced(
 async def test_when_the_server_stops_requests_in_flight_finish_and_streams_end(
     tool_server: ToolServer, resumable: bool
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         standalone, calling = client.get(), client.start(call("wait"))
         await wait_all_tasks_blocked()
@@ -331,7 +331,7 @@ async def test_when_the_server_stops_requests_in_flight_finish_and_streams_end(
 async def test_unfinished_requests_fail_when_the_server_has_stopped(
     tool_server: ToolServer, resumable: bool, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server, resumable=resumable) as client:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         waiting_call, streaming = client.start(call("wait", 2)), client.start(call("log_twice", 3, words=["a"]))
         await streaming.wait_for_messages(1)
@@ -351,7 +351,7 @@ async def test_a_cancelled_application_does_not_wait_for_its_handlers(
 ) -> None:
     before, calling = trio.current_time(), list[AsgiCaller]()
     with trio.CancelScope() as scope:
-        async with open_raw_client(tool_server) as client:
+        async with open_session_client(tool_server) as client:
             await client.begin()
             calling.append(client.start(call("wait")))
             await wait_all_tasks_blocked()

@@ -10,14 +10,14 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.transports.http.asgi_caller import AsgiCaller, scope_of
-from tests.transports.http.server.raw_client import (
-    RawClient,
+from tests.transports.http.server.raw_session_client import (
+    RawSessionClient,
     ToolServer,
     call,
     events_of,
     initialize,
     message,
-    open_raw_client,
+    open_session_client,
     session_statistics,
 )
 from trio_mcp import Limits, SessionSettings, http_app
@@ -34,7 +34,7 @@ def tool_server() -> ToolServer:
 class RawSseClient:
     """A raw client of HTTP+SSE: one stream, and POSTs."""
 
-    def __init__(self, client: RawClient, path: str = "/mcp") -> None:
+    def __init__(self, client: RawSessionClient, path: str = "/mcp") -> None:
         self.client = client
         self.stream = AsgiCaller(scope_of("GET", path))
         self.path, self.query = "", ""
@@ -74,7 +74,7 @@ class RawSseClient:
 
 @pytest.mark.requirement("B.7-S1", "B.7-S2")
 async def test_requests_are_answered_on_the_stream(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).open()
         posted = await sse.post(initialize(OLDEST))
         await sse.post(message("notifications/initialized"))
@@ -89,7 +89,7 @@ async def test_requests_are_answered_on_the_stream(tool_server: ToolServer) -> N
 
 
 async def test_messages_inside_and_outside_of_requests_are_sent_on_the_same_stream(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).begin(elicitation={})
         tool_server.go.set()
         await sse.post(call("log_twice", words=["a"]))
@@ -107,7 +107,7 @@ async def test_messages_inside_and_outside_of_requests_are_sent_on_the_same_stre
 
 
 async def test_a_question_is_answered_by_a_post(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).open()
         await sse.post(initialize("2025-06-18", elicitation={}))  # clients of this transport go up to 2025-11-25
         await sse.post(message("notifications/initialized"))
@@ -122,7 +122,7 @@ async def test_a_question_is_answered_by_a_post(tool_server: ToolServer) -> None
 
 
 async def test_a_client_that_disconnects_ends_its_session_and_its_handlers(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).begin()
         await sse.post(call("wait"))
         await wait_all_tasks_blocked()
@@ -137,7 +137,7 @@ async def test_a_client_that_disconnects_ends_its_session_and_its_handlers(tool_
 
 
 async def test_handlers_see_the_header_fields_of_their_own_post(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).begin()
         caller = AsgiCaller.post(
             call("show_context"), {"x-color": "blue"}, path=sse.path, query_string=sse.query.encode()
@@ -153,7 +153,7 @@ async def test_handlers_see_the_header_fields_of_their_own_post(tool_server: Too
 
 
 async def test_a_malformed_message_is_refused_and_the_stream_continues(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).begin()
         broken = await sse.post(b"{")
         await sse.post(message("ping", id=2))
@@ -167,7 +167,7 @@ async def test_a_malformed_message_is_refused_and_the_stream_continues(tool_serv
 async def test_a_stream_without_a_handshake_ends_within_seconds(
     tool_server: ToolServer, autojump_clock: MockClock
 ) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         open_only = await RawSseClient(client).open()
         begun = await RawSseClient(client).begin()
         await trio.sleep(31)
@@ -181,7 +181,7 @@ async def test_a_stream_without_a_handshake_ends_within_seconds(
 
 async def test_a_client_that_does_not_read_loses_its_stream(autojump_clock: MockClock) -> None:
     tool_server = ToolServer(limits=Limits(outbox_bytes=200, outbox_urgent_bytes=500))
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).begin()
         sse.stream.stop_reading()
         for id in range(2, 40):
@@ -194,7 +194,7 @@ async def test_a_client_that_does_not_read_loses_its_stream(autojump_clock: Mock
 
 
 async def test_a_handler_waits_when_the_outbox_of_the_stream_is_full(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).begin()
         sse.stream.stop_reading()
         await sse.post(call("flood", count=100))
@@ -208,7 +208,7 @@ async def test_a_handler_waits_when_the_outbox_of_the_stream_is_full(tool_server
 
 
 async def test_when_the_server_stops_answers_are_sent_and_the_stream_ends(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = await RawSseClient(client).begin()
         await sse.post(call("wait"))
         await wait_all_tasks_blocked()
@@ -223,7 +223,7 @@ async def test_when_the_server_stops_answers_are_sent_and_the_stream_ends(tool_s
 
 
 async def test_http_sse_may_have_its_own_path(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server, sse_path="/sse") as client:
+    async with open_session_client(tool_server, sse_path="/sse") as client:
         sse = await RawSseClient(client, "/sse").begin()
         at_the_endpoint = await RawSseClient(client).begin()
 
@@ -238,7 +238,7 @@ async def test_http_sse_may_have_its_own_path(tool_server: ToolServer) -> None:
 async def test_the_endpoint_contains_the_path_under_which_the_application_is_mounted(
     tool_server: ToolServer, path: str
 ) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         sse = RawSseClient(client)
         sse.stream = AsgiCaller(scope_of("GET", path, root_path="/a b"))
         await sse.open()
@@ -250,7 +250,7 @@ async def test_the_endpoint_contains_the_path_under_which_the_application_is_mou
 async def test_the_endpoint_never_names_another_host(tool_server: ToolServer) -> None:
     app = http_app(tool_server.server, path=None)
     async with trio.open_nursery() as nursery, app.run():
-        sse = RawSseClient(RawClient(app, nursery), "//evil.example/mcp")
+        sse = RawSseClient(RawSessionClient(app, nursery), "//evil.example/mcp")
         nursery.start_soon(sse.stream.run, app)
         await wait_all_tasks_blocked()
 
@@ -272,7 +272,7 @@ async def test_a_get_without_a_session_is_refused_if_http_sse_is_not_served(sett
 
 
 async def test_a_get_of_a_later_revision_without_a_session_is_refused(tool_server: ToolServer) -> None:
-    async with open_raw_client(tool_server) as client:
+    async with open_session_client(tool_server) as client:
         refused = await client.request("GET", mcp_protocol_version="2025-06-18")
 
     assert refused.status == 400

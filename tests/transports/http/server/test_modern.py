@@ -39,7 +39,7 @@ class Seats:
 
 
 @define(eq=False)
-class ToolServer:
+class ModernToolServer:
     """A server with a tool for each event that can happen to a request, and a log of its handlers."""
 
     limits: Limits = field(factory=lambda: Limits(drain_seconds=DRAIN, outbox_bytes=1000))
@@ -104,8 +104,8 @@ class ToolServer:
 
 
 @pytest.fixture
-async def tool_server() -> AsyncGenerator[ToolServer]:
-    tool_server = ToolServer()
+async def tool_server() -> AsyncGenerator[ModernToolServer]:
+    tool_server = ModernToolServer()
     async with tool_server.app.run():
         yield tool_server
 
@@ -115,7 +115,7 @@ def text_of(answer: Any) -> Any:
 
 
 @pytest.mark.requirement("B.8-S4a")
-async def test_a_response_with_nothing_but_the_answer_is_json(tool_server: ToolServer) -> None:
+async def test_a_response_with_nothing_but_the_answer_is_json(tool_server: ModernToolServer) -> None:
     response = await tool_server.post(call("add", {"a": 1, "b": 2}))
 
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
@@ -123,7 +123,7 @@ async def test_a_response_with_nothing_but_the_answer_is_json(tool_server: ToolS
     assert text_of(response.answer) == "3"
 
 
-async def test_an_answer_without_a_handler_is_json(tool_server: ToolServer) -> None:
+async def test_an_answer_without_a_handler_is_json(tool_server: ModernToolServer) -> None:
     response = await tool_server.post(request("server/discover", id="one"))
 
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
@@ -132,7 +132,7 @@ async def test_an_answer_without_a_handler_is_json(tool_server: ToolServer) -> N
 
 
 @pytest.mark.requirement("B.8-S4a", "B.8-S4c", "B.8-S6", "B.18-S4c")
-async def test_an_update_starts_a_stream_that_ends_with_the_answer(tool_server: ToolServer) -> None:
+async def test_an_update_starts_a_stream_that_ends_with_the_answer(tool_server: ModernToolServer) -> None:
     response = await tool_server.post(call("add", {"a": 1, "b": 2}, progressToken="t"))
 
     assert (response.status, response.is_stream, response.complete) == (200, True, True)
@@ -144,7 +144,7 @@ async def test_an_update_starts_a_stream_that_ends_with_the_answer(tool_server: 
 
 
 async def test_a_long_request_starts_a_stream_with_keep_alives(
-    tool_server: ToolServer, autojump_clock: trio.testing.MockClock
+    tool_server: ModernToolServer, autojump_clock: trio.testing.MockClock
 ) -> None:
     caller = AsgiCaller.post(call("wait"))
     async with trio.open_nursery() as nursery:
@@ -176,7 +176,7 @@ async def test_a_long_request_starts_a_stream_with_keep_alives(
     ],
 )
 async def test_an_error_without_updates_has_the_status_of_its_code(
-    tool_server: ToolServer, message: Any, status: int, code: int
+    tool_server: ModernToolServer, message: Any, status: int, code: int
 ) -> None:
     response = await tool_server.post(message)
 
@@ -185,7 +185,7 @@ async def test_an_error_without_updates_has_the_status_of_its_code(
     assert not response.is_stream
 
 
-async def test_an_error_after_an_update_is_sent_on_the_stream(tool_server: ToolServer) -> None:
+async def test_an_error_after_an_update_is_sent_on_the_stream(tool_server: ModernToolServer) -> None:
     response = await tool_server.post(call("add", {"a": 1, "b": "x"}, progressToken=1))
     assert response.answer["result"]["isError"]
 
@@ -199,7 +199,7 @@ async def test_an_error_after_an_update_is_sent_on_the_stream(tool_server: ToolS
 
 
 async def test_an_answer_that_is_not_json_is_an_error_of_the_server(
-    tool_server: ToolServer, caplog: pytest.LogCaptureFixture
+    tool_server: ModernToolServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool_server.server.method("com.example/nan")
     async def nan(params: dict[str, Any]) -> dict[str, float]:
@@ -215,7 +215,7 @@ async def test_an_answer_that_is_not_json_is_an_error_of_the_server(
 @pytest.mark.requirement("B.8-S5a", "B.8-S5b", "B.12-P5b")
 @pytest.mark.parametrize("reports", [False, True], ids=["before an update", "after an update"])
 async def test_a_client_that_disconnects_cancels_its_handler_and_gets_no_more_messages(
-    tool_server: ToolServer, reports: bool
+    tool_server: ModernToolServer, reports: bool
 ) -> None:
     caller = AsgiCaller.post(call("wait", {"reports": reports}, progressToken=1))
     async with trio.open_nursery() as nursery:
@@ -234,7 +234,7 @@ async def test_a_client_that_disconnects_cancels_its_handler_and_gets_no_more_me
     assert not caller.complete
 
 
-async def test_a_request_that_the_asgi_server_cancels_stops_its_handler(tool_server: ToolServer) -> None:
+async def test_a_request_that_the_asgi_server_cancels_stops_its_handler(tool_server: ModernToolServer) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(AsgiCaller.post(call("wait")).run, tool_server.app)
         await trio.testing.wait_all_tasks_blocked()
@@ -244,7 +244,7 @@ async def test_a_request_that_the_asgi_server_cancels_stops_its_handler(tool_ser
     assert tool_server.log == ["cancelled"]
 
 
-async def test_requests_of_many_clients_with_the_same_id_get_their_own_answers(tool_server: ToolServer) -> None:
+async def test_requests_of_many_clients_with_the_same_id_get_their_own_answers(tool_server: ModernToolServer) -> None:
     callers = [AsgiCaller.post(call("add", {"a": number, "b": 0}, progressToken=1)) for number in range(64)]
     async with trio.open_nursery() as nursery:
         for caller in callers:
@@ -253,7 +253,7 @@ async def test_requests_of_many_clients_with_the_same_id_get_their_own_answers(t
     assert [text_of(caller.answer) for caller in callers] == [str(number) for number in range(64)]
 
 
-async def test_a_slow_client_delays_only_its_own_handler(tool_server: ToolServer) -> None:
+async def test_a_slow_client_delays_only_its_own_handler(tool_server: ModernToolServer) -> None:
     slow = AsgiCaller.post(call("flood", {"count": 100}, **{LOG_LEVEL_KEY: "info"}))
     slow.stop_reading()
     async with trio.open_nursery() as nursery:
@@ -270,7 +270,7 @@ async def test_a_slow_client_delays_only_its_own_handler(tool_server: ToolServer
     assert slow.complete
 
 
-async def test_a_slow_client_that_disconnects_cancels_its_handler(tool_server: ToolServer) -> None:
+async def test_a_slow_client_that_disconnects_cancels_its_handler(tool_server: ModernToolServer) -> None:
     slow = AsgiCaller.post(call("flood", {"count": 100}, **{LOG_LEVEL_KEY: "info"}))
     slow.stop_reading()
     async with trio.open_nursery() as nursery:
@@ -282,7 +282,7 @@ async def test_a_slow_client_that_disconnects_cancels_its_handler(tool_server: T
     assert tool_server.log[-1] == "cancelled"
 
 
-async def test_a_listener_gets_the_acknowledgement_then_changes_then_the_result(tool_server: ToolServer) -> None:
+async def test_a_listener_gets_the_acknowledgement_then_changes_then_the_result(tool_server: ModernToolServer) -> None:
     caller = AsgiCaller.post(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="l"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, tool_server.app)
@@ -300,7 +300,7 @@ async def test_a_listener_gets_the_acknowledgement_then_changes_then_the_result(
     assert caller.complete
 
 
-async def test_a_listener_that_disconnects_gets_no_more_changes(tool_server: ToolServer) -> None:
+async def test_a_listener_that_disconnects_gets_no_more_changes(tool_server: ModernToolServer) -> None:
     caller = AsgiCaller.post(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, tool_server.app)
@@ -312,7 +312,7 @@ async def test_a_listener_that_disconnects_gets_no_more_changes(tool_server: Too
     assert len(caller.messages) == 1
 
 
-async def test_a_handler_sees_the_header_fields_but_no_credentials(tool_server: ToolServer) -> None:
+async def test_a_handler_sees_the_header_fields_but_no_credentials(tool_server: ModernToolServer) -> None:
     secrets = {"authorization": "Bearer x", "cookie": "a=b", "proxy-authorization": "Basic x"}
 
     response = await tool_server.post(call("show_context"), {"X-Trace": "42", **secrets})
@@ -324,7 +324,7 @@ async def test_a_handler_sees_the_header_fields_but_no_credentials(tool_server: 
     assert context["headers"].keys().isdisjoint(secrets)
 
 
-async def test_an_argument_that_a_header_mirrors_reaches_the_handler(tool_server: ToolServer) -> None:
+async def test_an_argument_that_a_header_mirrors_reaches_the_handler(tool_server: ModernToolServer) -> None:
     response = await tool_server.post(call("route", {"region": "eu"}), {"mcp-param-region": "eu"})
 
     assert text_of(response.answer) == "eu"
@@ -333,7 +333,7 @@ async def test_an_argument_that_a_header_mirrors_reaches_the_handler(tool_server
 @pytest.mark.requirement("B.8-S7a", "B.8-S11a")
 @pytest.mark.parametrize("headers", [{}, {"mcp-param-region": "us"}, {"mcp-param-region": "=?base64?!?="}])
 async def test_a_header_that_differs_from_its_argument_refuses_the_call(
-    tool_server: ToolServer, headers: dict[str, str]
+    tool_server: ModernToolServer, headers: dict[str, str]
 ) -> None:
     response = await tool_server.post(call("route", {"region": "eu"}), headers)
 
@@ -341,7 +341,7 @@ async def test_a_header_that_differs_from_its_argument_refuses_the_call(
     assert tool_server.log == []
 
 
-async def test_the_mirrored_arguments_change_with_the_tool(tool_server: ToolServer) -> None:
+async def test_the_mirrored_arguments_change_with_the_tool(tool_server: ModernToolServer) -> None:
     await tool_server.post(call("route", {"region": "eu"}), {"mcp-param-region": "eu"})
     tool_server.server.tools.remove("route")
 
@@ -355,7 +355,7 @@ async def test_the_mirrored_arguments_change_with_the_tool(tool_server: ToolServ
 
 
 async def test_the_cache_of_mirrored_arguments_is_bounded(
-    tool_server: ToolServer, monkeypatch: pytest.MonkeyPatch
+    tool_server: ModernToolServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_modern, "_MAX_KNOWN", 1)
 
@@ -365,7 +365,7 @@ async def test_the_cache_of_mirrored_arguments_is_bounded(
 
 
 @pytest.mark.requirement("B.8-S11b")
-async def test_no_header_is_expected_for_a_missing_argument(tool_server: ToolServer) -> None:
+async def test_no_header_is_expected_for_a_missing_argument(tool_server: ModernToolServer) -> None:
     @tool_server.server.tool
     async def find(near: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Near"})] = "here") -> str:
         return near
@@ -381,7 +381,7 @@ async def test_no_header_is_expected_for_a_missing_argument(tool_server: ToolSer
 
 @pytest.mark.parametrize("params", [{"name": 7}, {"name": "route", "arguments": []}])
 async def test_a_malformed_call_is_refused_before_its_headers_are_compared(
-    tool_server: ToolServer, params: dict[str, Any]
+    tool_server: ModernToolServer, params: dict[str, Any]
 ) -> None:
     response = await tool_server.post(request("tools/call", params), {"mcp-name": str(params["name"])})
 
@@ -389,7 +389,7 @@ async def test_a_malformed_call_is_refused_before_its_headers_are_compared(
 
 
 @pytest.mark.requirement("B.8-S3")
-async def test_a_notification_is_accepted_and_handled(tool_server: ToolServer) -> None:
+async def test_a_notification_is_accepted_and_handled(tool_server: ModernToolServer) -> None:
     handled = trio.Event()
 
     @tool_server.server.notification("com.example/changed")
@@ -407,7 +407,7 @@ async def test_a_notification_is_accepted_and_handled(tool_server: ToolServer) -
     assert tool_server.log == ["hello"]
 
 
-async def test_a_parked_handler_continues_in_the_next_post(tool_server: ToolServer) -> None:
+async def test_a_parked_handler_continues_in_the_next_post(tool_server: ModernToolServer) -> None:
     capabilities: dict[str, Any] = {CAPABILITIES_KEY: {"elicitation": {}}}
     question = (await tool_server.post(call("elicit_seats", **capabilities))).answer["result"]
     assert question["resultType"] == "input_required"
@@ -425,8 +425,8 @@ async def test_a_parked_handler_continues_in_the_next_post(tool_server: ToolServ
     assert not response.is_stream
 
 
-def limited_server() -> ToolServer:
-    return ToolServer(Limits(max_in_flight=1, max_queued=1, max_listens=1, drain_seconds=DRAIN))
+def limited_server() -> ModernToolServer:
+    return ModernToolServer(Limits(max_in_flight=1, max_queued=1, max_listens=1, drain_seconds=DRAIN))
 
 
 async def test_the_requests_of_one_client_address_share_its_limits() -> None:
@@ -459,7 +459,7 @@ async def test_listeners_do_not_count_against_the_limit_of_other_requests() -> N
         tool_server.app.stop()
 
 
-async def test_requests_in_flight_are_answered_when_the_server_stops(tool_server: ToolServer) -> None:
+async def test_requests_in_flight_are_answered_when_the_server_stops(tool_server: ModernToolServer) -> None:
     caller = AsgiCaller.post(call("wait"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, tool_server.app)
@@ -477,7 +477,7 @@ async def test_requests_in_flight_are_answered_when_the_server_stops(tool_server
 async def test_unfinished_requests_fail_when_the_server_has_stopped(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tool_server = ToolServer()
+    tool_server = ModernToolServer()
     alone, streaming = AsgiCaller.post(call("wait")), AsgiCaller.post(call("wait", {"reports": True}, progressToken=1))
     async with trio.open_nursery() as nursery:
         async with tool_server.app.run():
@@ -494,7 +494,7 @@ async def test_unfinished_requests_fail_when_the_server_has_stopped(
 
 
 async def test_a_client_that_reads_nothing_does_not_delay_the_shutdown(autojump_clock: trio.testing.MockClock) -> None:
-    tool_server = ToolServer()
+    tool_server = ModernToolServer()
     slow = AsgiCaller.post(call("flood", {"count": 100}, **{LOG_LEVEL_KEY: "info"}))
     slow.stop_reading()
     async with trio.open_nursery() as nursery:
@@ -507,7 +507,7 @@ async def test_a_client_that_reads_nothing_does_not_delay_the_shutdown(autojump_
 
 
 async def test_a_cancelled_application_does_not_wait_for_its_handlers(autojump_clock: trio.testing.MockClock) -> None:
-    tool_server, caller = ToolServer(), AsgiCaller.post(call("wait"))
+    tool_server, caller = ModernToolServer(), AsgiCaller.post(call("wait"))
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as scope:
@@ -523,7 +523,7 @@ async def test_a_cancelled_application_does_not_wait_for_its_handlers(autojump_c
 async def test_notifications_in_progress_have_some_seconds_when_the_server_stops(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tool_server = ToolServer()
+    tool_server = ModernToolServer()
 
     @tool_server.server.notification("com.example/changed")
     async def handle_notification(params: dict[str, Any]) -> None:

@@ -150,7 +150,7 @@ def logged(caller: AsgiCaller) -> list[str]:
 
 
 @define(eq=False)
-class RawClient:
+class RawSessionClient:
     """A client whose requests the test sends one by one."""
 
     app: HttpApp
@@ -158,7 +158,7 @@ class RawClient:
     headers: dict[str, str] = field(factory=dict[str, str])
     """The header fields of every request."""
 
-    async def begin(self, revision: str = LATEST, **capabilities: Any) -> RawClient:
+    async def begin(self, revision: str = LATEST, **capabilities: Any) -> RawSessionClient:
         """Perform the handshake."""
         begun = await self.post(initialize(revision, **capabilities))
         self.headers |= {SESSION: begun.headers[SESSION], VERSION: revision}
@@ -200,19 +200,19 @@ def _fields(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def open_raw_client(
+async def open_session_client(
     tool_server: ToolServer, *, resumable: bool = False, keep_alive: float = 15.0, **settings: Any
-) -> AsyncGenerator[RawClient]:
+) -> AsyncGenerator[RawSessionClient]:
     """Run an application for the server, and yield a client without a session."""
     if resumable:
         settings["event_store"] = MemoryEventStore()
     sessions = SessionSettings(**settings)
     app = http_app(tool_server.server, sessions=sessions, keep_alive=keep_alive)
     async with trio.open_nursery() as nursery, app.run():
-        yield RawClient(app, nursery)
+        yield RawSessionClient(app, nursery)
 
 
-def session_statistics(client: RawClient) -> SessionStatistics:
+def session_statistics(client: RawSessionClient) -> SessionStatistics:
     """Return the statistics of the application's sessions."""
     running = client.app._router.running
     assert running is not None
