@@ -137,7 +137,7 @@ async def test_a_missing_token_fails_one_call_and_no_other(autojump_clock: objec
     assert len(server.requests) == 1
 
 
-async def test_a_call_fails_with_its_failed_sign_in_and_the_next_call_tries_again(autojump_clock: object) -> None:
+async def test_a_failed_sign_in_fails_its_call_and_the_next_call_tries_again(autojump_clock: object) -> None:
     async def fail_once(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
         if auth.renewals == 1:

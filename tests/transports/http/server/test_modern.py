@@ -123,7 +123,7 @@ async def test_a_response_with_nothing_but_the_answer_is_json(tool_server: Moder
     assert text_of(response.answer) == "3"
 
 
-async def test_an_answer_without_a_handler_is_json(tool_server: ModernToolServer) -> None:
+async def test_an_immediate_answer_is_json(tool_server: ModernToolServer) -> None:
     response = await tool_server.post(request("server/discover", id="one"))
 
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
