@@ -10,7 +10,7 @@ import trio
 from attrs import define
 
 from tests.client.http_origin import LEGACY, MODERN, URL, HttpOrigin, Json, ReceivedRequest, modern, served
-from tests.transports.http.client.scripted_auth import AuthByHand
+from tests.transports.http.client.scripted_auth import ScriptedAuth
 from trio_mcp import HttpStatusError, Limits, RequestTimedOut, TimeLimits, open_http_client, start_http_client
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.testing import AsgiEngine
@@ -37,20 +37,20 @@ def with_tools() -> HttpOrigin:
     return HttpOrigin(replies={"tools/list": lambda _: modern(tools=[])})
 
 
-async def sign_in(auth: AuthByHand, *, seconds: float = 3600, token: str = "t1") -> None:
+async def sign_in(auth: ScriptedAuth, *, seconds: float = 3600, token: str = "t1") -> None:
     with auth.asking_person():
         await trio.sleep(seconds)
     auth.token = token
 
 
-async def refuse(auth: AuthByHand) -> None:
+async def refuse(auth: ScriptedAuth) -> None:
     await trio.lowlevel.checkpoint()
     raise AuthorizationFailed("the user denied access", error="access_denied")
 
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
 async def test_a_client_signs_in_when_the_server_requires_authentication(revision: str) -> None:
-    protected, auth = TokenProtected(HttpOrigin(revision)), AuthByHand()
+    protected, auth = TokenProtected(HttpOrigin(revision)), ScriptedAuth()
 
     async with served(protected) as url, open_http_client(url, auth=auth) as client:
         assert client.revision == revision
@@ -60,7 +60,7 @@ async def test_a_client_signs_in_when_the_server_requires_authentication(revisio
 
 
 async def test_a_client_that_is_started_in_a_nursery_signs_in(autojump_clock: object) -> None:
-    protected, auth = TokenProtected(HttpOrigin()), AuthByHand()
+    protected, auth = TokenProtected(HttpOrigin()), ScriptedAuth()
 
     async with trio.open_nursery() as nursery:
         client = await start_http_client(nursery, URL, auth=auth, engine=AsgiEngine(protected))
@@ -74,25 +74,25 @@ async def test_a_failed_sign_in_is_raised_by_the_opener(revision: str, autojump_
     engine = AsgiEngine(TokenProtected(HttpOrigin(revision)))
 
     with pytest.raises(AuthorizationFailed, match="the user denied access") as caught:
-        async with open_http_client(URL, auth=AuthByHand(renew=refuse), engine=engine):
+        async with open_http_client(URL, auth=ScriptedAuth(renew=refuse), engine=engine):
             raise AssertionError
     assert caught.value.error == "access_denied"
     async with trio.open_nursery() as nursery:
         with pytest.raises(AuthorizationFailed, match="the user denied access"):
-            await start_http_client(nursery, URL, auth=AuthByHand(renew=refuse), engine=engine)
+            await start_http_client(nursery, URL, auth=ScriptedAuth(renew=refuse), engine=engine)
 
 
 async def test_a_rejected_token_raises_the_http_status(autojump_clock: object) -> None:
     engine = AsgiEngine(TokenProtected(HttpOrigin()))
 
     with pytest.raises(HttpStatusError, match="401"):
-        async with open_http_client(URL, auth=AuthByHand(times=0), engine=engine):
+        async with open_http_client(URL, auth=ScriptedAuth(max_repeats=0), engine=engine):
             raise AssertionError
 
 
 async def test_a_failed_sign_in_fails_only_its_own_call(autojump_clock: object) -> None:
     protected = TokenProtected(with_tools())
-    auth = AuthByHand("t1", renew=refuse)
+    auth = ScriptedAuth("t1", renew=refuse)
 
     async with open_http_client(URL, auth=auth, engine=AsgiEngine(protected)) as client:
         protected.token = "t2"  # no client has this token
@@ -109,7 +109,7 @@ SHORT = TimeLimits(idle=10, total=20, connect=30, probe=5)
 
 async def test_no_timeout_applies_while_the_opener_waits_for_the_user(autojump_clock: object) -> None:
     origin, began = HttpOrigin(), trio.current_time()
-    engine, auth = AsgiEngine(TokenProtected(origin)), AuthByHand(renew=sign_in)
+    engine, auth = AsgiEngine(TokenProtected(origin)), ScriptedAuth(renew=sign_in)
 
     async with open_http_client(URL, auth=auth, engine=engine, time_limits=SHORT) as client:
         assert trio.current_time() - began == 3600
@@ -124,7 +124,7 @@ async def test_the_timeouts_of_the_opener_continue_after_the_sign_in(autojump_cl
         raise AssertionError
 
     origin = HttpOrigin(replies={"server/discover": never, "initialize": never})
-    engine, auth, began = AsgiEngine(TokenProtected(origin)), AuthByHand(renew=sign_in), trio.current_time()
+    engine, auth, began = AsgiEngine(TokenProtected(origin)), ScriptedAuth(renew=sign_in), trio.current_time()
 
     with pytest.raises(RequestTimedOut, match="within 30 s"):
         async with open_http_client(URL, auth=auth, engine=engine, time_limits=SHORT):
@@ -135,13 +135,13 @@ async def test_the_timeouts_of_the_opener_continue_after_the_sign_in(autojump_cl
 
 
 async def test_slow_authentication_without_a_user_times_out(autojump_clock: object) -> None:
-    async def hang(auth: AuthByHand) -> None:
+    async def hang(auth: ScriptedAuth) -> None:
         await trio.sleep_forever()
 
     began = trio.current_time()
     with pytest.raises(RequestTimedOut, match="within 30 s"):
         async with open_http_client(
-            URL, auth=AuthByHand(renew=hang), engine=AsgiEngine(TokenProtected(HttpOrigin())), time_limits=SHORT
+            URL, auth=ScriptedAuth(renew=hang), engine=AsgiEngine(TokenProtected(HttpOrigin())), time_limits=SHORT
         ):
             raise AssertionError
 
@@ -149,7 +149,7 @@ async def test_slow_authentication_without_a_user_times_out(autojump_clock: obje
 
 
 async def test_calls_and_queued_calls_wait_for_the_user(autojump_clock: object) -> None:
-    protected, auth = TokenProtected(with_tools()), AuthByHand("t1", renew=partial(sign_in, token="t2"))
+    protected, auth = TokenProtected(with_tools()), ScriptedAuth("t1", renew=partial(sign_in, token="t2"))
     ended: list[float] = []
 
     async def call() -> None:

@@ -82,8 +82,8 @@ def retry_of(response: RawResponse) -> Json:
 @pytest.mark.parametrize("asking", ["parked", "replayed"])
 async def test_one_user_cannot_answer_the_question_of_another(asking: Literal["parked", "replayed"]) -> None:
     bank = Bank(asking)
-    ann, bob = (bank.tokens.give(who, "pay") for who in ("ann", "bob"))
-    renewed, less = bank.tokens.give("ann", "pay"), bank.tokens.give("ann")
+    ann, bob = (bank.tokens.issue(who, "pay") for who in ("ann", "bob"))
+    renewed, less = bank.tokens.issue("ann", "pay"), bank.tokens.issue("ann")
 
     async with bank.open() as engine:
         client = RawHttpClient(engine)
@@ -106,7 +106,7 @@ async def test_one_user_cannot_answer_the_question_of_another(asking: Literal["p
 @pytest.mark.parametrize("revision", [MODERN, LATEST])
 async def test_a_client_with_a_token_gets_what_was_granted_and_a_clear_error_otherwise(revision: str) -> None:
     bank = Bank()
-    ann = bank.tokens.give("ann")
+    ann = bank.tokens.issue("ann")
 
     async with bank.open() as engine:
         async with open_http_client(URL, engine=engine, headers=ann, revision=revision) as client:
@@ -125,7 +125,7 @@ async def test_a_client_with_a_token_gets_what_was_granted_and_a_clear_error_oth
 
 async def test_users_behind_one_address_have_separate_limits() -> None:
     bank = Bank(limits=Limits(max_in_flight=1, max_queued=1, drain_seconds=0.1))
-    ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
+    ann, bob = bank.tokens.issue("ann"), bank.tokens.issue("bob")
 
     async with bank.open() as engine, trio.open_nursery() as nursery:
         client = RawHttpClient(engine)
@@ -140,7 +140,7 @@ async def test_users_behind_one_address_have_separate_limits() -> None:
 async def test_a_rate_limit_applies_to_each_user() -> None:
     bank = Bank()
     bank.server.middleware(RateLimit(per_second=0.001, burst=1, by=["principal"]))
-    ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
+    ann, bob = bank.tokens.issue("ann"), bank.tokens.issue("bob")
 
     async with bank.open() as engine:
         client = RawHttpClient(engine)
@@ -151,7 +151,7 @@ async def test_a_rate_limit_applies_to_each_user() -> None:
 
 async def test_a_resource_may_exist_only_for_some_users() -> None:
     bank = Bank()
-    ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
+    ann, bob = bank.tokens.issue("ann"), bank.tokens.issue("bob")
 
     @bank.server.resource("bank://accounts/{owner}")
     async def account(owner: str, ctx: Context) -> str:

@@ -6,45 +6,45 @@ it; they are in the folders that mirror the sources:
  1. one request for a WebSocket ends the whole server
     server/test_serve_http.py::test_a_websocket_is_refused_without_effect_on_other_connections
     transports/http/server/test_app.py::test_nothing_is_sent_to_a_websocket
-    transports/http/hypercorn/test_http1.py::test_a_websocket_client_that_sends_too_early_costs_its_own_connection
+    transports/http/hypercorn/test_http1.py::test_a_websocket_client_that_sends_too_early_affects_no_other_connection
  2. a client that stops reading makes the server unstoppable
-    transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_loses_its_connection_and_its_application_learns_it
-    transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_holds_up_no_end
+    transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_is_disconnected_and_the_application_is_notified
+    transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_does_not_delay_the_shutdown
     interaction/test_http_faults.py::test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdown
  3. data sent to a client that has disconnected is lost without an error
-    transports/http/server/test_response.py::test_a_client_that_leaves_cancels_the_block
+    transports/http/server/test_response.py::test_a_client_that_disconnects_cancels_the_block
     server/test_serve_http.py::test_a_handler_is_cancelled_when_its_client_disconnects
  4. a cancelled scope cannot find out whether a client has disconnected
-    transports/http/hypercorn/test_tasks.py::test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one
+    transports/http/hypercorn/test_tasks.py::test_a_cancelled_scope_receives_waiting_events
  5. a stop waits for open streams and does not notify them
     server/test_serve_http_many.py::test_all_1000_subscriptions_end_at_once_when_the_server_stops
     transports/http/hypercorn/test_serve.py::test_a_stop_drains_the_application_then_ends_the_lifespan
  6. cancellation does not stop the server, and there are no signal handlers
-    transports/http/hypercorn/test_serve.py::test_cancellation_ends_everything_at_once_and_leaves_no_socket
+    transports/http/hypercorn/test_serve.py::test_cancellation_closes_all_connections_and_sockets_at_once
     server/test_serve_http.py::test_a_signal_stops_the_server
  7. errors of the lifespan are swallowed
     server/test_serve_http.py::test_an_exception_of_the_lifespan_is_raised_unchanged
-    transports/http/server/test_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
+    transports/http/server/test_app.py::test_an_application_whose_lifespan_has_failed_refuses_requests
  8. a read timeout ends streams; without one, bodies have no limit of time or size
-    transports/http/hypercorn/test_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
+    transports/http/hypercorn/test_connection.py::test_a_stream_continues_while_its_client_sends_nothing
     interaction/test_http_faults.py::test_the_server_gives_up_clients_that_trickle_and_others_are_not_delayed
     server/test_serve_http.py::test_a_body_above_the_limit_is_refused_before_it_is_sent
  9. SystemExit in an application ends the server
     interaction/test_http_faults.py::test_a_tool_that_exits_ends_only_its_own_call
-    transports/http/hypercorn/test_tasks.py::test_what_an_application_raises_is_logged_and_ends_its_request_alone
+    transports/http/hypercorn/test_tasks.py::test_an_exception_in_an_application_is_logged_and_ends_only_its_request
 10. after a pipelined request, a disconnect of the client is not noticed
     transports/http/hypercorn/test_http1.py::test_requests_sent_ahead_are_answered_in_order
     interaction/test_http_faults.py::test_the_server_notices_that_a_client_with_pipelined_requests_disconnects
 11. its defaults do not suit this server
-    transports/http/hypercorn/test_http1.py::test_requests_on_one_connection_are_not_counted
-    transports/http/hypercorn/test_connection.py::test_a_connection_may_lie_idle_for_longer_than_a_head_may_take
-    transports/http/hypercorn/test_tasks.py::test_a_client_waits_while_too_much_lies_in_the_mailbox
+    transports/http/hypercorn/test_http1.py::test_the_requests_on_one_connection_are_not_limited
+    transports/http/hypercorn/test_connection.py::test_a_connection_may_be_idle_for_longer_than_the_timeout_of_a_head
+    transports/http/hypercorn/test_tasks.py::test_the_connection_waits_while_the_mailbox_is_full
 12. an operating system error at the end of a connection is not handled
-    transports/http/hypercorn/test_connection.py::test_a_connection_that_cannot_even_be_closed_well_is_closed
-    transports/http/hypercorn/test_connection.py::test_clients_that_leave_without_a_goodbye_cost_their_own_connection
+    transports/http/hypercorn/test_connection.py::test_a_connection_whose_close_raises_is_closed
+    transports/http/hypercorn/test_connection.py::test_clients_that_reset_their_connection_affect_no_other_connection
 13. the path keeps the prefix that an application is mounted under
-    transports/http/server/test_app.py::test_it_is_found_below_what_it_is_mounted_under
-    transports/http/server/test_mounted.py::test_starlette_mounts_it
+    transports/http/server/test_app.py::test_a_mounted_application_is_found_below_its_root_path
+    transports/http/server/test_mounted.py::test_a_starlette_mount_serves_the_application
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import trio
 from attrs import define, evolve, field
 
 from tests.server.raw_http_client import RawClient, body_of, connected, served
-from tests.transports.http.asgi_caller import Caller, call, request
+from tests.transports.http.asgi_caller import AsgiCaller, call, request
 from trio_mcp import (
     Context,
     HttpBound,
@@ -82,7 +82,7 @@ def parse_response(received: bytes) -> RawResponse:
 
 async def post(bound: HttpBound, message: Any, **fields: str) -> RawResponse:
     """Post a message as a client does, with changed header fields; an empty one is left out."""
-    caller = Caller.post(message)
+    caller = AsgiCaller.post(message)
     usual = {name.decode(): value.decode() for name, value in caller.scope["headers"]}
     return await fetch(
         bound, usual | {name.replace("_", "-"): value for name, value in fields.items()}, body_of(message)

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from attrs import define, field
 
-from tests.transports.http.asgi_caller import Caller
+from tests.transports.http.asgi_caller import AsgiCaller
 from trio_mcp import HttpBound, Server, serve_http
 from trio_mcp.wire import encode
 
@@ -75,7 +75,7 @@ def body_of(message: Any) -> bytes:
 
 def head_of(message: Any, **extra: str) -> bytes:
     """Return the head of a POST with the header fields that its message requires."""
-    caller = Caller.post(message)
+    caller = AsgiCaller.post(message)
     fields = {name.decode(): value.decode() for name, value in caller.scope["headers"]}
     fields |= {"content-length": str(len(body_of(message)))} | extra
     return "\r\n".join(["POST /mcp HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]).encode()

@@ -19,7 +19,7 @@ import trio
 
 import trio_mcp.server
 from tests.server.raw_http_client import RawClient, connected, head_of, make_server, served
-from tests.transports.http.asgi_caller import Caller, call, request
+from tests.transports.http.asgi_caller import AsgiCaller, call, request
 from trio_mcp import Context, HttpBound, Limits, Server, open_http_client, serve_http
 from trio_mcp.server import HttpService
 from trio_mcp.transports import AsgiMessage
@@ -120,7 +120,7 @@ async def test_only_requests_for_allowed_host_names_are_served(options: Any, hos
     options = {"host": "127.0.0.1", **options}
     service = HttpService.of(make_server(), options.pop("host"), 0, options)
     async with service.app.run():
-        assert (await Caller.post(call("add", {"a": 1, "b": 2}), {"host": host}).run(service.app)).status == status
+        assert (await AsgiCaller.post(call("add", {"a": 1, "b": 2}), {"host": host}).run(service.app)).status == status
 
 
 async def test_a_signal_stops_the_server(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a child server learns of this process's environment."""
+"""The environment variables that a child server inherits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_only_variables_that_any_program_needs_are_inherited(monkeypatch: pytest
     assert child_environment() == {"PATH": "/bin", "LC_TIME": "de_DE", "TZ": "UTC"}
 
 
-def test_a_variable_of_the_callers_is_added_and_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_caller_are_added_and_replace_inherited_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", {"PATH": "/bin", "HOME": "/home/me"})
 
     assert child_environment({"PATH": "/opt", "TOKEN": "t"}) == {"PATH": "/opt", "HOME": "/home/me", "TOKEN": "t"}

@@ -1,4 +1,4 @@
-"""A child process as a stream: what it says arrives, and at the end nothing of it is left. Real processes all."""
+"""A child process as a stream: sending, receiving, shutdown and standard error, with real processes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if sys.platform == "win32":
     pytest.skip("the children are POSIX programs", allow_module_level=True)
 
 PROGRAMS = Path(__file__).parent / "programs"
-SURELY = 20  # seconds: no test takes nearly as long; what hangs fails
-ENDLESS = "exec sleep 1000"  # deaf: it never reads, and outlives the test run if nobody ends it
-ORPHAN = "sleep 1000 & echo $!"  # the shell leaves, the sleeper stays and holds every pipe
+TIMEOUT_SECONDS = 20  # seconds: far more than any test needs, so that a test that hangs fails
+NEVER_EXITS = "exec sleep 1000"  # it never reads, and outlives the test run if it is not killed
+ORPHAN = "sleep 1000 & echo $!"  # the shell exits; the sleeper stays and keeps every pipe open
 
 
 def shell(script: str) -> list[str]:
@@ -46,16 +46,16 @@ def is_running(pid: int) -> bool:
         return False
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     while not condition():  # noqa: ASYNC110 # another process raises no event
         await trio.sleep(0.001)
 
 
-async def until_gone(pid: int) -> None:
-    await until(lambda: not is_running(pid))
+async def wait_until_dead(pid: int) -> None:
+    await wait_until(lambda: not is_running(pid))
 
 
-def read_what_is_there(descriptor: int) -> bytes:
+def read_available(descriptor: int) -> bytes:
     """Read without waiting."""
     os.set_blocking(descriptor, False)
     found = b""
@@ -79,10 +79,10 @@ async def read_line(child: ChildProcess) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left_behind() -> Iterator[None]:
-    """No test leaves a child of this process (zombies are children), or a descriptor more than it found.
+def no_leaks() -> Iterator[None]:
+    """Check that the test leaves no child of this process, zombies included, and no additional descriptor.
 
-    Trio's own descriptors are not there before a run, nor after it.
+    Trio's own descriptors exist neither before nor after a run.
     """
     before = descriptors()
     yield
@@ -91,8 +91,8 @@ def nothing_is_left_behind() -> Iterator[None]:
     assert len(descriptors()) == len(before)
 
 
-async def test_what_is_sent_reaches_the_child_and_what_it_writes_is_received() -> None:
-    with trio.fail_after(SURELY):
+async def test_data_is_sent_to_the_child_and_received_from_it() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"]) as child:
             await child.stream.wait_send_all_might_not_block()
             await child.stream.send_all(b"hello\n")
@@ -102,44 +102,44 @@ async def test_what_is_sent_reaches_the_child_and_what_it_writes_is_received() -
             assert child.returncode is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked for it")
-async def test_the_pipe_of_the_output_is_narrow_in_a_flood_of_small_messages_and_wide_for_large_ones() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the capacity of a pipe")
+async def test_the_output_pipe_is_narrow_for_many_small_messages_and_wide_for_large_ones() -> None:
     small, large = b"x\n" * 2 * NARROW_PIPE, b"x" * 2 * NARROW_PIPE + b"\n"
     script = f"""import os; os.write(1, b'x\\n' * {2 * NARROW_PIPE}); os.read(0, 1)
 os.write(1, b'x' * {2 * NARROW_PIPE} + b'\\n'); os.read(0, 1)"""
 
     async def filled(child: ChildProcess, size: int) -> None:
-        await until(lambda: bytes_waiting(child._stream._stdout) == size)
+        await wait_until(lambda: bytes_waiting(child._stream._stdout) == size)
 
     def capacity(child: ChildProcess) -> int:
         assert isinstance(child._stream._stdout, trio.lowlevel.FdStream)
         return fcntl.fcntl(child._stream._stdout.fileno(), fcntl.F_GETPIPE_SZ)
 
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process([sys.executable, "-c", script]) as child:
             assert capacity(child) == WIDE_PIPE
             await filled(child, len(small))
-            said = await child.stream.receive_some(NARROW_PIPE)
-            assert capacity(child) == WIDE_PIPE  # it holds more than a narrow one could
-            said += await child.stream.receive_some(2 * NARROW_PIPE)
+            received = await child.stream.receive_some(NARROW_PIPE)
+            assert capacity(child) == WIDE_PIPE  # it holds more than a narrow one can
+            received += await child.stream.receive_some(2 * NARROW_PIPE)
             assert capacity(child) == NARROW_PIPE
-            said += await child.stream.receive_some(NARROW_PIPE)
+            received += await child.stream.receive_some(NARROW_PIPE)
             await child.stream.send_all(b"!")
             await filled(child, NARROW_PIPE)
-            said += await child.stream.receive_some(NARROW_PIPE // 2)
-            assert capacity(child) == NARROW_PIPE  # so little may be anything
+            received += await child.stream.receive_some(NARROW_PIPE // 2)
+            assert capacity(child) == NARROW_PIPE  # so little does not show the size of the messages
             await filled(child, NARROW_PIPE)
-            said += await child.stream.receive_some(NARROW_PIPE)
+            received += await child.stream.receive_some(NARROW_PIPE)
             assert capacity(child) == WIDE_PIPE
-            await filled(child, len(small + large) - len(said))
-            said += await child.stream.receive_some(len(large))
+            await filled(child, len(small + large) - len(received))
+            received += await child.stream.receive_some(len(large))
 
-    assert said == small + large
+    assert received == small + large
 
 
 @pytest.mark.requirement("B.5-C3a")
-async def test_a_child_that_exits_when_its_input_ends_is_not_waited_for_any_longer() -> None:
-    with trio.fail_after(SURELY):
+async def test_closing_does_not_wait_longer_than_the_child_needs_to_exit() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"], leave_seconds=1000) as child:
             pass
 
@@ -147,9 +147,9 @@ async def test_a_child_that_exits_when_its_input_ends_is_not_waited_for_any_long
 
 
 @pytest.mark.requirement("B.5-C3b")
-async def test_a_child_that_ignores_the_end_of_its_input_is_asked_to_leave() -> None:
-    with trio.fail_after(SURELY):
-        async with open_child_process(shell(ENDLESS), leave_seconds=0.05, terminate_seconds=1000) as child:
+async def test_a_child_that_ignores_the_end_of_its_input_gets_sigterm() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with open_child_process(shell(NEVER_EXITS), leave_seconds=0.05, terminate_seconds=1000) as child:
             pass
 
     assert child.returncode == -signal.SIGTERM
@@ -157,8 +157,8 @@ async def test_a_child_that_ignores_the_end_of_its_input_is_asked_to_leave() -> 
 
 @pytest.mark.requirement("B.5-C3c")
 async def test_a_child_that_ignores_sigterm_is_killed() -> None:
-    with trio.fail_after(SURELY):
-        script = f"trap '' TERM; echo ready; {ENDLESS}"
+    with trio.fail_after(TIMEOUT_SECONDS):
+        script = f"trap '' TERM; echo ready; {NEVER_EXITS}"
         async with open_child_process(shell(script), leave_seconds=0.05, terminate_seconds=0.05) as child:
             await read_line(child)
 
@@ -167,21 +167,21 @@ async def test_a_child_that_ignores_sigterm_is_killed() -> None:
 
 @pytest.mark.requirement("B.5-C3c")
 async def test_a_stopped_child_is_killed() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"], leave_seconds=0.05, terminate_seconds=0.05) as child:
             os.kill(child.pid, signal.SIGSTOP)
 
     assert child.returncode == -signal.SIGKILL
 
 
-async def test_a_child_that_outlasts_even_sigkill_does_not_hold_the_close_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_survives_sigkill_does_not_block_closing(monkeypatch: pytest.MonkeyPatch) -> None:
     def powerless(process: trio.Process) -> None:
-        """As if the process were stuck in the kernel."""
+        """Kill nothing, as if the process were stuck in the kernel."""
 
     monkeypatch.setattr(_child_process, "kill_group", powerless)
     monkeypatch.setattr(_child_process, "_KILL_SECONDS", 0.05)
-    with trio.fail_after(SURELY):
-        script = f"trap '' TERM; echo ready; {ENDLESS}"
+    with trio.fail_after(TIMEOUT_SECONDS):
+        script = f"trap '' TERM; echo ready; {NEVER_EXITS}"
         async with open_child_process(shell(script), leave_seconds=0.02, terminate_seconds=0.02) as child:
             await read_line(child)
 
@@ -192,7 +192,7 @@ async def test_a_child_that_outlasts_even_sigkill_does_not_hold_the_close_back(m
 
 
 async def test_a_killed_child_ends_the_stream_and_names_the_signal() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"]) as child:
             os.kill(child.pid, signal.SIGKILL)
 
@@ -204,8 +204,8 @@ async def test_a_killed_child_ends_the_stream_and_names_the_signal() -> None:
     assert error.status == -signal.SIGKILL
 
 
-async def test_at_the_end_of_the_stream_the_status_and_the_last_lines_are_known() -> None:
-    with trio.fail_after(SURELY):
+async def test_the_exit_error_at_the_end_of_the_stream_has_the_status_and_the_last_lines() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell("echo one >&2; printf 'two' >&2; exit 3")) as child:
             assert await child.stream.receive_some() == b""
             assert await child.stream.receive_some() == b""
@@ -216,7 +216,7 @@ async def test_at_the_end_of_the_stream_the_status_and_the_last_lines_are_known(
 
 
 async def test_sending_to_a_dead_child_is_a_broken_resource() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["true"]) as child:
             await child.wait_exited()
             assert await read_all(child) == b""
@@ -227,10 +227,10 @@ async def test_sending_to_a_dead_child_is_a_broken_resource() -> None:
                 await child.stream.wait_send_all_might_not_block()
 
 
-async def test_a_sender_that_waits_for_room_learns_of_the_childs_end() -> None:
-    # The orphan holds the pipe's other end, so the system itself would never tell.
+async def test_a_blocked_sender_fails_when_the_child_exits() -> None:
+    # The orphan keeps the other end of the pipe open, so the system would never report an error.
     script = "sleep 1000 <&0 & read line; exit 1"
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script), drain_seconds=0.05) as child:
             with pytest.raises(trio.BrokenResourceError):
                 await child.stream.send_all(b"go\n" + bytes(10_000_000))
@@ -238,29 +238,29 @@ async def test_a_sender_that_waits_for_room_learns_of_the_childs_end() -> None:
 
 
 @pytest.mark.complaint(13)
-async def test_what_outlives_a_child_that_left_politely_is_killed() -> None:
+async def test_descendants_that_outlive_a_child_are_killed() -> None:
     script = "sleep 1000 & echo $!; cat >/dev/null; exit 0"
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script)) as child:
             grandchild = int(await read_line(child))
             assert is_running(grandchild)
 
         assert child.returncode == 0
-        await until_gone(grandchild)
+        await wait_until_dead(grandchild)
 
 
-async def test_the_childs_exit_ends_the_stream_although_a_grandchild_holds_the_pipe() -> None:
-    with trio.fail_after(SURELY):
+async def test_the_exit_of_the_child_ends_the_stream_although_a_grandchild_keeps_the_pipe_open() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(ORPHAN), drain_seconds=0.05) as child:
             output = await read_all(child)
 
             assert child.returncode == 0
-            await until_gone(int(output))
+            await wait_until_dead(int(output))
 
 
-async def test_a_waiting_receiver_learns_of_the_childs_exit_although_a_grandchild_holds_the_pipe() -> None:
+async def test_a_blocked_receiver_ends_with_the_child_although_a_grandchild_keeps_the_pipe_open() -> None:
     script = "sleep 1000 & echo $!; read line"
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script), drain_seconds=0.05) as child, trio.open_nursery() as nursery:
             grandchild = int(await read_line(child))
             output = b"unset"
@@ -274,19 +274,19 @@ async def test_a_waiting_receiver_learns_of_the_childs_exit_although_a_grandchil
             await child.stream.send_all(b"\n")
 
         assert output == b""
-        await until_gone(grandchild)
+        await wait_until_dead(grandchild)
 
 
-async def test_a_grandchild_has_a_while_to_finish_its_output() -> None:
-    with trio.fail_after(SURELY):
+async def test_a_grandchild_has_some_seconds_to_complete_its_output() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell("(sleep 0.1; echo late) & exit 0"), drain_seconds=10) as child:
             assert await read_all(child) == b"late\n"
 
 
-async def test_what_escaped_from_the_group_holds_nothing_back() -> None:
+async def test_a_grandchild_outside_of_the_process_group_does_not_block_closing() -> None:
     escape = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
     script = f'"{sys.executable}" -c "{escape}" & read line; exit 0'
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script), drain_seconds=0.05) as child:
             escaped = int(await read_line(child))
             await child.stream.send_all(b"\n")
@@ -297,14 +297,14 @@ async def test_what_escaped_from_the_group_holds_nothing_back() -> None:
 
 
 async def test_everything_a_child_wrote_before_its_exit_arrives() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell("head -c 10000000 /dev/zero"), drain_seconds=0.01) as child:
             assert len(await read_all(child)) == 10_000_000
 
 
-async def test_what_lies_in_the_pipe_at_the_exit_is_kept_for_a_late_reader() -> None:
+async def test_data_in_the_pipe_at_the_exit_is_kept_for_a_late_reader() -> None:
     script = "head -c 60000 /dev/zero; sleep 1000 & exit 0"
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script), drain_seconds=0.01) as child:
             await child.wait_exited()
             await trio.sleep(0.05)
@@ -313,8 +313,8 @@ async def test_what_lies_in_the_pipe_at_the_exit_is_kept_for_a_late_reader() -> 
 
 
 async def test_a_child_that_closes_its_output_and_lives_ends_the_stream() -> None:
-    with trio.fail_after(SURELY):
-        script = f"exec >&-; {ENDLESS}"
+    with trio.fail_after(TIMEOUT_SECONDS):
+        script = f"exec >&-; {NEVER_EXITS}"
         async with open_child_process(shell(script), leave_seconds=0.05, drain_seconds=0.05) as child:
             assert await child.stream.receive_some() == b""
             error = child.exit_error()
@@ -323,9 +323,11 @@ async def test_a_child_that_closes_its_output_and_lives_ends_the_stream() -> Non
     assert str(error) == f"the server (process {child.pid}) closed its standard output but still runs"
 
 
-async def test_a_child_that_still_writes_while_it_leaves_may_do_so() -> None:
-    with trio.fail_after(SURELY):
-        async with open_child_process([sys.executable, PROGRAMS / "parting_words.py"], leave_seconds=SURELY) as child:
+async def test_a_child_may_write_during_its_shutdown() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with open_child_process(
+            [sys.executable, PROGRAMS / "late_output.py"], leave_seconds=TIMEOUT_SECONDS
+        ) as child:
             await trio.aclose_forcefully(child.stream)
 
     assert child.returncode == 0
@@ -333,7 +335,7 @@ async def test_a_child_that_still_writes_while_it_leaves_may_do_so() -> None:
 
 
 async def test_a_stream_that_was_closed_neither_sends_nor_receives() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"]) as child:
             await child.stream.aclose()
 
@@ -347,7 +349,7 @@ async def test_a_stream_that_was_closed_neither_sends_nor_receives() -> None:
 
 
 async def test_closing_the_stream_wakes_its_receiver() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"]) as child, trio.open_nursery() as nursery:
 
             @nursery.start_soon
@@ -360,7 +362,7 @@ async def test_closing_the_stream_wakes_its_receiver() -> None:
 
 
 async def test_only_one_task_at_a_time_may_receive() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"]) as child, trio.open_nursery() as nursery:
             nursery.start_soon(child.stream.receive_some)
             await trio.testing.wait_all_tasks_blocked()
@@ -371,7 +373,7 @@ async def test_only_one_task_at_a_time_may_receive() -> None:
 
 
 async def test_a_cancelled_receive_loses_nothing() -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(["cat"]) as child:
             with trio.move_on_after(0.01):
                 await child.stream.receive_some()
@@ -381,26 +383,29 @@ async def test_a_cancelled_receive_loses_nothing() -> None:
 
 
 async def test_a_program_that_does_not_exist_is_an_oserror_with_its_name() -> None:
-    with trio.fail_after(SURELY), pytest.raises(FileNotFoundError, match="cannot start 'no-such-program'") as caught:
+    with (
+        trio.fail_after(TIMEOUT_SECONDS),
+        pytest.raises(FileNotFoundError, match="cannot start 'no-such-program'") as caught,
+    ):
         async with open_child_process(["no-such-program"]):
             pytest.fail("nothing was started")
 
     assert caught.value.errno == errno.ENOENT
 
 
-async def test_a_file_that_is_no_program_is_an_oserror_with_its_name(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_executable_is_an_oserror_with_its_name(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
-    with trio.fail_after(SURELY), pytest.raises(PermissionError, match=r"cannot start '.*plain'"):
+    with trio.fail_after(TIMEOUT_SECONDS), pytest.raises(PermissionError, match=r"cannot start '.*plain'"):
         async with open_child_process([plain]):
             pytest.fail("nothing was started")
 
 
-async def test_the_child_sees_the_few_variables_the_added_ones_and_the_directory(
+async def test_the_child_gets_the_inherited_and_added_variables_and_the_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("A_SECRET", "secret")
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         script = 'echo "$A_SECRET $ADDED $PATH"; pwd'
         async with open_child_process(shell(script), env={"ADDED": "added"}, cwd=tmp_path) as child:
             output = await read_all(child)
@@ -409,9 +414,9 @@ async def test_the_child_sees_the_few_variables_the_added_ones_and_the_directory
 
 
 @pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit, GeneratorExit])
-async def test_an_exception_of_the_block_leaves_it_as_it_is(kind: type[BaseException]) -> None:
+async def test_an_exception_in_the_block_is_raised_unchanged(kind: type[BaseException]) -> None:
     error = kind("mine")
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         opened: list[ChildProcess] = []
         with pytest.raises(kind) as caught:
             async with open_child_process(["cat"]) as child:
@@ -431,9 +436,9 @@ async def test_cancellation_before_the_start_starts_nothing() -> None:
     assert scope.cancelled_caught
 
 
-async def test_cancellation_during_the_start_winds_the_child_down() -> None:
+async def test_cancellation_during_the_start_shuts_the_child_down() -> None:
     started: ChildProcess | None = None
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with trio.open_nursery() as nursery:
 
             @nursery.start_soon
@@ -442,15 +447,15 @@ async def test_cancellation_during_the_start_winds_the_child_down() -> None:
                 async with open_child_process(["cat"]) as started:
                     await trio.sleep_forever()
 
-            await trio.testing.wait_all_tasks_blocked(0)  # it waits for the thread that starts the process
+            await trio.testing.wait_all_tasks_blocked(0)  # the task waits for the thread that starts the process
             nursery.cancel_scope.cancel()
 
     assert started is not None
     assert started.returncode == 0
 
 
-async def test_cancellation_in_the_block_winds_the_child_down_before_it_leaves() -> None:
-    with trio.fail_after(SURELY):
+async def test_cancellation_in_the_block_shuts_the_child_down_before_it_is_raised() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         opened: list[ChildProcess] = []
         with trio.move_on_after(0.05) as scope:
             async with open_child_process(["cat"]) as child:
@@ -461,20 +466,20 @@ async def test_cancellation_in_the_block_winds_the_child_down_before_it_leaves()
         assert [child.returncode for child in opened] == [0]
 
 
-async def test_cancellation_while_the_child_is_wound_down_does_not_cut_that_short() -> None:
-    with trio.fail_after(SURELY):
+async def test_cancellation_during_the_shutdown_does_not_shorten_it() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         opened: list[ChildProcess] = []
         with trio.CancelScope() as scope:
-            async with open_child_process(shell(ENDLESS), leave_seconds=0.1) as child:
+            async with open_child_process(shell(NEVER_EXITS), leave_seconds=0.1) as child:
                 opened.append(child)
                 scope.deadline = trio.current_time() + 0.02
 
         assert [child.returncode for child in opened] == [-signal.SIGTERM]
 
 
-async def test_a_deaf_child_is_gone_after_no_more_than_the_steps_allow() -> None:
-    script = f"trap '' TERM; echo ready; {ENDLESS}"
-    with trio.fail_after(SURELY):
+async def test_the_shutdown_of_an_unresponsive_child_takes_no_longer_than_its_timeouts() -> None:
+    script = f"trap '' TERM; echo ready; {NEVER_EXITS}"
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script), leave_seconds=0.1, terminate_seconds=0.2) as child:
             await read_line(child)
             began = time.monotonic()
@@ -483,8 +488,8 @@ async def test_a_deaf_child_is_gone_after_no_more_than_the_steps_allow() -> None
 
 
 async def test_a_large_message_fits_into_the_pipe_at_once() -> None:
-    with trio.fail_after(SURELY):
-        async with open_child_process(shell(ENDLESS), leave_seconds=0) as child:
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with open_child_process(shell(NEVER_EXITS), leave_seconds=0) as child:
             stdin = child._process.stdin
             assert isinstance(stdin, trio.lowlevel.FdStream)
             if fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ) < 1 << 20:
@@ -494,13 +499,13 @@ async def test_a_large_message_fits_into_the_pipe_at_once() -> None:
 
 async def test_a_failure_of_the_supervising_task_leaves_no_child_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str) -> None:
-        raise KeyboardInterrupt(text)  # it strikes whatever task happens to run
+        raise KeyboardInterrupt(text)  # a real interrupt is raised in any task
 
     monkeypatch.setattr(_child_stderr, "_write", interrupt)
     opened: list[ChildProcess] = []
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         with pytest.raises(BaseExceptionGroup):
-            async with open_child_process(shell(f"echo words >&2; {ENDLESS}"), leave_seconds=1000) as child:
+            async with open_child_process(shell(f"echo words >&2; {NEVER_EXITS}"), leave_seconds=1000) as child:
                 opened.append(child)
                 await trio.sleep_forever()
 
@@ -511,24 +516,24 @@ async def test_the_last_twenty_lines_of_standard_error_are_kept_and_cut() -> Non
     script = (
         "i=0; while [ $i -lt 30 ]; do echo \"line $i\" >&2; echo >&2; i=$((i+1)); done; printf 'x%.0s' $(seq 3000) >&2"
     )
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script)) as child:
             await read_all(child)
 
     assert child.stderr_tail == (*(f"line {number}" for number in range(11, 30)), "x" * 1000)
 
 
-async def test_standard_error_is_shown_on_ours_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
-    with trio.fail_after(SURELY):
+async def test_standard_error_of_the_child_is_forwarded_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell("printf 'caf\\303\\251 \\377' >&2; exec cat")) as child:
-            await until(lambda: child.stderr_tail)
+            await wait_until(lambda: child.stderr_tail)
 
             assert capsys.readouterr().err == "café \N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.requirement("B.5-C2")
 async def test_a_flood_on_standard_error_blocks_neither_process(capfd: pytest.CaptureFixture[str]) -> None:
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell("yes | head -c 10000000 >&2; echo done")) as child:
             assert await read_all(child) == b"done\n"
 
@@ -541,12 +546,12 @@ def closed_file() -> io.StringIO:
     return file
 
 
-@pytest.mark.parametrize("stderr", [None, closed_file(), object()], ids=["missing", "closed", "somebody's own"])
-async def test_a_standard_error_that_takes_nothing_loses_only_displayed_output(
+@pytest.mark.parametrize("stderr", [None, closed_file(), object()], ids=["missing", "closed", "not a file"])
+async def test_an_unusable_standard_error_loses_only_the_displayed_output(
     monkeypatch: pytest.MonkeyPatch, stderr: object
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell("echo words >&2; exit 1")) as child:
             await read_all(child)
 
@@ -556,29 +561,29 @@ async def test_a_standard_error_that_takes_nothing_loses_only_displayed_output(
 async def test_a_standard_error_without_a_reader_blocks_neither_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_child_stderr, "_STALL_SECONDS", 0.05)
     reader, writer = os.pipe()
-    with trio.fail_after(SURELY), os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stderr:
+    with trio.fail_after(TIMEOUT_SECONDS), os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
         script = "yes | head -c 1000000 >&2; echo last >&2; echo done; read line; echo afterwards >&2; exec cat"
         async with open_child_process(shell(script)) as child:
             assert await read_line(child) == b"done\n"
-            await until(lambda: child.stderr_tail[-1] == "last")
-            shown = read_what_is_there(reader)
+            await wait_until(lambda: child.stderr_tail[-1] == "last")
+            displayed = read_available(reader)
             await child.stream.send_all(b"\n")
-            await until(lambda: child.stderr_tail[-1] == "afterwards")
-        shown_later = read_what_is_there(reader)
+            await wait_until(lambda: child.stderr_tail[-1] == "afterwards")
+        displayed_later = read_available(reader)
 
-    assert 0 < len(shown) < 1_000_000
-    assert shown_later == _child_stderr._GAP.encode() + b"afterwards\n"
+    assert 0 < len(displayed) < 1_000_000
+    assert displayed_later == _child_stderr._GAP.encode() + b"afterwards\n"
 
 
-async def test_a_standard_error_read_slowly_shows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_standard_error_that_is_read_slowly_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
-    with trio.fail_after(SURELY), os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stderr:
+    with trio.fail_after(TIMEOUT_SECONDS), os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        shown = b""
+        displayed = b""
         async with open_child_process(shell("yes | head -c 200000 >&2; exec cat")):
-            while len(shown) < 200_000:
+            while len(displayed) < 200_000:
                 await trio.sleep(0.005)
-                shown += read_what_is_there(reader)
+                displayed += read_available(reader)
 
-    assert shown == b"y\n" * 100_000
+    assert displayed == b"y\n" * 100_000

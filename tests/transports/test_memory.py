@@ -1,4 +1,4 @@
-"""Direct connections in one process: no bytes, and nothing shared all the same."""
+"""Connections in one process without bytes: messages are copied and limits apply."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server() -> Server:
     return Server("s")
 
 
-async def test_a_handler_that_changes_its_arguments_changes_nothing_of_its_callers(server: Server) -> None:
+async def test_a_handler_cannot_change_the_arguments_of_its_caller(server: Server) -> None:
     @server.tool
     async def work(items: list[dict[str, int]]) -> int:
         items[0]["n"] = 7
@@ -45,22 +45,22 @@ async def test_a_handler_that_changes_its_arguments_changes_nothing_of_its_calle
     assert arguments == {"items": [{"n": 1}]}
 
 
-async def test_a_caller_that_changes_its_result_changes_nothing_of_the_handlers(server: Server) -> None:
-    kept: dict[str, Any] = {"list": [1]}
+async def test_a_caller_cannot_change_the_result_of_the_handler(server: Server) -> None:
+    data: dict[str, Any] = {"list": [1]}
 
     @server.tool
     async def work() -> types.CallToolResult:
-        return types.CallToolResult(content=[], meta=kept)
+        return types.CallToolResult(content=[], meta=data)
 
     async with open_client(server) as client:
         meta = (await client.call_tool("work")).meta
         assert meta is not None
         meta["list"].append(2)
 
-    assert kept == {"list": [1]}
+    assert data == {"list": [1]}
 
 
-async def test_progress_and_logs_share_nothing_either(server: Server) -> None:
+async def test_the_data_of_log_messages_are_copied(server: Server) -> None:
     data, logged = {"list": [1]}, trio.Event()
 
     async def on_log(message: types.LoggingMessageNotificationParams) -> None:
@@ -80,7 +80,7 @@ async def test_progress_and_logs_share_nothing_either(server: Server) -> None:
 
 
 @pytest.mark.requirement("B.5-P3a")
-async def test_what_json_cannot_say_is_refused_as_on_a_wire(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_values_that_json_cannot_express_are_refused(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     @server.tool
     async def result() -> types.CallToolResult:
         return types.CallToolResult(content=[], meta={"x": float("nan")})
@@ -104,7 +104,7 @@ async def test_what_json_cannot_say_is_refused_as_on_a_wire(server: Server, capl
     assert "the answer to 'tools/call' cannot be sent" in caplog.text
 
 
-async def test_the_data_of_an_error_are_a_copy(server: Server) -> None:
+async def test_the_data_of_an_error_are_copied(server: Server) -> None:
     data = {"list": [1]}
 
     @server.tool
@@ -120,7 +120,7 @@ async def test_the_data_of_an_error_are_a_copy(server: Server) -> None:
     assert data == {"list": [1]}
 
 
-async def test_a_handler_that_reports_without_pause_lets_its_reader_read() -> None:
+async def test_a_handler_that_reports_without_pause_lets_the_client_read() -> None:
     server = Server("s", limits=Limits(max_progress_per_second=math.inf))
 
     @server.tool
@@ -157,7 +157,7 @@ async def test_progress_for_a_token_of_the_caller_is_dropped(server: Server) -> 
         assert client.statistics().update_bytes == 0
 
 
-async def test_after_the_end_no_notification_can_be_sent(server: Server) -> None:
+async def test_a_closed_connection_sends_no_notification(server: Server) -> None:
     async with open_client(server, revision="2025-11-25", roots=[]) as client:
         await client.roots_changed()
     with pytest.raises(ConnectionClosed):
@@ -165,26 +165,26 @@ async def test_after_the_end_no_notification_can_be_sent(server: Server) -> None
 
 
 async def test_the_end_of_a_connection_calls_callbacks_registered_before_and_after(server: Server) -> None:
-    told: list[ConnectionLost] = []
+    reasons: list[ConnectionLost] = []
     async with open_client(server) as client:
-        transport = client._connection.transport  # pyright: ignore[reportPrivateUsage] # what users of it see is tested elsewhere
-        transport.on_disconnect(told.append)
-        assert told == []
-    transport.on_disconnect(told.append)
+        transport = client._connection.transport  # pyright: ignore[reportPrivateUsage] # no public name gives access to it
+        transport.on_disconnect(reasons.append)
+        assert reasons == []
+    transport.on_disconnect(reasons.append)
 
-    assert [type(reason) for reason in told] == [ConnectionClosed] * 2
-    assert told[0] is not told[1]
+    assert [type(reason) for reason in reasons] == [ConnectionClosed] * 2
+    assert reasons[0] is not reasons[1]
 
 
-async def test_a_request_that_is_refused_on_sight_leaves_nothing(server: Server) -> None:
+async def test_a_malformed_request_does_not_stay_in_flight(server: Server) -> None:
     async with open_client(server, revision="2025-11-25") as client:
         with pytest.raises(ErrorResponse, match=r"\$\._meta"):
             await client.request("tools/list", {"_meta": 7}, types.ListToolsResult)
         assert client.statistics().outgoing == 0
 
 
-class Silent:
-    """An answerer of the caller's own that never answers, and records what it is told to stop."""
+class SilentAnswerer:
+    """An answerer that never answers, and records the incoming requests."""
 
     limits = Limits()
 
@@ -212,17 +212,19 @@ class Silent:
 
 @pytest.mark.requirement("B.2-C5", "B.5-P3a")
 @pytest.mark.parametrize(("revision", "is_cancelled"), [("2025-11-25", False), ("2026-07-28", True)])
-async def test_a_handshake_is_never_cancelled(revision: str, is_cancelled: bool, autojump_clock: object) -> None:
-    silent = Silent()
+async def test_a_legacy_handshake_is_never_cancelled_at_the_server(
+    revision: str, is_cancelled: bool, autojump_clock: object
+) -> None:
+    answerer = SilentAnswerer()
 
     with pytest.raises(RequestTimedOut):
-        async with open_client(silent, revision=revision, time_limits=TimeLimits(connect=1)):
+        async with open_client(answerer, revision=revision, time_limits=TimeLimits(connect=1)):
             pass
 
-    assert [exchange.open for exchange in silent.exchanges] == [not is_cancelled]
+    assert [exchange.open for exchange in answerer.exchanges] == [not is_cancelled]
 
 
-async def test_each_side_bounds_what_it_holds_itself() -> None:
+async def test_the_limits_of_the_client_apply_to_its_updates() -> None:
     server = Server("s")
 
     @server.tool
@@ -235,18 +237,18 @@ async def test_each_side_bounds_what_it_holds_itself() -> None:
         assert call.skipped == 7
 
 
-async def test_a_caller_that_asks_on_and_on_lets_others_run(server: Server) -> None:
+async def test_a_caller_that_sends_requests_without_pause_lets_other_tasks_run(server: Server) -> None:
     @server.tool
     async def work() -> int:
         return 1
 
-    turns = 0
+    checkpoints = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal checkpoints
         while True:
             await trio.lowlevel.checkpoint()
-            turns += 1
+            checkpoints += 1
 
     async with open_client(server) as client, trio.open_nursery() as nursery:
         nursery.start_soon(count)
@@ -254,10 +256,10 @@ async def test_a_caller_that_asks_on_and_on_lets_others_run(server: Server) -> N
             await client.call_tool("work")
         nursery.cancel_scope.cancel()
 
-    assert turns >= 5  # about one for each call
+    assert checkpoints >= 5  # about one for each call
 
 
-async def test_a_call_leaves_nothing_to_the_garbage_collector(server: Server) -> None:
+async def test_a_call_leaves_no_reference_cycles(server: Server) -> None:
     @server.tool
     async def work() -> int:
         return 1
@@ -269,7 +271,7 @@ async def test_a_call_leaves_nothing_to_the_garbage_collector(server: Server) ->
 
     async with open_client(server) as client:
         for name in ("work", "wait"):
-            await client.call_tool(name)  # what is made once is made now
+            await client.call_tool(name)  # objects that are made once are made now
             gc.collect()
             gc.disable()
             try:

@@ -1,4 +1,4 @@
-"""Standard input and output as the wire: private, unharmed by prints, and given back. Real processes throughout."""
+"""Standard input and output as the transport: stray prints, restored descriptors and errors, with real processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if sys.platform == "win32":
     pytest.skip("claiming standard input and output needs POSIX", allow_module_level=True)
 
 ECHO = [sys.executable, "-W", "error", str(Path(__file__).parent / "programs" / "echo_server.py")]
-SURELY = 30  # seconds: no test takes nearly as long; what hangs fails
+TIMEOUT_SECONDS = 30  # seconds: far more than any test needs, so that a test that hangs fails
 
 PRELUDE = """
 import ctypes, io, os, sys, trio
@@ -39,14 +39,16 @@ def program(body: str) -> list[str]:
     return [sys.executable, "-W", "error", "-c", PRELUDE + indent(dedent(body), "    ") + "\ntrio.run(main)"]
 
 
-def surroundings() -> dict[str, str]:
-    """Return the environment of the programs: ours, but with Python's usual buffering."""
+def environment() -> dict[str, str]:
+    """Return the environment of the programs: that of this process with Python's default buffering."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
 def run(command: list[str], sent: bytes = b"") -> tuple[bytes, str]:
     """Run *command* to its end and return what it wrote on standard output and on standard error."""
-    done = subprocess.run(command, input=sent, capture_output=True, timeout=SURELY, check=False, env=surroundings())
+    done = subprocess.run(
+        command, input=sent, capture_output=True, timeout=TIMEOUT_SECONDS, check=False, env=environment()
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout, done.stderr.decode()
 
@@ -57,7 +59,7 @@ def with_redirection(command: list[str], redirection: str) -> list[str]:
 
 @contextmanager
 def serving(stdin: Any, stdout: Any) -> Generator[subprocess.Popen[bytes]]:
-    """Run the echo server with these as its standard input and output; it is gone afterwards."""
+    """Run the echo server with this standard input and output; kill it after the block."""
     with subprocess.Popen(ECHO, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE) as server:
         try:
             yield server
@@ -68,17 +70,17 @@ def serving(stdin: Any, stdout: Any) -> Generator[subprocess.Popen[bytes]]:
 def read_exactly(descriptor: int, size: int) -> bytes:
     found = b""
     while len(found) < size:
-        readable, _, _ = select.select([descriptor], [], [], SURELY)
+        readable, _, _ = select.select([descriptor], [], [], TIMEOUT_SECONDS)
         assert readable, f"only {found!r} came"
         found += os.read(descriptor, size - len(found))
     return found
 
 
-def test_what_is_received_and_sent_is_standard_input_and_output() -> None:
+def test_the_stream_reads_standard_input_and_writes_standard_output() -> None:
     assert run(ECHO, b"hello\n")[0] == b"HELLO\n"
 
 
-def test_a_large_message_passes_whole() -> None:
+def test_a_large_message_is_passed_completely() -> None:
     assert run(ECHO, b"x" * 3_000_000)[0] == b"X" * 3_000_000
 
 
@@ -107,13 +109,13 @@ def test_prints_of_every_kind_go_to_standard_error() -> None:
 @pytest.mark.complaint(16)
 def test_the_first_print_is_reported_with_its_place_and_only_the_first() -> None:
     _, errors = run(ECHO, b"x")
-    where = ECHO[-1]
-    lines = Path(where).read_text(encoding="utf-8").splitlines()
+    program_path = ECHO[-1]
+    lines = Path(program_path).read_text(encoding="utf-8").splitlines()
     number = next(number for number, line in enumerate(lines, 1) if "print(" in line)
 
     assert errors == (
         "trio-mcp: standard output carries the protocol; text printed there goes to standard error instead. "
-        f"Printed first by {where}:{number}\nstray\nended\n"
+        f"Printed first by {program_path}:{number}\nstray\nended\n"
     )
 
 
@@ -121,7 +123,7 @@ def test_printing_nothing_is_not_reported() -> None:
     assert run(program("async with claim_stdio(): print(end='')")) == (b"", "")
 
 
-def test_everything_is_given_back_at_the_end() -> None:
+def test_descriptors_and_files_are_restored_after_the_block() -> None:
     command = program("""
         def state():
             files = [os.fstat(descriptor) for descriptor in (0, 1)]
@@ -151,27 +153,27 @@ def test_everything_is_given_back_at_the_end() -> None:
         assert state() == before
         print("printed")
     """)
-    reader, writer = os.pipe()  # an input that does not end, so that there is something to be cancelled
-    done = subprocess.run(command, stdin=reader, capture_output=True, check=False, timeout=SURELY)
+    reader, writer = os.pipe()  # an input that does not end, so that a read can be cancelled
+    done = subprocess.run(command, stdin=reader, capture_output=True, check=False, timeout=TIMEOUT_SECONDS)
     os.close(reader)
     os.close(writer)
 
     assert (done.stdout, done.stderr) == (b"printed\n", b"")
 
 
-def test_a_redirection_of_the_programs_own_is_left_to_it() -> None:
+def test_a_redirection_by_the_program_itself_is_kept() -> None:
     output, _ = run(
         program("""
-            mine = io.StringIO()
+            custom = io.StringIO()
             async with claim_stdio():
-                sys.stdout = mine
-            assert sys.stdout is mine
+                sys.stdout = custom
+            assert sys.stdout is custom
             sys.stdout = None
             async with claim_stdio():
                 print("stray")
             assert sys.stdout is None
-            sys.stdout = mine
-            mine.close()
+            sys.stdout = custom
+            custom.close()
             async with claim_stdio() as stream:
                 await stream.send_all(b"wire")
         """)
@@ -180,7 +182,7 @@ def test_a_redirection_of_the_programs_own_is_left_to_it() -> None:
     assert output == b"wire"
 
 
-def test_only_one_claim_at_a_time() -> None:
+def test_standard_input_and_output_can_be_claimed_only_once_at_a_time() -> None:
     output, _ = run(
         program("""
             async with claim_stdio():
@@ -206,7 +208,7 @@ def test_only_one_claim_at_a_time() -> None:
 )
 def test_a_closed_descriptor_is_named(redirection: str, message: str) -> None:
     command = program("""
-        for attempt in range(2):  # the claim is given back
+        for attempt in range(2):  # the claim is released
             try:
                 async with claim_stdio():
                     raise AssertionError("claimed")
@@ -237,11 +239,11 @@ def test_a_descriptor_the_program_closed_itself_is_named() -> None:
 @pytest.mark.parametrize(
     ("redirection", "first"),
     [
-        ("2>&-", "pass"),  # from the start: something of Trio's has the number by now
-        ("", "os.close(2)"),  # later: the number is free
+        ("2>&-", "pass"),  # from the start: a descriptor of Trio has the number by now
+        ("", "os.close(2)"),  # later: the number is unused
     ],
 )
-def test_a_closed_standard_error_is_survived(redirection: str, first: str) -> None:
+def test_a_closed_standard_error_is_not_an_error(redirection: str, first: str) -> None:
     command = program(f"""
         {first}
         async with claim_stdio() as stream:
@@ -256,7 +258,7 @@ def test_a_closed_standard_error_is_survived(redirection: str, first: str) -> No
     assert run(with_redirection(command, redirection), b"hello") == (b"HELLO", "")
 
 
-def test_a_client_that_reads_no_more_is_a_broken_resource() -> None:
+def test_sending_to_a_client_that_has_closed_its_end_is_a_broken_resource() -> None:
     reader, writer = os.pipe()
     command = program("""
         async with claim_stdio() as stream:
@@ -272,13 +274,15 @@ def test_a_client_that_reads_no_more_is_a_broken_resource() -> None:
         assert server.stderr is not None
         assert server.stderr.readline() == b"ready\n"
         os.close(reader)
-        _, errors = server.communicate(b"x", timeout=SURELY)
+        _, errors = server.communicate(b"x", timeout=TIMEOUT_SECONDS)
 
     assert errors == b"broken"
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_client_that_read_no_more_before_the_claim_is_a_broken_resource(named: bool, tmp_path: Path) -> None:
+def test_sending_to_a_client_that_closed_its_end_before_the_claim_is_a_broken_resource(
+    named: bool, tmp_path: Path
+) -> None:
     if named:
         os.mkfifo(tmp_path / "fifo")
         reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
@@ -300,7 +304,7 @@ def test_a_client_that_read_no_more_before_the_claim_is_a_broken_resource(named:
 
 
 @pytest.mark.parametrize("end", ["left", "killed"])
-def test_pipes_stay_blocking_for_those_who_share_them(end: str) -> None:
+def test_pipes_stay_blocking_for_processes_that_share_them(end: str) -> None:
     to_server, ours = os.pipe()
     from_server, theirs = os.pipe()
     with serving(to_server, theirs) as server:
@@ -317,7 +321,7 @@ def test_pipes_stay_blocking_for_those_who_share_them(end: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["left", "killed"])
-def test_a_terminal_stays_blocking_for_those_who_share_it(end: str) -> None:
+def test_a_terminal_stays_blocking_for_processes_that_share_it(end: str) -> None:
     terminal, slave = os.openpty()
     tty.setraw(slave)
     with serving(slave, slave) as server:
@@ -331,36 +335,36 @@ def test_a_terminal_stays_blocking_for_those_who_share_it(end: str) -> None:
         os.close(descriptor)
 
 
-def _end(server: subprocess.Popen[bytes], how: str, hang_up: Callable[[], None]) -> None:
-    if how == "killed":
+def _end(server: subprocess.Popen[bytes], ending: str, hang_up: Callable[[], None]) -> None:
+    if ending == "killed":
         server.send_signal(signal.SIGKILL)
     else:
         hang_up()
-    server.wait(SURELY)
+    server.wait(TIMEOUT_SECONDS)
 
 
-def test_one_socket_as_input_and_output_works_and_gets_its_mode_back() -> None:
+def test_one_socket_can_be_input_and_output_and_its_mode_is_restored() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, serving(theirs, theirs) as server:
         ours.sendall(b"hello")
         assert read_exactly(ours.fileno(), 5) == b"HELLO"
         ours.shutdown(socket.SHUT_WR)
-        assert server.wait(SURELY) == 0
+        assert server.wait(TIMEOUT_SECONDS) == 0
         assert os.get_blocking(theirs.fileno())
 
 
-def test_regular_files_are_read_and_written_from_where_they_stand(tmp_path: Path) -> None:
+def test_regular_files_are_read_and_written_from_their_current_position(tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"skipped hello")
     target.write_bytes(b"kept ")
     with source.open("rb") as stdin, target.open("ab") as stdout:
         os.lseek(stdin.fileno(), len(b"skipped "), os.SEEK_SET)
-        subprocess.run(ECHO, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, check=True, timeout=SURELY)
+        subprocess.run(ECHO, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, check=True, timeout=TIMEOUT_SECONDS)
 
     assert target.read_bytes() == b"kept HELLO"
 
 
 def test_the_null_device_is_an_empty_input() -> None:
-    done = subprocess.run(ECHO, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=SURELY)
+    done = subprocess.run(ECHO, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=TIMEOUT_SECONDS)
 
     assert (done.stdout, done.stderr) == (b"", b"ended\n")

@@ -1,4 +1,4 @@
-"""Links over any stream."""
+"""Connections over arbitrary streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server() -> Server:
 
 
 @pytest.mark.requirement("B.5-P2")
-async def test_a_server_listens_on_tcp_for_many_clients(server: Server) -> None:
+async def test_a_server_can_listen_on_tcp_for_many_clients(server: Server) -> None:
     with trio.fail_after(10):
         async with server.serving() as serving, trio.open_nursery() as nursery:
             listeners = await nursery.start(
@@ -36,7 +36,7 @@ async def test_a_server_listens_on_tcp_for_many_clients(server: Server) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_both_ends_close_their_stream(server: Server) -> None:
+async def test_both_ends_close_their_streams(server: Server) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, server, theirs)
@@ -47,8 +47,8 @@ async def test_both_ends_close_their_stream(server: Server) -> None:
             await stream.send_all(b"x")
 
 
-class OneByte(trio.abc.Stream):
-    """Receives one byte at a time."""
+class OneByteStream(trio.abc.Stream):
+    """A stream that receives one byte at a time."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -68,10 +68,10 @@ class OneByte(trio.abc.Stream):
 
 
 @pytest.mark.requirement("B.5-P1b")
-async def test_any_size_of_chunks_will_do(server: Server) -> None:
+async def test_messages_may_arrive_in_chunks_of_any_size(server: Server) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_stream, server, OneByte(theirs))
-        async with open_client(OneByte(ours)) as client:
+        nursery.start_soon(serve_stream, server, OneByteStream(theirs))
+        async with open_client(OneByteStream(ours)) as client:
             called = await client.call_tool("add", {"a": 1, "b": 2})
     assert called.content == [types.TextContent(text="3")]

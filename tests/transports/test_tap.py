@@ -1,4 +1,4 @@
-"""A tap sees every message of a client, on every transport, and disturbs none."""
+"""A tap sees every message of a client on every transport, and does not change them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from trio_mcp import Client, ErrorResponse, Limits, ServerExited, open_client, t
 from trio_mcp.abc import Direction
 from trio_mcp.transports._stream import tapped
 
-Door = Callable[..., AbstractAsyncContextManager[Client]]
+Opener = Callable[..., AbstractAsyncContextManager[Client]]
 PROGRAM = Path(__file__).parent.parent / "interaction" / "conversation_server.py"
-DOORS: dict[str, Callable[[], Door]] = {
+OPENERS: dict[str, Callable[[], Opener]] = {
     "memory": lambda: partial(open_client, make_server()),
     "bytes": lambda: partial(testing.open_memory_client, make_server()),
     "lockstep": lambda: partial(testing.open_memory_client, make_server(), lockstep=True),
@@ -29,19 +29,19 @@ DOORS: dict[str, Callable[[], Door]] = {
 }
 
 
-HALF = '{"jsonrpc":"2.0","id":'
+INCOMPLETE_MESSAGE = '{"jsonrpc":"2.0","id":'
 DIES_IN_MID_MESSAGE = f"""
 import json, sys
 begin = json.loads(sys.stdin.readline())
 info = {{"protocolVersion": "2025-11-25", "capabilities": {{}}, "serverInfo": {{"name": "s", "version": "1"}}}}
 print(json.dumps({{"jsonrpc": "2.0", "id": begin["id"], "result": info}}), flush=True)
 assert "initialized" in sys.stdin.readline() and "ping" in sys.stdin.readline()
-print({HALF!r}, end="", flush=True)
+print({INCOMPLETE_MESSAGE!r}, end="", flush=True)
 """
 
 
-class Seen:
-    """A tap that remembers."""
+class RecordingTap:
+    """A tap that records the messages."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[Direction, bytes]] = []
@@ -55,25 +55,25 @@ class Seen:
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def tap() -> RecordingTap:
+    return RecordingTap()
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Door:
-    return DOORS[request.param]()
+@pytest.fixture(params=OPENERS)
+def opener(request: pytest.FixtureRequest) -> Opener:
+    return OPENERS[request.param]()
 
 
-async def test_a_tap_sees_both_directions_in_the_order_of_the_wire(door: Door, seen: Seen) -> None:
-    async with door(tap=seen, revision="2025-11-25") as client:
+async def test_a_tap_sees_the_messages_of_both_directions_in_order(opener: Opener, tap: RecordingTap) -> None:
+    async with opener(tap=tap, revision="2025-11-25") as client:
         async with client.open_call("count", {"steps": 2}) as call:
             assert len([update async for update in call.updates]) == 2
         with pytest.raises(ErrorResponse):
             await client.call_tool("refuse")
 
-    assert all(b"\n" not in line for _, line in seen.lines)
-    told = [(direction, value.get("method"), value.get("id")) for direction, value in seen.values]
-    assert told == [
+    assert all(b"\n" not in line for _, line in tap.lines)
+    observed = [(direction, value.get("method"), value.get("id")) for direction, value in tap.values]
+    assert observed == [
         ("sent", "initialize", 1),
         ("received", None, 1),
         ("sent", "notifications/initialized", None),
@@ -84,29 +84,29 @@ async def test_a_tap_sees_both_directions_in_the_order_of_the_wire(door: Door, s
         ("sent", "tools/call", 3),
         ("received", None, 3),
     ]
-    assert seen.values[3][1]["params"]["arguments"] == {"steps": 2}
-    assert [value["params"]["progress"] for _, value in seen.values[4:6]] == [1, 2]
-    assert seen.values[6][1]["result"]["content"] == [{"type": "text", "text": "counted"}]
-    assert seen.values[8][1]["error"] == {"code": -5, "message": "not today", "data": {"until": "tomorrow"}}
+    assert tap.values[3][1]["params"]["arguments"] == {"steps": 2}
+    assert [value["params"]["progress"] for _, value in tap.values[4:6]] == [1, 2]
+    assert tap.values[6][1]["result"]["content"] == [{"type": "text", "text": "counted"}]
+    assert tap.values[8][1]["error"] == {"code": -5, "message": "not today", "data": {"until": "tomorrow"}}
 
 
-async def test_a_tap_sees_a_cancellation(door: Door, seen: Seen) -> None:
-    async with door(tap=seen) as client:
+async def test_a_tap_sees_a_cancellation(opener: Opener, tap: RecordingTap) -> None:
+    async with opener(tap=tap) as client:
         async with client.open_call("hang", {"key": "a"}) as call:
             assert (await anext(call.updates)).progress == 1
         await client.call_tool("when_stopped", {"key": "a"})
 
-    told = [value for _, value in seen.values]
-    (request,) = (value for value in told if value.get("params", {}).get("name") == "hang")
+    observed = [value for _, value in tap.values]
+    (request,) = (value for value in observed if value.get("params", {}).get("name") == "hang")
     assert {
         "jsonrpc": "2.0",
         "method": "notifications/cancelled",
         "params": {"requestId": request["id"]},
-    } in told
+    } in observed
 
 
 @pytest.mark.parametrize("target", ["memory", "bytes"])
-async def test_a_tap_that_raises_is_logged_once_and_disturbs_nothing(
+async def test_a_tap_that_raises_is_logged_once_and_does_not_affect_the_client(
     target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[bytes] = []
@@ -116,7 +116,7 @@ async def test_a_tap_that_raises_is_logged_once_and_disturbs_nothing(
         if len(calls) == 3:
             raise ValueError("disk full")
 
-    async with DOORS[target]()(tap=tap) as client:
+    async with OPENERS[target]()(tap=tap) as client:
         for _ in range(2):
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
@@ -127,9 +127,9 @@ async def test_a_tap_that_raises_is_logged_once_and_disturbs_nothing(
     assert str(record.exc_info[1]) == "disk full"
 
 
-async def test_messages_are_seen_whole_however_they_are_cut(seen: Seen) -> None:
+async def test_a_tap_sees_whole_messages_although_they_arrive_in_parts(tap: RecordingTap) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    stream = tapped(ours, seen, 100)
+    stream = tapped(ours, tap, 100)
 
     for part in (b'{"a":', b"1}\n{", memoryview(b'"b":2}\r\n[]\n')):
         await stream.send_all(part)
@@ -138,7 +138,7 @@ async def test_messages_are_seen_whole_however_they_are_cut(seen: Seen) -> None:
     assert await stream.receive_some(5) == b"[1]\n\n"
     assert await stream.receive_some() == b"[2]\n["
 
-    assert seen.lines == [
+    assert tap.lines == [
         ("sent", b'{"a":1}'),
         ("sent", b'{"b":2}'),
         ("sent", b"[]"),
@@ -148,83 +148,83 @@ async def test_messages_are_seen_whole_however_they_are_cut(seen: Seen) -> None:
     assert await theirs.receive_some() == b'{"a":1}\n{"b":2}\r\n[]\n'
 
 
-async def test_a_last_line_without_a_newline_is_seen_because_it_is_read(seen: Seen) -> None:
+async def test_a_tap_sees_a_last_message_without_a_newline(tap: RecordingTap) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    stream = tapped(ours, seen, 100)
+    stream = tapped(ours, tap, 100)
 
     await theirs.send_all(b"[1]\n[2]")
     await theirs.aclose()
     while await stream.receive_some():
         pass
 
-    assert seen.lines == [("received", b"[1]"), ("received", b"[2]")]
+    assert tap.lines == [("received", b"[1]"), ("received", b"[2]")]
 
 
-async def test_a_last_line_that_was_cut_off_is_not_seen_because_it_is_no_message(seen: Seen) -> None:
+async def test_a_tap_does_not_see_an_incomplete_last_line(tap: RecordingTap) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    stream = tapped(ours, seen, 100)
+    stream = tapped(ours, tap, 100)
 
     await theirs.send_all(b'stray output\n{"jsonrpc":')
     await theirs.aclose()
     while await stream.receive_some():
         pass
 
-    assert seen.lines == [("received", b"stray output")]
+    assert tap.lines == [("received", b"stray output")]
 
 
-async def test_of_a_server_that_dies_in_the_middle_of_a_message_the_rest_is_seen_and_the_log_says_that_much(
-    seen: Seen, caplog: pytest.LogCaptureFixture
+async def test_the_incomplete_message_of_a_server_that_dies_is_logged_and_not_shown_to_the_tap(
+    tap: RecordingTap, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_client([sys.executable, "-c", DIES_IN_MID_MESSAGE], tap=seen, revision="2025-11-25") as client:
+    async with open_client([sys.executable, "-c", DIES_IN_MID_MESSAGE], tap=tap, revision="2025-11-25") as client:
         with pytest.raises(ServerExited):
             await client.ping()
 
-    assert [value.get("method", "answer") for _, value in seen.values] == [
+    assert [value.get("method", "answer") for _, value in tap.values] == [
         "initialize",
         "answer",
         "notifications/initialized",
         "ping",
     ]
     (record,) = (each for each in caplog.records if each.name == "trio_mcp.peer")
-    assert HALF in record.getMessage()
+    assert INCOMPLETE_MESSAGE in record.getMessage()
 
 
-async def test_what_never_left_as_a_whole_is_not_seen(seen: Seen) -> None:
+async def test_a_tap_does_not_see_a_message_that_was_sent_incompletely(tap: RecordingTap) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    stream = tapped(ours, seen, 100)
+    stream = tapped(ours, tap, 100)
 
     await stream.send_all(b"[1")
     await stream.aclose()
 
-    assert seen.lines == []
+    assert tap.lines == []
     assert await theirs.receive_some() == b"[1"
     assert await theirs.receive_some() == b""
 
 
-async def test_a_message_too_large_to_be_received_is_not_seen_and_the_next_one_is(seen: Seen) -> None:
+async def test_a_tap_does_not_see_a_message_that_is_too_large_but_sees_the_next_one(tap: RecordingTap) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    stream = tapped(ours, seen, 5)
+    stream = tapped(ours, tap, 5)
 
     await theirs.send_all(b'["too long"]\n[1]\n')
     await stream.receive_some()
 
-    assert seen.lines == [("received", b"[1]")]
+    assert tap.lines == [("received", b"[1]")]
 
 
-async def test_large_messages_in_parts_and_in_batches_are_seen_one_by_one(seen: Seen) -> None:
+async def test_a_tap_sees_large_and_concurrent_messages_one_by_one(tap: RecordingTap) -> None:
     async with (
-        testing.open_memory_client(make_server(limits=Limits()), tap=seen, lockstep=True) as client,
+        testing.open_memory_client(make_server(limits=Limits()), tap=tap, lockstep=True) as client,
         trio.open_nursery() as nursery,
     ):
         for size in (3, 300_000, 5):
             nursery.start_soon(client.call_tool, "shout", {"text": "x" * size})
 
-    asked = [value["params"]["arguments"]["text"] for way, value in seen.values[2:] if way == "sent"]
-    answered = [value["result"]["content"][0]["text"] for way, value in seen.values[2:] if way == "received"]
-    assert sorted(map(len, asked)) == sorted(map(len, answered)) == [3, 5, 300_000]
+    sent = [value["params"]["arguments"]["text"] for way, value in tap.values[2:] if way == "sent"]
+    received = [value["result"]["content"][0]["text"] for way, value in tap.values[2:] if way == "received"]
+    assert sorted(map(len, sent)) == sorted(map(len, received)) == [3, 5, 300_000]
 
 
-def test_without_a_tap_there_is_nothing_between_the_stream_and_its_reader() -> None:
+def test_a_stream_without_a_tap_is_not_wrapped() -> None:
     ours, _ = trio.testing.memory_stream_pair()
 
     assert tapped(ours, None, 100) is ours

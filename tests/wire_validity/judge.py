@@ -126,7 +126,7 @@ INVALID_ON_PURPOSE = (
         "requests without params, in tests of authentication",
     ),
     InvalidOnPurpose(
-        "tests/transports/test_memory.py::test_a_request_that_is_refused_on_sight_leaves_nothing",
+        "tests/transports/test_memory.py::test_a_malformed_request_does_not_stay_in_flight",
         "client",
         "a `_meta` that is not an object, by `Client.request`",
     ),

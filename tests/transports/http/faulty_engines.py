@@ -1,4 +1,4 @@
-"""Engines of HTTP that reach a server by hand only when the test says so."""
+"""HTTP engines that fail, or hold requests back, until the test lets them reach a scripted server."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from contextlib import asynccontextmanager
 import trio
 from attrs import define, field
 
-from tests.transports.http.scripted_server import HttpScript
+from tests.transports.http.scripted_server import ScriptedHttpServer
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import EngineError, HttpResponse
 
-__all__ = ["Flaky", "Gated"]
+__all__ = ["BlockedEngine", "FlakyEngine"]
 
 
 @define(eq=False)
-class Flaky:
-    """Reaches the server only while it is up."""
+class FlakyEngine:
+    """An engine that reaches the server only while `is_up` is set."""
 
-    server: HttpScript
+    server: ScriptedHttpServer
     is_up: bool = True
     down_for: str = ""
-    """The method of the only requests that it does not reach it with, if not all."""
+    """The HTTP method of the requests that fail while the server is down; empty: all of them."""
     refused: list[float] = field(factory=list[float], init=False)
-    """When it could not be reached."""
+    """The times at which a request failed."""
 
     @asynccontextmanager
     async def request(
@@ -36,7 +36,7 @@ class Flaky:
         *,
         on_sent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[HttpResponse]:
-        """Pass it on, or fail."""
+        """Pass the request on, or fail."""
         if not self.is_up and self.down_for in {"", method}:
             await trio.lowlevel.checkpoint()
             self.refused.append(trio.current_time())
@@ -45,19 +45,19 @@ class Flaky:
             yield response
 
     async def aclose(self) -> None:
-        """Nobody may call it."""
+        """Fail: the transport must not close an engine that it did not open."""
         raise AssertionError("an engine of the caller's is not closed")
 
 
 @define(eq=False)
-class Gated:
-    """Reaches the server when the gate is open; with a failure, never."""
+class BlockedEngine:
+    """An engine that holds requests back until `release` is set; then it passes them on, or raises `failure`."""
 
-    server: HttpScript
-    held: str = "tools/call"
-    """What requests that have to wait hold in their bodies."""
+    server: ScriptedHttpServer
+    blocked_content: str = "tools/call"
+    """A string in the bodies of the requests that are held back."""
     failure: EngineError | None = None
-    admission: trio.Event = field(factory=trio.Event)
+    release: trio.Event = field(factory=trio.Event)
 
     @asynccontextmanager
     async def request(
@@ -69,14 +69,14 @@ class Gated:
         *,
         on_sent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[HttpResponse]:
-        """Pass it on in time."""
-        if self.held.encode() in content:
-            await self.admission.wait()
+        """Pass the request on once it is released."""
+        if self.blocked_content.encode() in content:
+            await self.release.wait()
             if self.failure is not None:
                 raise self.failure
         async with AsgiEngine(self.server).request(method, url, headers, content, on_sent=on_sent) as response:
             yield response
 
     async def aclose(self) -> None:
-        """Nobody may call it."""
+        """Fail: the transport must not close an engine that it did not open."""
         raise AssertionError("an engine of the caller's is not closed")

@@ -1,4 +1,4 @@
-"""A server over HTTP by hand: each request comes to the test as a `Visit`, which the test answers as it likes."""
+"""An HTTP server that a test scripts: the test takes each `ReceivedRequest` and answers it itself."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
     "META",
     "MODERN",
     "URL",
-    "Caller",
-    "HttpScript",
+    "ClientStub",
     "Pending",
-    "Visit",
-    "ask",
+    "ReceivedRequest",
+    "ScriptedHttpServer",
+    "answer_handshake",
     "error",
     "initialize",
-    "notice",
-    "opened",
-    "opened_in_session",
+    "notification",
+    "open_session",
+    "open_transport",
     "result",
-    "welcome",
+    "start_request",
 ]
 
 URL = "http://server.test/mcp"
@@ -43,101 +43,101 @@ META: JsonObject = {REVISION_KEY: MODERN, CAPABILITIES_KEY: {}}
 
 
 def result(id: Any, **members: Any) -> JsonObject:
-    """A response with a result."""
+    """Return a response with a result."""
     return {"jsonrpc": "2.0", "id": id, "result": members}
 
 
 def error(code: int, message: str = "no", **members: Any) -> JsonObject:
-    """A response with an error; its `id` is one of the members, if any."""
+    """Return a response with an error; its `id`, if any, is one of the members."""
     return {"jsonrpc": "2.0", "error": {"code": code, "message": message}, **members}
 
 
-def notice(method: str, **params: Any) -> JsonObject:
-    """A notification."""
+def notification(method: str, **params: Any) -> JsonObject:
+    """Return a notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 @define(eq=False)
-class Caller:
-    """What a transport needs of a client."""
+class ClientStub:
+    """A client, as far as a transport needs one, that records what the transport reports."""
 
     limits: Limits = field(factory=Limits)
     answers: bool = True
-    """Whether questions of the server are answered at once, with an empty result."""
+    """True if the server's questions are answered at once, with an empty result."""
     taps: bool = True
-    """Whether it wants to see each message."""
+    """True if the client has a tap."""
     admission: ClientSession = field(factory=ClientSession, init=False)
     seen: list[tuple[Direction, bytes]] = field(factory=list[tuple[Direction, bytes]], init=False)
-    news: list[str] = field(factory=list[str], init=False)
+    notifications: list[str] = field(factory=list[str], init=False)
     questions: list[IncomingRequest] = field(factory=list[IncomingRequest], init=False)
     renewals: int = field(default=0, init=False)
-    is_person_asked: bool = field(default=False, init=False)
+    is_user_asked: bool = field(default=False, init=False)
 
     @property
     def tap(self) -> Callable[[Direction, bytes], None] | None:
-        """Notes every message."""
+        """A tap that records every message; None without one."""
         if not self.taps:
             return None
         return lambda direction, message: self.seen.append((direction, message))
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Answer with nothing, or not at all."""
+        """Record the question, and answer it with an empty result if `answers` is set."""
         self.questions.append(exchange)
         if self.answers:
             exchange.respond({})
 
     def notified(self, method: str, params: JsonObject) -> None:
-        """Note it."""
-        self.news.append(method)
+        """Record the notification."""
+        self.notifications.append(method)
 
     @contextmanager
     def asking_person(self) -> Generator[None]:
-        """Note that one is."""
-        self.is_person_asked = True
+        """Record that the user is being asked."""
+        self.is_user_asked = True
         try:
             yield
         finally:
-            self.is_person_asked = False
+            self.is_user_asked = False
 
     def renewed(self) -> None:
-        """Count it."""
+        """Count the new sessions."""
         self.renewals += 1
 
 
 @define(eq=False)
 class Pending:
-    """A request under way in a task of its own."""
+    """A request in flight in its own task."""
 
-    asked: OutgoingRequest
-    _resolved: trio.Event = field(factory=trio.Event, init=False)
+    outgoing: OutgoingRequest
+    _done: trio.Event = field(factory=trio.Event, init=False)
     _outcome: JsonObject | Exception | None = field(default=None, init=False)
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
     async def run(self) -> None:
-        """Ask, and note what comes of it."""
+        """Send the request, and record its outcome."""
         with self.scope:
             try:
-                async with self.asked as asked:
-                    self._outcome = await asked.result()
+                async with self.outgoing as outgoing:
+                    self._outcome = await outgoing.result()
             except TrioMcpError as exc:
                 self._outcome = exc
-        self._resolved.set()
+        self._done.set()
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the outcome is there."""
-        return self._resolved.is_set()
+    def is_done(self) -> bool:
+        """True if the outcome is known."""
+        return self._done.is_set()
 
     async def outcome(self) -> JsonObject:
-        """Wait for the result, or raise what came in its place."""
-        await self._resolved.wait()
+        """Wait for the result, or raise the exception of the request."""
+        await self._done.wait()
         if isinstance(self._outcome, Exception):
             raise self._outcome
         assert self._outcome is not None
         return self._outcome
 
 
-def ask(
+def start_request(
     nursery: trio.Nursery,
     transport: Transport,
     method: str = "tools/list",
@@ -147,24 +147,25 @@ def ask(
     fields: Mapping[str, str] | None = None,
     **params: Any,
 ) -> Pending:
-    """Begin to ask for something."""
-    asked = transport.ask(method, {**params, "_meta": META} if modern else params)
-    asked.repeatable, asked.fields = repeatable, fields or {}
-    pending = Pending(asked)
+    """Start a request in the nursery."""
+    outgoing = transport.ask(method, {**params, "_meta": META} if modern else params)
+    outgoing.repeatable, outgoing.fields = repeatable, fields or {}
+    pending = Pending(outgoing)
     nursery.start_soon(pending.run)
     return pending
 
 
 @define(eq=False)
-class Visit:
-    """One HTTP request, as the server sees it."""
+class ReceivedRequest:
+    """An HTTP request that the server has received, and its response."""
 
     scope: Scope
     body: bytes
     _send: Callable[[AsgiMessage], Any]
     left: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the client has left before the response was complete."""
+    """Set when the client has closed the response before it was complete."""
     over: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the response is over, or its client has closed it."""
 
     @property
     def method(self) -> str:
@@ -189,7 +190,7 @@ class Visit:
         kind: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Respond as a whole; what is not bytes goes as JSON."""
+        """Send a whole response; a body that is not bytes is encoded as JSON."""
         if not isinstance(body, bytes):
             body, kind = json.dumps(body).encode(), kind or "application/json"
         fields = {**({} if kind is None else {"content-type": kind}), **(headers or {})}
@@ -198,7 +199,7 @@ class Visit:
         self.over.set()
 
     async def result(self, **members: Any) -> None:
-        """Respond with a result, as JSON."""
+        """Send a result as a JSON response."""
         await self.answer(200, result(self.message["id"], **members))
 
     async def begin(self, headers: Mapping[str, str] | None = None) -> None:
@@ -206,21 +207,21 @@ class Visit:
         await self._start(200, {"content-type": "text/event-stream", **(headers or {})})
 
     async def event(self, message: Any = None, **fields: Any) -> None:
-        """Send one event; without a message its data are empty."""
+        """Send one event; its data are empty without a message."""
         data = b"" if message is None else json.dumps(message).encode()
         await self.send(sse_event(data, **fields))
 
     async def send(self, data: bytes) -> None:
-        """Send some of the body."""
+        """Send a part of the body."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
-        """End the response properly."""
+        """Complete the response."""
         await self._send({"type": "http.response.body", "body": b""})
         self.over.set()
 
     def cut(self) -> None:
-        """End the response in the middle, as a server that dies does."""
+        """Break the response off, as a server that dies does."""
         self.over.set()
 
     async def _start(self, status: int, fields: Mapping[str, str]) -> None:
@@ -229,16 +230,16 @@ class Visit:
 
 
 @define(eq=False)
-class HttpScript:
-    """An ASGI application whose every request waits for the test."""
+class ScriptedHttpServer:
+    """An ASGI application that leaves the answer of every request to the test."""
 
-    visits: list[Visit] = field(factory=list[Visit], init=False)
-    """All requests so far."""
-    _send_visit: trio.MemorySendChannel[Visit] = field(init=False)
-    _receive_visit: trio.MemoryReceiveChannel[Visit] = field(init=False)
+    requests: list[ReceivedRequest] = field(factory=list[ReceivedRequest], init=False)
+    """All requests that were received so far, in order."""
+    _send: trio.MemorySendChannel[ReceivedRequest] = field(init=False)
+    _received: trio.MemoryReceiveChannel[ReceivedRequest] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._send_visit, self._receive_visit = trio.open_memory_channel[Visit](1000)
+        self._send, self._received = trio.open_memory_channel[ReceivedRequest](1000)
 
     async def __call__(self, scope: Scope, receive: Callable[[], Any], send: Callable[[AsgiMessage], Any]) -> None:
         message = await receive()
@@ -246,85 +247,85 @@ class HttpScript:
         while message["more_body"]:
             message = await receive()
             body += message["body"]
-        visit = Visit(scope, body, send)
-        self.visits.append(visit)
-        self._send_visit.send_nowait(visit)
+        request = ReceivedRequest(scope, body, send)
+        self.requests.append(request)
+        self._send.send_nowait(request)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, visit, receive)
-            await visit.over.wait()
+            nursery.start_soon(self._watch, request, receive)
+            await request.over.wait()
             nursery.cancel_scope.cancel()
 
-    async def _watch(self, visit: Visit, receive: Callable[[], Any]) -> None:
+    async def _watch(self, request: ReceivedRequest, receive: Callable[[], Any]) -> None:
         assert (await receive())["type"] == "http.disconnect"
-        visit.left.set()
-        visit.over.set()
+        request.left.set()
+        request.over.set()
 
-    async def next(self, method: str = "POST", rpc: str | None = None) -> Visit:
-        """The next request, which must be what is expected."""
-        visit = await self._receive_visit.receive()
-        shown = (visit.method, visit.message.get("method") if visit.body else None)
-        assert shown == (method, rpc), f"{visit.headers} {visit.body!r}"
-        return visit
+    async def next(self, method: str = "POST", rpc: str | None = None) -> ReceivedRequest:
+        """Return the next request; fail if its methods are not the expected ones."""
+        request = await self._received.receive()
+        methods = (request.method, request.message.get("method") if request.body else None)
+        assert methods == (method, rpc), f"{request.headers} {request.body!r}"
+        return request
 
-    async def take(self, count: int) -> dict[str, Visit]:
-        """The next posts, whatever their order, by what they ask."""
-        visits = [await self._receive_visit.receive() for _ in range(count)]
-        return {visit.message["method"]: visit for visit in visits}
+    async def next_by_method(self, count: int) -> dict[str, ReceivedRequest]:
+        """Return the next POSTs, in any order, by the method of their messages."""
+        requests = [await self._received.receive() for _ in range(count)]
+        return {request.message["method"]: request for request in requests}
 
-    async def silence(self, seconds: float = 60.0) -> None:
-        """Assert that nothing is requested for a while."""
+    async def expect_nothing(self, seconds: float = 60.0) -> None:
+        """Assert that no request arrives for some seconds."""
         with trio.move_on_after(seconds):
-            visit = await self._receive_visit.receive()
-            raise AssertionError(f"expected silence: {visit.method} {visit.body!r}")
+            request = await self._received.receive()
+            raise AssertionError(f"unexpected request: {request.method} {request.body!r}")
 
 
 @asynccontextmanager
-async def opened(
-    server: HttpScript, caller: Caller | None = None, *, engine: HttpEngine | None = None, **options: Any
+async def open_transport(
+    server: ScriptedHttpServer, client: ClientStub | None = None, *, engine: HttpEngine | None = None, **options: Any
 ) -> AsyncGenerator[Transport]:
-    """A client's transport to a server by hand."""
-    async with http_transport(URL, engine=engine or AsgiEngine(server), **options)(caller or Caller()) as transport:
+    """Open a client's transport to the scripted server."""
+    async with http_transport(URL, engine=engine or AsgiEngine(server), **options)(client or ClientStub()) as transport:
         yield transport
 
 
 async def initialize(transport: Transport) -> None:
-    """Make the handshake as a client does."""
+    """Perform the handshake as a client does."""
     params: JsonObject = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    async with transport.ask("initialize", params) as asked:
-        await asked.result()
+    async with transport.ask("initialize", params) as outgoing:
+        await outgoing.result()
     await transport.notify("notifications/initialized", None)
 
 
-async def welcome(server: HttpScript, *, id: str | None = "s1", revision: str = LEGACY) -> None:
+async def answer_handshake(server: ScriptedHttpServer, *, id: str | None = "s1", revision: str = LEGACY) -> None:
     """Answer the handshake as a server does."""
-    visit = await server.next(rpc="initialize")
-    answer = result(visit.message["id"], protocolVersion=revision, capabilities={}, serverInfo={})
-    await visit.answer(200, answer, headers={} if id is None else {"mcp-session-id": id})
+    request = await server.next(rpc="initialize")
+    answer = result(request.message["id"], protocolVersion=revision, capabilities={}, serverInfo={})
+    await request.answer(200, answer, headers={} if id is None else {"mcp-session-id": id})
     await (await server.next(rpc="notifications/initialized")).answer(202)
 
 
 @asynccontextmanager
-async def opened_in_session(
-    server: HttpScript,
-    caller: Caller | None = None,
+async def open_session(
+    server: ScriptedHttpServer,
+    client: ClientStub | None = None,
     *,
     id: str | None = "s1",
     revision: str = LEGACY,
     engine: HttpEngine | None = None,
     **options: Any,
 ) -> AsyncGenerator[Transport]:
-    """A transport on which the handshake is done; the last words at closing are taken."""
-    caller = caller or Caller()
+    """Open a transport and perform the handshake; accept the messages that the client sends while it closes."""
+    client = client or ClientStub()
 
-    async def bury() -> None:
-        async for visit in server._receive_visit:
-            if visit.method == "DELETE" or b"notifications/cancelled" in visit.body:
-                await visit.answer(405 if visit.method == "DELETE" else 202)
+    async def answer_last_messages() -> None:
+        async for request in server._received:
+            if request.method == "DELETE" or b"notifications/cancelled" in request.body:
+                await request.answer(405 if request.method == "DELETE" else 202)
 
-    async with owned_nursery() as nursery, opened(server, caller, engine=engine, **options) as transport:
+    async with owned_nursery() as nursery, open_transport(server, client, engine=engine, **options) as transport:
         async with trio.open_nursery() as greeting:
             greeting.start_soon(initialize, transport)
-            await welcome(server, id=id, revision=revision)
-        caller.admission.agree(revision, {}, None)
+            await answer_handshake(server, id=id, revision=revision)
+        client.admission.agree(revision, {}, None)
         yield transport
-        nursery.start_soon(bury)
+        nursery.start_soon(answer_last_messages)

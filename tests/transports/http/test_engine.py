@@ -1,4 +1,4 @@
-"""The client over HTTP with httpx2 and real sockets: what the server sees of it, and faults of the network."""
+"""The HTTP client with httpx2 over real sockets: the requests on the wire, and faults of the network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import trio
 from attrs import define, field
 
 from tests.transports.http.hypercorn.test_tls import make_certificate
-from tests.transports.http.scripted_server import META, Caller, Pending, ask, notice, result
+from tests.transports.http.scripted_server import META, ClientStub, Pending, notification, result, start_request
 from trio_mcp import ErrorResponse, HttpStatusError, Limits, RemoteProtocolError, ResponseLost
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Transport
@@ -27,7 +27,7 @@ from trio_mcp.transports.http._engine import HttpxEngine, new_httpx_client
 from trio_mcp.transports.http.client._transport import HttpTransport
 from trio_mcp.wire import JsonObject, sse_event
 
-SURELY = 60  # seconds: no test takes nearly as long; what hangs fails
+TIMEOUT_SECONDS = 60  # seconds: far more than any test needs, so that a test that hangs fails
 
 
 @define(eq=False)
@@ -38,7 +38,7 @@ class Connection:
     unread: bytes = b""
 
     async def request(self) -> tuple[str, dict[str, str], bytes]:
-        """The next request: its first line, its header fields by lower-case name, its body."""
+        """Return the next request: its first line, its header fields by lower-case name, its body."""
         while b"\r\n\r\n" not in self.unread:
             self.unread += await self._more()
         head, _, self.unread = self.unread.partition(b"\r\n\r\n")
@@ -56,7 +56,7 @@ class Connection:
         return bytes(chunk)
 
     async def send(self, *lines: str, body: bytes = b"") -> None:
-        """Send the head of a response, and some of its body."""
+        """Send the head of a response, and a part of its body."""
         await self.stream.send_all("".join(f"{line}\r\n" for line in (*lines, "")).encode() + body)
 
     async def json(self, message: JsonObject, *fields: str) -> None:
@@ -70,18 +70,18 @@ class Connection:
         await self.send("HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked")
 
     async def chunk(self, data: bytes) -> None:
-        """Send some of a body without known length; its end if there is nothing in it."""
+        """Send a chunk of a body of unknown length; an empty chunk ends the body."""
         await self.stream.send_all(b"%x\r\n%s\r\n" % (len(data), data))
 
     async def left(self) -> None:
         """Wait until the client has closed its end."""
-        with suppress(trio.BrokenResourceError):  # with what it had not read
+        with suppress(trio.BrokenResourceError):  # there was unread data
             assert await self.stream.receive_some() == b""
 
 
 @define(eq=False)
-class Listening:
-    """A server by hand, and each connection to it as it comes."""
+class RawServer:
+    """A server that leaves each connection to the test."""
 
     port: int
     _arriving: trio.MemoryReceiveChannel[Connection]
@@ -89,17 +89,17 @@ class Listening:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     async def connection(self) -> Connection:
-        """The next connection."""
+        """Return the next connection."""
         return await self._arriving.receive()
 
 
 @asynccontextmanager
-async def listening(context: ssl.SSLContext | None = None, *, host: str | None = None) -> AsyncGenerator[Listening]:
-    """Listen on a port of this machine; *host* is the only address to do so, if it is given."""
+async def listening(context: ssl.SSLContext | None = None, *, host: str | None = None) -> AsyncGenerator[RawServer]:
+    """Listen on a free port of this machine, at *host* only if it is given."""
     send, receive = trio.open_memory_channel[Connection](100)
 
     async def accept(stream: trio.abc.Stream) -> None:
@@ -113,42 +113,42 @@ async def listening(context: ssl.SSLContext | None = None, *, host: str | None =
         await send.send(Connection(stream))
         await trio.sleep_forever()
 
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with owned_nursery() as nursery:
             listeners = await nursery.start(partial(trio.serve_tcp, accept, 0, host=host))
-            server = Listening(listeners[0].socket.getsockname()[1], receive)
+            server = RawServer(listeners[0].socket.getsockname()[1], receive)
             yield server
 
 
 @asynccontextmanager
 async def connected(
-    server: Listening, limits: Limits | None = None, **options: Any
+    server: RawServer, limits: Limits | None = None, **options: Any
 ) -> AsyncGenerator[tuple[Transport, trio.Nursery]]:
-    """A transport to the server, and a nursery for requests."""
+    """Open a transport to the server; yield it and a nursery for requests."""
     async with (
-        http_transport(server.url, **options)(Caller(limits or Limits())) as transport,
+        http_transport(server.url, **options)(ClientStub(limits or Limits())) as transport,
         trio.open_nursery() as nursery,
     ):
         yield transport, nursery
 
 
-async def asked(transport: Transport, nursery: trio.Nursery, server: Listening) -> tuple[Pending, Connection]:
-    """Ask; return the request and the connection by which the server has got it."""
-    pending = ask(nursery, transport)
+async def sent_request(transport: Transport, nursery: trio.Nursery, server: RawServer) -> tuple[Pending, Connection]:
+    """Start a request; return it and the connection on which the server has received it."""
+    pending = start_request(nursery, transport)
     connection = await server.connection()
     await connection.request()
     return pending, connection
 
 
-async def until(fits: Callable[[], bool]) -> None:
-    """Wait for what takes the other task a moment."""
-    while not fits():  # noqa: ASYNC110 # there is no event for it
+async def until(condition: Callable[[], bool]) -> None:
+    """Poll until the condition holds."""
+    while not condition():  # noqa: ASYNC110 # there is no event for it
         await trio.sleep(0.001)
 
 
-async def test_a_request_as_the_server_sees_it() -> None:
+async def test_a_request_has_the_expected_line_header_fields_and_body() -> None:
     async with listening() as server, connected(server, headers={"X-Mine": "1"}) as (transport, nursery):
-        pending = ask(nursery, transport)
+        pending = start_request(nursery, transport)
         connection = await server.connection()
         first, fields, body = await connection.request()
         await connection.json(result(1, tools=[]))
@@ -171,21 +171,21 @@ async def test_a_request_as_the_server_sees_it() -> None:
     assert json.loads(body)["params"] == {"_meta": META}
 
 
-async def test_a_connection_is_used_again_whichever_way_it_answered() -> None:
+async def test_a_connection_is_reused_after_a_json_response_and_after_a_stream() -> None:
     async with listening() as server, connected(server) as (transport, nursery):
         assert isinstance(transport, HttpTransport)
-        pending, connection = await asked(transport, nursery, server)
+        pending, connection = await sent_request(transport, nursery, server)
         await connection.json(result(1))
         await pending.outcome()
-        pending = ask(nursery, transport)
+        pending = start_request(nursery, transport)
         await connection.request()
         await connection.events()
-        for event in (notice("notifications/x"), result(2)):
+        for event in (notification("notifications/x"), result(2)):
             await connection.chunk(sse_event(json.dumps(event).encode()))
         await pending.outcome()
         await connection.chunk(b"")
-        await until(lambda: not transport._tasks)  # it is known that nothing more comes
-        ask(nursery, transport)
+        await until(lambda: not transport._tasks)  # the client has read the end of the body
+        start_request(nursery, transport)
         await connection.request()
         await connection.json(result(3))
     assert server.accepted == 1
@@ -199,7 +199,7 @@ async def test_a_connection_is_used_again_whichever_way_it_answered() -> None:
         ("HTTP/1.1 200 OK", "content-length: 4", b"null"),
         ("HTTP/1.1 204 No Content", "x-a: b", b""),
     ],
-    ids=["no length", "no chunk", "a body of no use", "no content"],
+    ids=["no length", "no chunk", "an ignored body", "no content"],
 )
 async def test_a_connection_is_reused_after_an_accepted_notification(
     head_and_body: tuple[str, str, bytes],
@@ -211,14 +211,14 @@ async def test_a_connection_is_reused_after_an_accepted_notification(
             connection = await server.connection()
             await connection.request()
             await connection.send(status, field, body=body)
-        pending = ask(nursery, transport)
+        pending = start_request(nursery, transport)
         await connection.request()
         await connection.json(result(1))
         assert await pending.outcome() == {}
     assert server.accepted == 1
 
 
-async def test_what_follows_the_head_of_an_answer_to_a_notification_is_not_waited_for() -> None:
+async def test_a_notification_does_not_wait_for_the_body_of_its_response() -> None:
     async with listening() as server, connected(server) as (transport, nursery):
         nursery.start_soon(transport.notify, "com.example/x", {"_meta": META})
         connection = await server.connection()
@@ -227,10 +227,10 @@ async def test_what_follows_the_head_of_an_answer_to_a_notification_is_not_waite
         await connection.left()
 
 
-async def test_a_request_that_is_left_closes_its_connection() -> None:
+async def test_a_cancelled_request_closes_its_connection() -> None:
     async with listening() as server, connected(server) as (transport, nursery):
         for begun in (False, True):
-            pending, connection = await asked(transport, nursery, server)
+            pending, connection = await sent_request(transport, nursery, server)
             if begun:
                 await connection.events()
                 await connection.chunk(b": there\n\n")
@@ -238,15 +238,15 @@ async def test_a_request_that_is_left_closes_its_connection() -> None:
             await connection.left()
 
 
-async def test_an_engine_tells_when_the_request_has_left() -> None:
-    told: list[str] = []
+async def test_an_engine_reports_that_the_request_was_sent() -> None:
+    events: list[str] = []
     engine = HttpxEngine(new_httpx_client(), closes=True)
     async with listening() as server, trio.open_nursery() as nursery:
 
         async def request() -> None:
             body = b"x" * 100_000
-            async with engine.request("POST", server.url, {}, body, on_sent=lambda: told.append("sent")) as response:
-                told.append("head")
+            async with engine.request("POST", server.url, {}, body, on_sent=lambda: events.append("sent")) as response:
+                events.append("head")
                 assert (response.status, response.headers["x-a"]) == (200, "1, 2")
                 async with aclosing(response.chunks()) as chunks:
                     assert [chunk async for chunk in chunks] == [b"hello"]
@@ -254,27 +254,27 @@ async def test_an_engine_tells_when_the_request_has_left() -> None:
         nursery.start_soon(request)
         connection = await server.connection()
         await connection.request()
-        await until(lambda: told == ["sent"])
+        await until(lambda: events == ["sent"])
         await connection.send("HTTP/1.1 200 OK", "x-a: 1", "X-A: 2", "content-length: 5", body=b"hello")
-    assert told == ["sent", "head"]
+    assert events == ["sent", "head"]
     await engine.aclose()
 
 
-async def test_what_a_server_gives_as_a_cookie_comes_back_to_it() -> None:
+async def test_a_cookie_is_sent_back_to_its_server() -> None:
     async with listening() as server, connected(server) as (transport, nursery):
-        pending, connection = await asked(transport, nursery, server)
+        pending, connection = await sent_request(transport, nursery, server)
         await connection.json(result(1), "set-cookie: worker=7")
         await pending.outcome()
-        ask(nursery, transport)
+        start_request(nursery, transport)
         _, fields, _ = await connection.request()
         await connection.json(result(2))
     assert fields["cookie"] == "worker=7"
 
 
-async def test_the_fields_of_a_caller_stand_in_place_of_the_usual_ones() -> None:
-    mine = {"User-Agent": "mine/1", "Host": "mcp.example"}
-    async with listening() as server, connected(server, headers=mine) as (transport, nursery):
-        ask(nursery, transport)
+async def test_header_fields_of_the_caller_replace_the_defaults() -> None:
+    custom = {"User-Agent": "mine/1", "Host": "mcp.example"}
+    async with listening() as server, connected(server, headers=custom) as (transport, nursery):
+        start_request(nursery, transport)
         connection = await server.connection()
         _, fields, _ = await connection.request()
         await connection.json(result(1))
@@ -282,7 +282,9 @@ async def test_the_fields_of_a_caller_stand_in_place_of_the_usual_ones() -> None
 
 
 @pytest.mark.parametrize(("method", "length"), [("POST", "0"), ("GET", None), ("DELETE", None)])
-async def test_the_size_of_no_body_is_said_where_one_is_expected(method: str, length: str | None) -> None:
+async def test_a_post_without_a_body_has_a_content_length_and_other_methods_have_none(
+    method: str, length: str | None
+) -> None:
     engine = HttpxEngine(new_httpx_client(), closes=True)
     async with listening() as server, trio.open_nursery() as nursery:
 
@@ -298,8 +300,8 @@ async def test_the_size_of_no_body_is_said_where_one_is_expected(method: str, le
     await engine.aclose()
 
 
-async def test_authentication_of_a_users_client_may_read_the_body_and_send_it_again() -> None:
-    told: list[str] = []
+async def test_the_authentication_of_a_custom_client_may_read_the_body_and_repeat_the_request() -> None:
+    events: list[str] = []
 
     class Signing(httpx2.Auth):
         requires_request_body = True
@@ -309,22 +311,22 @@ async def test_authentication_of_a_users_client_may_read_the_body_and_send_it_ag
                 request.headers["x-signed"] = f"{attempt}: {request.content.decode()}"
                 yield request
 
-    async with httpx2.AsyncClient(auth=Signing()) as mine, listening() as server, trio.open_nursery() as nursery:
-        engine = HttpxEngine(mine, closes=False)
+    async with httpx2.AsyncClient(auth=Signing()) as custom, listening() as server, trio.open_nursery() as nursery:
+        engine = HttpxEngine(custom, closes=False)
 
         async def request() -> None:
-            async with engine.request("POST", server.url, {}, b"x", on_sent=lambda: told.append("sent")) as response:
-                told.append(f"{response.status}")
+            async with engine.request("POST", server.url, {}, b"x", on_sent=lambda: events.append("sent")) as response:
+                events.append(f"{response.status}")
 
         nursery.start_soon(request)
         connection = await server.connection()
         for attempt, status in enumerate((401, 204)):
             _, fields, body = await connection.request()
             assert (fields["x-signed"], body) == (f"{attempt}: x", b"x")
-            while len(told) <= attempt:  # noqa: ASYNC110 # as in `until`
+            while len(events) <= attempt:  # noqa: ASYNC110 # as in `until`
                 await trio.sleep(0.001)
             await connection.send(f"HTTP/1.1 {status} Then", "content-length: 0" if status == 401 else "x: y")
-    assert told == ["sent", "sent", "204"]
+    assert events == ["sent", "sent", "204"]
 
 
 async def _cut_body(connection: Connection) -> None:
@@ -353,28 +355,28 @@ async def _endless_head(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("fault", [_cut_body, _cut_chunk, _no_head, _half_a_head, _junk, _endless_head])
-async def test_a_connection_that_dies_fails_one_call_and_no_other(
+async def test_a_broken_connection_fails_one_call_and_no_other(
     fault: Callable[[Connection], Awaitable[None]],
 ) -> None:
     async with listening() as server, connected(server) as (transport, nursery):
-        failing, first = await asked(transport, nursery, server)
-        going, second = await asked(transport, nursery, server)
+        failing, first = await sent_request(transport, nursery, server)
+        unaffected, second = await sent_request(transport, nursery, server)
         await fault(first)
         await trio.aclose_forcefully(first.stream)
         with pytest.raises(ResponseLost, match="'tools/list': ") as caught:
             await failing.outcome()
         assert caught.value.sent
         await second.json(result(2, tools=[]))
-        assert await going.outcome() == {"tools": []}
-        again = ask(nursery, transport)
+        assert await unaffected.outcome() == {"tools": []}
+        again = start_request(nursery, transport)
         await second.request()
         await second.json(result(3))
         await again.outcome()
 
 
-async def test_a_slow_head_is_waited_for_as_long_as_the_caller_does() -> None:
+async def test_a_head_that_arrives_byte_by_byte_is_read() -> None:
     async with listening() as server, connected(server) as (transport, nursery):
-        pending, connection = await asked(transport, nursery, server)
+        pending, connection = await sent_request(transport, nursery, server)
         for byte in b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 36\r\n\r\n":
             await connection.stream.send_all(bytes([byte]))
             await trio.lowlevel.checkpoint()
@@ -383,9 +385,9 @@ async def test_a_slow_head_is_waited_for_as_long_as_the_caller_does() -> None:
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_body_over_the_limit_is_not_read_to_its_end(declared: bool) -> None:
+async def test_a_body_over_the_limit_is_not_read_completely(declared: bool) -> None:
     async with listening() as server, connected(server, Limits(max_message_bytes=10_000)) as (transport, nursery):
-        pending, connection = await asked(transport, nursery, server)
+        pending, connection = await sent_request(transport, nursery, server)
         length = "content-length: 1000000000" if declared else "transfer-encoding: chunked"
         await connection.send("HTTP/1.1 200 OK", "content-type: application/json", length)
         if not declared:
@@ -395,49 +397,49 @@ async def test_a_body_over_the_limit_is_not_read_to_its_end(declared: bool) -> N
         await connection.left()
 
 
-async def test_a_compressed_body_is_never_unpacked() -> None:
-    bomb = gzip.compress(b" " * 10_000_000)
+async def test_a_compressed_body_is_refused() -> None:
+    compressed = gzip.compress(b" " * 10_000_000)
     async with listening() as server, connected(server) as (transport, nursery):
-        pending, connection = await asked(transport, nursery, server)
-        length = f"content-length: {len(bomb)}"
+        pending, connection = await sent_request(transport, nursery, server)
+        length = f"content-length: {len(compressed)}"
         await connection.send(
-            "HTTP/1.1 200 OK", "content-type: application/json", "content-encoding: gzip", length, body=bomb
+            "HTTP/1.1 200 OK", "content-type: application/json", "content-encoding: gzip", length, body=compressed
         )
         with pytest.raises(RemoteProtocolError, match="compressed"):
             await pending.outcome()
 
 
-async def test_a_redirect_is_not_followed_even_by_a_client_that_would() -> None:
-    async with httpx2.AsyncClient(follow_redirects=True) as mine, listening() as server:
-        async with connected(server, http_client=mine) as (transport, nursery):
-            pending, connection = await asked(transport, nursery, server)
+async def test_a_redirect_is_not_followed_even_by_a_client_that_follows_redirects() -> None:
+    async with httpx2.AsyncClient(follow_redirects=True) as custom, listening() as server:
+        async with connected(server, http_client=custom) as (transport, nursery):
+            pending, connection = await sent_request(transport, nursery, server)
             await connection.send("HTTP/1.1 308 Moved", "location: /elsewhere", "content-length: 0")
             with pytest.raises(HttpStatusError, match=r"redirects to http://127.0.0.1:[0-9]+/elsewhere"):
                 await pending.outcome()
         assert server.accepted == 1
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_the_error_for_an_unreachable_server_names_its_address() -> None:
     async with listening() as server:
         pass
     async with connected(server) as (transport, nursery):
         with pytest.raises(ResponseLost, match=f"cannot connect to http://127.0.0.1:{server.port}/mcp") as caught:
-            await ask(nursery, transport).outcome()
+            await start_request(nursery, transport).outcome()
         assert not caught.value.sent
 
 
-@pytest.mark.parametrize("url", ["http://nobody.invalid/", "http://xn--/"])
-async def test_an_address_that_leads_nowhere_is_a_failure_to_connect(url: str) -> None:
-    async with http_transport(url)(Caller()) as transport, trio.open_nursery() as nursery:
+@pytest.mark.parametrize("url", ["http://unknown.invalid/", "http://xn--/"])
+async def test_an_unknown_host_is_a_failure_to_connect(url: str) -> None:
+    async with http_transport(url)(ClientStub()) as transport, trio.open_nursery() as nursery:
         with pytest.raises(ResponseLost, match=f"cannot connect to {url}") as caught:
-            await ask(nursery, transport).outcome()
+            await start_request(nursery, transport).outcome()
         assert not caught.value.sent
 
 
-# A client of the user's, and the environment.
+# Custom clients, and the environment.
 
 
-async def test_a_client_of_the_users_is_used_as_it_is_and_not_closed() -> None:
+async def test_a_custom_client_is_used_without_changes_and_not_closed() -> None:
     requests: list[httpx2.Request] = []
 
     async def respond(request: httpx2.Request) -> httpx2.Response:
@@ -447,50 +449,50 @@ async def test_a_client_of_the_users_is_used_as_it_is_and_not_closed() -> None:
     limits = httpx2.Timeout(1, pool=2)
     async with httpx2.AsyncClient(
         headers={"X-Theirs": "1"}, timeout=limits, transport=httpx2.MockTransport(respond)
-    ) as mine:
+    ) as custom:
         async with (
-            http_transport("http://x/", http_client=mine)(Caller()) as transport,
+            http_transport("http://x/", http_client=custom)(ClientStub()) as transport,
             trio.open_nursery() as nursery,
         ):
-            assert await ask(nursery, transport).outcome() == {"tools": []}
-        assert not mine.is_closed
+            assert await start_request(nursery, transport).outcome() == {"tools": []}
+        assert not custom.is_closed
 
     (request,) = requests
     assert request.headers["x-theirs"] == "1"
     assert request.headers["accept-encoding"] == "identity"
-    # Their limit on reading would end every stream that is quiet for a while.
+    # A read timeout would end every stream that is silent for a while.
     assert request.extensions["timeout"] == {"connect": 1, "read": None, "write": 1, "pool": 2}
 
 
-async def test_what_a_client_of_the_users_raises_fails_one_call() -> None:
+async def test_an_exception_in_a_custom_client_fails_one_call() -> None:
     async def sign(request: httpx2.Request) -> None:
         raise PermissionError("the key is locked away")
 
     async with (
-        httpx2.AsyncClient(event_hooks={"request": [sign]}) as mine,
+        httpx2.AsyncClient(event_hooks={"request": [sign]}) as custom,
         listening() as server,
-        connected(server, http_client=mine) as (transport, nursery),
+        connected(server, http_client=custom) as (transport, nursery),
     ):
         with pytest.raises(ResponseLost, match="PermissionError: the key is locked away"):
-            await ask(nursery, transport).outcome()
-        mine.event_hooks = {}
-        pending, connection = await asked(transport, nursery, server)
+            await start_request(nursery, transport).outcome()
+        custom.event_hooks = {}
+        pending, connection = await sent_request(transport, nursery, server)
         await connection.json({"jsonrpc": "2.0", "id": 2, "error": {"code": -1, "message": "no"}})
         with pytest.raises(ErrorResponse):
             await pending.outcome()
 
 
-async def test_a_body_that_a_client_of_the_users_cannot_read_breaks_off() -> None:
+async def test_an_exception_while_a_custom_client_reads_a_body_breaks_the_response_off() -> None:
     class Stream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncGenerator[bytes]:
             yield b"half"
-            raise ZeroDivisionError  # without a word
+            raise ZeroDivisionError  # without a message
 
     async def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, stream=Stream())
 
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as mine:
-        engine = HttpxEngine(mine, closes=False)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as custom:
+        engine = HttpxEngine(custom, closes=False)
         async with engine.request("GET", "http://x/", {}) as response, aclosing(response.chunks()) as chunks:
             assert await anext(chunks) == b"half"
             with pytest.raises(EngineError, match="ZeroDivisionError") as caught:
@@ -498,17 +500,17 @@ async def test_a_body_that_a_client_of_the_users_cannot_read_breaks_off() -> Non
             assert caught.value.sent
 
 
-async def test_where_a_transport_of_the_users_leads_is_not_known() -> None:
+async def test_the_reached_address_of_a_custom_transport_is_unknown() -> None:
     async def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(204)
 
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as mine:
-        engine = HttpxEngine(mine, closes=False, notes_address=True)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as custom:
+        engine = HttpxEngine(custom, closes=False, notes_address=True)
         async with engine.request("GET", "http://x/", {}) as response:
             assert (response.status, engine.reached_at) == (204, None)
 
 
-async def test_a_body_that_a_transport_of_the_users_makes_up_for_ever_is_left() -> None:
+async def test_an_endless_body_of_a_custom_transport_can_be_closed() -> None:
     class Endless(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncGenerator[bytes]:
             while True:
@@ -517,15 +519,15 @@ async def test_a_body_that_a_transport_of_the_users_makes_up_for_ever_is_left() 
     async def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, stream=Endless())
 
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as mine:
-        engine = HttpxEngine(mine, closes=False)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as custom:
+        engine = HttpxEngine(custom, closes=False)
         async with engine.request("GET", "http://x/", {}) as unread:
             assert unread.status == 200
         async with engine.request("GET", "http://x/", {}) as response, aclosing(response.chunks()) as chunks:
             assert await anext(chunks) == b"x"
 
 
-async def test_what_has_come_already_is_dropped_by_leaving() -> None:
+async def test_unread_chunks_are_dropped_when_the_response_is_closed() -> None:
     class Stream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncGenerator[bytes]:
             for part in (b"a", b"b", b"c"):
@@ -534,43 +536,43 @@ async def test_what_has_come_already_is_dropped_by_leaving() -> None:
     async def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, stream=Stream())
 
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as mine:
-        engine = HttpxEngine(mine, closes=False)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as custom:
+        engine = HttpxEngine(custom, closes=False)
         async with engine.request("GET", "http://x/", {}) as response, aclosing(response.chunks()) as chunks:
             assert await anext(chunks) == b"a"
 
 
 @pytest.mark.parametrize("scheme", ["http", "all"])
-async def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+async def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     async with listening() as proxy:
         for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", f"{scheme.title()}_Proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         async with (
-            http_transport("http://nobody.invalid/mcp")(Caller()) as transport,
+            http_transport("http://unknown.invalid/mcp")(ClientStub()) as transport,
             trio.open_nursery() as nursery,
         ):
-            pending = ask(nursery, transport)
+            pending = start_request(nursery, transport)
             connection = await proxy.connection()
             first, fields, _ = await connection.request()
             await connection.json(result(1))
             await pending.outcome()
 
-    assert first == "POST http://nobody.invalid/mcp HTTP/1.1"
-    assert fields["host"] == "nobody.invalid"
+    assert first == "POST http://unknown.invalid/mcp HTTP/1.1"
+    assert fields["host"] == "unknown.invalid"
 
 
-async def test_a_request_has_not_left_when_a_proxy_is_asked_for_the_way(tmp_path: Path) -> None:
+async def test_a_request_does_not_count_as_sent_while_the_proxy_opens_the_tunnel(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path)
     trusted = ssl.create_default_context(cafile=certificate.certfile)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate.certfile, certificate.keyfile)
-    told: list[str] = []
+    events: list[str] = []
     async with listening() as proxy, trio.open_nursery() as nursery:
         engine = HttpxEngine(httpx2.AsyncClient(proxy=f"http://127.0.0.1:{proxy.port}", verify=trusted), closes=True)
 
         async def request() -> None:
-            async with engine.request("POST", "https://localhost/mcp", {}, b"x", on_sent=lambda: told.append("sent")):
-                told.append("head")
+            async with engine.request("POST", "https://localhost/mcp", {}, b"x", on_sent=lambda: events.append("sent")):
+                events.append("head")
 
         nursery.start_soon(request)
         connection = await proxy.connection()
@@ -578,47 +580,47 @@ async def test_a_request_has_not_left_when_a_proxy_is_asked_for_the_way(tmp_path
         await connection.send("HTTP/1.1 200 OK")
         connection.stream = trio.SSLStream(connection.stream, context, server_side=True)
         await connection.stream.do_handshake()
-        assert (first, told) == ("CONNECT localhost:443 HTTP/1.1", [])
+        assert (first, events) == ("CONNECT localhost:443 HTTP/1.1", [])
         await connection.request()
-        await until(lambda: told == ["sent"])
+        await until(lambda: events == ["sent"])
         await connection.send("HTTP/1.1 200 OK", "content-length: 0")
-        await until(lambda: told == ["sent", "head"])
+        await until(lambda: events == ["sent", "head"])
     await engine.aclose()
 
 
-async def test_all_clients_of_the_process_share_what_they_verify_servers_with(tmp_path: Path) -> None:
+async def test_all_clients_of_the_process_share_one_ssl_context(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate.certfile, certificate.keyfile)
     async with listening(context) as server:
         url = f"https://localhost:{server.port}/mcp"
-        async with http_transport(url)(Caller()) as transport, trio.open_nursery() as nursery:
+        async with http_transport(url)(ClientStub()) as transport, trio.open_nursery() as nursery:
             with pytest.raises(ResponseLost, match="certificate verify failed") as caught:
-                await ask(nursery, transport).outcome()
+                await start_request(nursery, transport).outcome()
             assert not caught.value.sent
         async with (
-            httpx2.AsyncClient(verify=certificate.trusted) as mine,
-            http_transport(url, http_client=mine)(Caller()) as transport,
+            httpx2.AsyncClient(verify=certificate.trusted) as custom,
+            http_transport(url, http_client=custom)(ClientStub()) as transport,
             trio.open_nursery() as nursery,
         ):
-            pending, connection = await asked(transport, nursery, server)
+            pending, connection = await sent_request(transport, nursery, server)
             await connection.json(result(1, tools=[]))
             assert await pending.outcome() == {"tools": []}
     contexts = [vars(new_httpx_client()._transport)["_pool"]._ssl_context for _ in range(2)]
     assert contexts[0] is contexts[1]
 
 
-async def test_the_log_of_httpx_has_the_queries_of_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_httpx_omits_the_queries_of_mcp_requests_alone(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    carrier = httpx2.MockTransport(lambda _: httpx2.Response(200, json=result(1, tools=[])))
-    async with httpx2.AsyncClient(transport=carrier) as mine:
-        await mine.get("http://server.test/other?key=told")
+    mock = httpx2.MockTransport(lambda _: httpx2.Response(200, json=result(1, tools=[])))
+    async with httpx2.AsyncClient(transport=mock) as custom:
+        await custom.get("http://server.test/other?key=visible")
         async with (
-            http_transport("http://server.test/mcp?key=s3cret", http_client=mine)(Caller()) as transport,
+            http_transport("http://server.test/mcp?key=s3cret", http_client=custom)(ClientStub()) as transport,
             trio.open_nursery() as nursery,
         ):
-            await ask(nursery, transport).outcome()
+            await start_request(nursery, transport).outcome()
 
-    assert "http://server.test/other?key=told" in caplog.text
+    assert "http://server.test/other?key=visible" in caplog.text
     assert "http://server.test/mcp " in caplog.text
     assert "s3cret" not in caplog.text

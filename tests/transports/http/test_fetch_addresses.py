@@ -1,10 +1,10 @@
-"""Into which networks a server may lead its clients."""
+"""The address guard: the networks to which a server may direct its clients."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.transports.http.resolver import Names
+from tests.transports.http.resolver import FakeResolver
 from trio_mcp.auth import CallFailed
 from trio_mcp.transports.http._fetch import AddressGuard, Network, network_of
 
@@ -31,7 +31,7 @@ PUBLIC, PRIVATE, LOOPBACK, OTHER = "93.184.216.34", "10.0.0.1", "127.0.0.1", "16
         ("::1", "loopback"),
         ("::ffff:127.0.0.1", "loopback"),
         ("64:ff9b::7f00:1", "loopback"),
-        ("0.0.0.0", "other"),  # nothing is bound to it
+        ("0.0.0.0", "other"),  # the unspecified address
         ("::", "other"),
         ("169.254.169.254", "other"),
         ("::ffff:169.254.169.254", "other"),
@@ -46,7 +46,7 @@ PUBLIC, PRIVATE, LOOPBACK, OTHER = "93.184.216.34", "10.0.0.1", "127.0.0.1", "16
         ("198.18.0.1", "other"),
         ("2001:db8::1", "other"),
         ("::10.0.0.1", "other"),
-        ("192.0.0.192", "other"),  # the metadata of a cloud
+        ("192.0.0.192", "other"),  # a metadata service
         ("192.88.99.1", "other"),
         ("3fff::1", "other"),
     ],
@@ -55,12 +55,12 @@ def test_each_address_belongs_to_a_network(address: str, expected: Network) -> N
     assert network_of(address) == expected
 
 
-def test_a_name_belongs_to_none() -> None:
+def test_a_host_name_has_no_network() -> None:
     with pytest.raises(ValueError, match=r"127\.1"):
         network_of("127.1")
 
 
-def guard(host: str | None = None, *, reached_at: str | None = None, named: str = "") -> AddressGuard:
+def address_guard(host: str | None = None, *, reached_at: str | None = None, named: str = "") -> AddressGuard:
     return AddressGuard([named], host, lambda: reached_at)
 
 
@@ -82,47 +82,47 @@ def guard(host: str | None = None, *, reached_at: str | None = None, named: str 
     ],
 )
 @pytest.mark.parametrize("address", [PUBLIC, PRIVATE, LOOPBACK, OTHER])
-async def test_a_server_leads_into_the_networks_that_it_is_in(
+async def test_a_server_may_name_hosts_in_its_own_networks(
     host: str | None, reached_at: str | None, may_lead_to: set[str], address: str
 ) -> None:
-    Names.set("as.test", [address, address])
-    judging = guard(host, reached_at=reached_at)
+    FakeResolver.install("as.test", [address, address])
+    guard = address_guard(host, reached_at=reached_at)
 
     if address in may_lead_to:
-        assert await judging.addresses("as.test", 443) == [address]
+        assert await guard.addresses("as.test", 443) == [address]
     else:
         with pytest.raises(CallFailed, match=rf"'as.test' has the address {address}, .* trusted_hosts"):
-            await judging.addresses("as.test", 443)
+            await guard.addresses("as.test", 443)
 
 
 @pytest.mark.parametrize("address", [PRIVATE, LOOPBACK, OTHER, "[::1]"])
-async def test_an_address_in_place_of_a_name_is_judged_as_well(address: str) -> None:
+async def test_a_literal_address_is_checked_as_well(address: str) -> None:
     with pytest.raises(CallFailed, match="may not name"):
-        await guard().addresses(address.strip("[]"), 80)
+        await address_guard().addresses(address.strip("[]"), 80)
 
 
 @pytest.mark.parametrize("spelling", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1"])
-async def test_an_address_is_judged_however_it_is_spelt(spelling: str) -> None:
+async def test_an_address_is_checked_in_every_spelling(spelling: str) -> None:
     with pytest.raises(CallFailed, match=r"has the address 127\.0\.0\.1"):
-        await guard().addresses(spelling, 80)
+        await address_guard().addresses(spelling, 80)
 
 
-async def test_one_address_that_may_not_be_spoils_all() -> None:
-    Names.set("as.test", [PUBLIC, PRIVATE])
+async def test_one_forbidden_address_refuses_the_host() -> None:
+    FakeResolver.install("as.test", [PUBLIC, PRIVATE])
 
     with pytest.raises(CallFailed, match=PRIVATE):
-        await guard().addresses("as.test", 443)
+        await address_guard().addresses("as.test", 443)
 
 
-async def test_a_host_that_the_user_has_named_may_be_anywhere() -> None:
-    names = Names.set("as.test", [OTHER])
+async def test_a_host_that_the_user_has_named_may_have_any_address() -> None:
+    resolver = FakeResolver.install("as.test", [OTHER])
 
-    assert await guard(named="as.test").addresses("AS.test", 443) is None
-    assert names.asked == []
+    assert await address_guard(named="as.test").addresses("AS.test", 443) is None
+    assert resolver.lookups == []
 
 
-@pytest.mark.parametrize("host", ["nobody.test", "a" * 64 + ".test", "a%20b", "."])
+@pytest.mark.parametrize("host", ["unknown.test", "a" * 64 + ".test", "a%20b", "."])
 async def test_a_host_that_is_not_found_has_no_addresses(host: str) -> None:
-    Names.set("as.test", [PUBLIC])
+    FakeResolver.install("as.test", [PUBLIC])
 
-    assert await guard().addresses(host, 443) == []
+    assert await address_guard().addresses(host, 443) == []

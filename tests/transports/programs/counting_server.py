@@ -1,4 +1,4 @@
-"""A server over HTTP at the port it is told, with one tool, which says how often it has run in this process."""
+"""An HTTP server at the port of its argument, whose tool returns how often it has run in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _runs = 0
 
 @server.tool
 async def count() -> int:
-    global _runs  # noqa: PLW0603 # what is counted is the process
+    global _runs  # noqa: PLW0603 # the calls of the whole process are counted
     _runs += 1
     return _runs
 
@@ -23,7 +23,7 @@ async def count() -> int:
 async def main() -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(serve_http, server, port=int(sys.argv[1])))
-        print("ready", flush=True)  # noqa: T201 # what its parent waits for
+        print("ready", flush=True)  # noqa: T201 # its parent waits for this line
 
 
 if __name__ == "__main__":

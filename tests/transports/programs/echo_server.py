@@ -1,4 +1,4 @@
-"""A server that sends back in capitals what it receives, and prints on the way as libraries do."""
+"""A server that echoes its input in capitals, and prints to standard output as libraries do."""
 
 import sys
 
@@ -10,7 +10,7 @@ from trio_mcp.transports import claim_stdio
 async def main() -> None:
     async with claim_stdio() as stream:
         async for chunk in stream:
-            print("stray")  # noqa: T201 # what this is about
+            print("stray")  # noqa: T201 # the tests check where it goes
             await stream.send_all(bytes(chunk).upper())
     sys.stderr.write("ended\n")
 

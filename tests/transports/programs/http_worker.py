@@ -1,24 +1,24 @@
-"""A worker of an HTTP server: says which process it is, and streams until it is told to stop."""
+"""A worker of an HTTP server that reports its process id, and streams until it is dismissed."""
 
 import os
 import time
 
 import trio
 
-from tests.transports.http.socket_clients import App, answer, begin, part
+from tests.transports.http.socket_clients import App, answer, begin, send_part
 from trio_mcp.transports import HttpListening, Receive, Scope, Send, serve_asgi, take_inheritance
 
 end = trio.Event()
 
 
-async def say_who(scope: Scope, receive: Receive, send: Send) -> None:
-    time.sleep(0.02)  # noqa: ASYNC251  # so that others get something to do as well
+async def send_pid(scope: Scope, receive: Receive, send: Send) -> None:
+    time.sleep(0.02)  # noqa: ASYNC251  # so that other workers accept connections as well
     await answer(send, b"%d;" % os.getpid())
 
 
 async def stream(scope: Scope, receive: Receive, send: Send) -> None:
     await begin(send)
-    await part(send, b"first")
+    await send_part(send, b"first")
     await end.wait()
     await send({"type": "http.response.body", "body": b"last"})
 
@@ -38,13 +38,13 @@ async def main() -> None:
 
     async with trio.open_nursery() as nursery:
         await serve_asgi(
-            App({"/who": say_who, "/stream": stream}),
+            App({"/pid": send_pid, "/stream": stream}),
             HttpListening(),
             stopping=inheritance.wait_dismissed,
             drain=drain,
             drain_seconds=5,
             sockets=inheritance.sockets,
-            task_status=Status(),  # type: ignore[arg-type]  # all of it that is used
+            task_status=Status(),  # type: ignore[arg-type]  # only this method is used
         )
     inheritance.close()
 

@@ -1,17 +1,17 @@
-"""Which addresses and header fields a client over HTTP takes from its caller."""
+"""The addresses and header fields that an HTTP client accepts from its caller."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.transports.http.scripted_server import Caller, HttpScript
+from tests.transports.http.scripted_server import ClientStub, ScriptedHttpServer
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import http_transport
 from trio_mcp.transports.http._engine import checked_url
 
 
 @pytest.mark.parametrize(
-    ("url", "text"),
+    ("url", "message"),
     [
         (
             "example.org/mcp",
@@ -28,8 +28,8 @@ from trio_mcp.transports.http._engine import checked_url
         ("http://example.org/\r\nX-Evil: 1", "holds a space or a control character"),
     ],
 )
-def test_what_is_no_address_of_a_server_is_refused(url: str, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+def test_a_string_that_is_not_the_address_of_a_server_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         http_transport(url)
 
 
@@ -58,12 +58,12 @@ def test_credentials_are_never_shown_in_errors(url: str) -> None:
         ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
     ],
 )
-def test_an_address_is_used_unchanged_except_for_its_fragment(url: str, checked: str) -> None:
+def test_an_address_is_used_unchanged_without_its_fragment(url: str, checked: str) -> None:
     assert checked_url(url) == checked
 
 
 @pytest.mark.parametrize(
-    ("headers", "text"),
+    ("headers", "message"),
     [
         ({"X Y": "1"}, "'X Y' is not a valid name of a header field"),
         ({"": "1"}, "'' is not a valid name of a header field"),
@@ -77,21 +77,21 @@ def test_an_address_is_used_unchanged_except_for_its_fragment(url: str, checked:
         ({"Transfer-Encoding": "chunked"}, "'Transfer-Encoding' belongs to the protocol"),
     ],
 )
-def test_invalid_header_fields_are_refused(headers: dict[str, str], text: str) -> None:
-    with pytest.raises(ValueError, match=text) as caught:
+def test_invalid_header_fields_are_refused(headers: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
         http_transport("http://example.org", headers=headers)
 
     assert "Evil: 1" not in str(caught.value)
 
 
-def test_header_fields_of_the_caller_are_sent() -> None:
+def test_valid_header_fields_of_the_caller_are_accepted() -> None:
     http_transport("http://example.org", headers={"Authorization": "Bearer a b", "X-Empty": "", "x-tab": "a\tb"})
 
 
-def test_one_thing_carries_the_requests() -> None:
-    engine = AsgiEngine(HttpScript())
+def test_an_engine_and_an_http_client_exclude_each_other() -> None:
+    engine = AsgiEngine(ScriptedHttpServer())
     client = object()
 
     with pytest.raises(ValueError, match="give one of them"):
-        http_transport("http://example.org", engine=engine, http_client=client)  # type: ignore[arg-type] # either will do
-    assert Caller().limits.max_posts == 256
+        http_transport("http://example.org", engine=engine, http_client=client)  # type: ignore[arg-type] # its type does not matter here
+    assert ClientStub().limits.max_posts == 256

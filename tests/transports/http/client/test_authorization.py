@@ -1,4 +1,4 @@
-"""What shows a server who asks accompanies each request of a client over HTTP, whatever it is for."""
+"""Authentication of an HTTP client: each request carries credentials, and refused requests are repeated."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pytest
 import trio
 import trio.testing
 
-from tests.transports.http.client.scripted_auth import AttemptByHand, AuthByHand
+from tests.transports.http.client.scripted_auth import ScriptedAuth, ScriptedAuthAttempt
 from tests.transports.http.scripted_server import (
     LEGACY,
     META,
     MODERN,
     URL,
-    Caller,
-    HttpScript,
+    ClientStub,
     Pending,
-    Visit,
-    ask,
+    ReceivedRequest,
+    ScriptedHttpServer,
+    answer_handshake,
     initialize,
-    notice,
-    opened,
-    opened_in_session,
+    notification,
+    open_session,
+    open_transport,
     result,
-    welcome,
+    start_request,
 )
 from trio_mcp import HttpStatusError, Limits, ResponseLost
 from trio_mcp._errors import AuthorizationFailed
@@ -38,65 +38,68 @@ from trio_mcp.transports import http_transport
 REFUSED = {"www-authenticate": 'Bearer error="invalid_token"'}
 
 
-def shown(visit: Visit) -> str | None:
-    """Who the request says that it comes from."""
-    return visit.headers.get("authorization")
+def credentials_of(request: ReceivedRequest) -> str | None:
+    """Return the credentials of a request."""
+    return request.headers.get("authorization")
 
 
-class BrokenHearing(AttemptByHand):
-    """Does not understand what it hears."""
+class BrokenAttempt(ScriptedAuthAttempt):
+    """An attempt that fails at every response."""
 
     def on_response(self, status: int, headers: Mapping[str, str]) -> bool:
         """Raise."""
         raise KeyError("s3cret")
 
 
-async def refuse(server: HttpScript, method: str = "POST", rpc: str | None = None) -> Visit:
-    """Answer the next request with the question who asks."""
-    visit = await server.next(method, rpc)
-    await visit.answer(401, headers=REFUSED)
-    return visit
+async def refuse(server: ScriptedHttpServer, method: str = "POST", rpc: str | None = None) -> ReceivedRequest:
+    """Answer the next request with 401."""
+    request = await server.next(method, rpc)
+    await request.answer(401, headers=REFUSED)
+    return request
 
 
-# Requests that say all about themselves.
+# Modern requests.
 
 
 @pytest.mark.requirement("C.2-1")
 async def test_each_request_carries_credentials(autojump_clock: object) -> None:
-    server, auth, caller = HttpScript(), AuthByHand(), Caller()
-    caller.admission.agree(MODERN, {}, None)
-    async with opened(server, caller, auth=auth, headers={"X-Mine": "a"}) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
+    server, auth, client = ScriptedHttpServer(), ScriptedAuth(), ClientStub()
+    client.admission.agree(MODERN, {}, None)
+    async with (
+        open_transport(server, client, auth=auth, headers={"X-Mine": "a"}) as transport,
+        trio.open_nursery() as nursery,
+    ):
+        pending = start_request(nursery, transport)
         await (await server.next(rpc="tools/list")).result()
         await pending.outcome()
-        auth.token = "t1"  # nobody's
+        auth.token = "t1"
         nursery.start_soon(transport.notify, "notifications/mine", {"_meta": META})
         await (await server.next(rpc="notifications/mine")).answer(202)
 
-    assert [shown(visit) for visit in server.visits] == ["Bearer t0", "Bearer t1"]
-    assert {visit.headers["x-mine"] for visit in server.visits} == {"a"}
-    assert auth.heard == [("POST", URL, 200), ("POST", URL, 202)]
+    assert [credentials_of(request) for request in server.requests] == ["Bearer t0", "Bearer t1"]
+    assert {request.headers["x-mine"] for request in server.requests} == {"a"}
+    assert auth.responses == [("POST", URL, 200), ("POST", URL, 202)]
 
 
-async def test_a_request_that_is_refused_is_sent_again_when_that_is_settled(autojump_clock: object) -> None:
-    server, auth, caller = HttpScript(), AuthByHand(), Caller()
-    async with opened(server, caller, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, "tools/call", name="a", arguments={})
+async def test_a_refused_request_is_repeated_after_the_token_was_renewed(autojump_clock: object) -> None:
+    server, auth, client = ScriptedHttpServer(), ScriptedAuth(), ClientStub()
+    async with open_transport(server, client, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, "tools/call", name="a", arguments={})
         first = await refuse(server, rpc="tools/call")
         again = await server.next(rpc="tools/call")
         await again.result(content=[])
         assert await pending.outcome() == {"content": []}
 
-    assert [shown(first), shown(again)] == ["Bearer t0", "Bearer t1"]
+    assert [credentials_of(first), credentials_of(again)] == ["Bearer t0", "Bearer t1"]
     assert first.body == again.body
     assert auth.challenges == ['Bearer error="invalid_token"']
-    assert [direction for direction, _ in caller.seen] == ["sent", "received"]
+    assert [direction for direction, _ in client.seen] == ["sent", "received"]
 
 
-async def test_what_is_refused_again_and_again_is_raised_as_its_status(autojump_clock: object) -> None:
-    server, auth = HttpScript(), AuthByHand(times=2)
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
+async def test_a_request_that_is_refused_after_every_renewal_raises_its_status(autojump_clock: object) -> None:
+    server, auth = ScriptedHttpServer(), ScriptedAuth(max_repeats=2)
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
         for _ in range(3):
             await refuse(server, rpc="tools/list")
         with pytest.raises(HttpStatusError) as caught:
@@ -107,110 +110,110 @@ async def test_what_is_refused_again_and_again_is_raised_as_its_status(autojump_
 
 
 async def test_other_refusals_are_reported_unchanged(autojump_clock: object) -> None:
-    server, auth = HttpScript(), AuthByHand()
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
         await (await server.next(rpc="tools/list")).answer(403)
         with pytest.raises(HttpStatusError):
             await pending.outcome()
 
-    assert auth.heard == [("POST", URL, 403)]
+    assert auth.responses == [("POST", URL, 403)]
 
 
-async def test_where_nothing_can_be_shown_one_call_fails_and_no_other(autojump_clock: object) -> None:
-    server, auth = HttpScript(), AuthByHand()
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        going = ask(nursery, transport, "tools/call")
-        visit = await server.next(rpc="tools/call")
-        auth.missing = AuthorizationFailed("no token")
+async def test_a_missing_token_fails_one_call_and_no_other(autojump_clock: object) -> None:
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        unaffected = start_request(nursery, transport, "tools/call")
+        request = await server.next(rpc="tools/call")
+        auth.failure = AuthorizationFailed("no token")
         with pytest.raises(AuthorizationFailed, match="no token"):
-            await ask(nursery, transport, repeatable=True).outcome()
+            await start_request(nursery, transport, repeatable=True).outcome()
         with pytest.raises(AuthorizationFailed, match="no token"):
             await transport.notify("notifications/mine", {"_meta": META})
-        await visit.result()
-        assert await going.outcome() == {}
+        await request.result()
+        assert await unaffected.outcome() == {}
         assert transport.statistics().outgoing == 0
 
-    assert len(server.visits) == 1
+    assert len(server.requests) == 1
 
 
-async def test_a_call_without_a_token_fails_and_the_next_one_tries_again(autojump_clock: object) -> None:
-    async def fail_once(auth: AuthByHand) -> None:
+async def test_a_failed_sign_in_fails_its_call_and_the_next_call_tries_again(autojump_clock: object) -> None:
+    async def fail_once(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
         if auth.renewals == 1:
-            raise AuthorizationFailed("they said no", error="access_denied")
-        auth.token = "new"  # nobody's
+            raise AuthorizationFailed("the user denied access", error="access_denied")
+        auth.token = "new"
 
-    server, auth = HttpScript(), AuthByHand(token=None, renew=fail_once)
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
-        assert shown(await refuse(server, rpc="tools/list")) is None
-        with pytest.raises(AuthorizationFailed, match="they said no") as caught:
+    server, auth = ScriptedHttpServer(), ScriptedAuth(token=None, renew=fail_once)
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
+        assert credentials_of(await refuse(server, rpc="tools/list")) is None
+        with pytest.raises(AuthorizationFailed, match="the user denied access") as caught:
             await pending.outcome()
         assert caught.value.error == "access_denied"
 
-        pending = ask(nursery, transport)
+        pending = start_request(nursery, transport)
         await refuse(server, rpc="tools/list")
         again = await server.next(rpc="tools/list")
         await again.result()
         await pending.outcome()
 
-    assert shown(again) == "Bearer new"
+    assert credentials_of(again) == "Bearer new"
 
 
-async def test_a_call_that_is_left_while_it_waits_for_a_token_ends_at_once(autojump_clock: object) -> None:
-    async def never(auth: AuthByHand) -> None:
+async def test_a_call_that_is_cancelled_while_it_waits_for_a_token_ends_at_once(autojump_clock: object) -> None:
+    async def never(auth: ScriptedAuth) -> None:
         await trio.sleep_forever()
 
-    server, auth = HttpScript(), AuthByHand(renew=never)
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
+    server, auth = ScriptedHttpServer(), ScriptedAuth(renew=never)
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
         await refuse(server, rpc="tools/list")
         await trio.testing.wait_all_tasks_blocked()
         pending.scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         assert transport.statistics().outgoing == 0
-        assert pending.is_settled
+        assert pending.is_done
 
 
-async def test_a_request_with_a_token_does_not_wait_for_one_without(autojump_clock: object) -> None:
-    is_there = trio.Event()
+async def test_an_accepted_request_does_not_wait_for_the_token_of_a_refused_one(autojump_clock: object) -> None:
+    is_renewed = trio.Event()
 
-    async def renew(auth: AuthByHand) -> None:
-        await is_there.wait()
+    async def renew(auth: ScriptedAuth) -> None:
+        await is_renewed.wait()
 
-    server, auth = HttpScript(), AuthByHand(renew=renew)
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        waiting = ask(nursery, transport, "tools/call")
+    server, auth = ScriptedHttpServer(), ScriptedAuth(renew=renew)
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        waiting = start_request(nursery, transport, "tools/call")
         await refuse(server, rpc="tools/call")
-        going = ask(nursery, transport)
+        unaffected = start_request(nursery, transport)
         await (await server.next(rpc="tools/list")).result()
-        await going.outcome()
-        assert not waiting.is_settled
-        is_there.set()
+        await unaffected.outcome()
+        assert not waiting.is_done
+        is_renewed.set()
         await (await server.next(rpc="tools/call")).result()
         await waiting.outcome()
 
 
-@pytest.mark.parametrize("where", ["attempt", "fields", "heard", "settle"])
-async def test_a_token_source_that_raises_fails_one_call(where: str, autojump_clock: object) -> None:
-    class Broken(AuthByHand):
+@pytest.mark.parametrize("failing", ["attempt", "fields", "on_response", "resolve"])
+async def test_a_token_source_that_raises_fails_one_call(failing: str, autojump_clock: object) -> None:
+    class Broken(ScriptedAuth):
         def attempt(self, method: str, url: str) -> Any:
-            if where == "attempt":
+            if failing == "attempt":
                 raise KeyError("s3cret")
-            kind = BrokenHearing if where == "heard" else AttemptByHand
+            kind = BrokenAttempt if failing == "on_response" else ScriptedAuthAttempt
             return kind(self, method, url)
 
-    async def fail(auth: AuthByHand) -> None:
+    async def fail(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
         raise KeyError("s3cret")
 
-    server, auth = HttpScript(), Broken(renew=fail)
-    if where == "fields":
-        auth.missing = KeyError("s3cret")
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
-        if where in {"heard", "settle"}:
+    server, auth = ScriptedHttpServer(), Broken(renew=fail)
+    if failing == "fields":
+        auth.failure = KeyError("s3cret")
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
+        if failing in {"on_response", "resolve"}:
             await refuse(server, rpc="tools/list")
         with pytest.raises(AuthorizationFailed, match=r"^the token source has raised KeyError$") as caught:
             await pending.outcome()
@@ -218,11 +221,11 @@ async def test_a_token_source_that_raises_fails_one_call(where: str, autojump_cl
         assert transport.statistics().outgoing == 0
 
 
-# Who asks, and on whose behalf.
+# The authentication of one connection.
 
 
-async def test_it_is_made_for_one_connection_and_ends_with_it(autojump_clock: object) -> None:
-    server, auth, caller = HttpScript(), AuthByHand(), Caller()
+async def test_the_tasks_of_an_authentication_end_with_its_connection(autojump_clock: object) -> None:
+    server, auth, client = ScriptedHttpServer(), ScriptedAuth(), ClientStub()
     ended = trio.Event()
 
     async def outlive() -> None:
@@ -231,142 +234,146 @@ async def test_it_is_made_for_one_connection_and_ends_with_it(autojump_clock: ob
         finally:
             ended.set()
 
-    async with opened(server, caller, auth=auth):
+    async with open_transport(server, client, auth=auth):
         assert auth.url == URL
         auth.nursery.start_soon(outlive)
         await trio.testing.wait_all_tasks_blocked()
-        assert not caller.is_person_asked
+        assert not client.is_user_asked
         with auth.asking_person():
-            assert caller.is_person_asked
-        assert not caller.is_person_asked
+            assert client.is_user_asked
+        assert not client.is_user_asked
 
     assert ended.is_set()
 
 
-async def test_it_learns_the_address_as_it_is_sent(autojump_clock: object) -> None:
-    auth, engine = AuthByHand(), AsgiEngine(HttpScript())
-    async with http_transport("https://Bücher.example:443/für/mcp", auth=auth, engine=engine)(Caller()):
+async def test_an_authentication_gets_the_address_in_its_encoded_form(autojump_clock: object) -> None:
+    auth, engine = ScriptedAuth(), AsgiEngine(ScriptedHttpServer())
+    async with http_transport("https://Bücher.example:443/für/mcp", auth=auth, engine=engine)(ClientStub()):
         assert auth.url == "https://xn--bcher-kva.example/f%C3%BCr/mcp"
 
 
 def test_an_address_that_cannot_be_encoded_is_refused() -> None:
     with pytest.raises(ValueError, match="2028/mcp' is not the address of a server"):
-        http_transport("http://\u2028/mcp", auth=AuthByHand())
+        http_transport("http://\u2028/mcp", auth=ScriptedAuth())
 
 
-async def test_its_own_requests_go_where_those_of_the_client_go(autojump_clock: object) -> None:
-    server, auth = HttpScript(), AuthByHand()
+async def test_requests_of_an_authentication_use_the_engine_of_the_client_without_its_header_fields(
+    autojump_clock: object,
+) -> None:
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
     replies: list[Any] = []
-    async with opened(server, auth=auth, headers={"X-Mine": "a"}), trio.open_nursery() as nursery:
+    async with open_transport(server, auth=auth, headers={"X-Mine": "a"}), trio.open_nursery() as nursery:
 
         async def fetch() -> None:
             replies.append(await auth.fetch(HttpCall(method="GET", url="http://as.test/x", named_by="server")))
 
         nursery.start_soon(fetch)
-        visit = await server.next("GET")
-        await visit.answer(200, {"issuer": "me"})
+        request = await server.next("GET")
+        await request.answer(200, {"issuer": "me"})
 
     assert (replies[0].status, replies[0].body) == (200, b'{"issuer": "me"}')
-    assert visit.headers["host"] == "as.test"
-    assert {"authorization", "x-mine"}.isdisjoint(visit.headers)
+    assert request.headers["host"] == "as.test"
+    assert {"authorization", "x-mine"}.isdisjoint(request.headers)
 
 
-async def test_what_cannot_be_made_for_a_connection_is_raised_where_it_is_opened() -> None:
-    class Broken(AuthByHand):
-        def source(self, url: str, **_: Any) -> AuthByHand:
+async def test_an_authentication_that_cannot_be_set_up_raises_when_the_connection_is_opened() -> None:
+    class Broken(ScriptedAuth):
+        def source(self, url: str, **_: Any) -> ScriptedAuth:
             raise ValueError(f"nothing for {url}")
 
     with pytest.raises(ValueError, match=f"^nothing for {URL}$"):
-        async with opened(HttpScript(), auth=Broken()):
+        async with open_transport(ScriptedHttpServer(), auth=Broken()):
             raise AssertionError
 
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "DPoP"])
 def test_duplicate_header_fields_of_the_caller_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="auth and an Authorization header exclude each other"):
-        http_transport(URL, auth=AuthByHand(), headers={name: "Bearer mine"})
+        http_transport(URL, auth=ScriptedAuth(), headers={name: "Bearer mine"})
 
 
 # Sessions.
 
 
-async def settle_by(transport: Transport, server: HttpScript, nursery: trio.Nursery) -> Visit:
-    """Have the transport ask for news, which it has to show who it is for; return the request that is let in."""
+async def open_stream_after_401(
+    transport: Transport, server: ScriptedHttpServer, nursery: trio.Nursery
+) -> ReceivedRequest:
+    """Open the standalone stream of the transport; refuse it once with 401, and return the repeated request."""
     nursery.start_soon(transport.open_standalone_stream)
     await refuse(server, "GET")
     return await server.next("GET")
 
 
 async def test_a_handshake_and_the_standalone_stream_carry_credentials(autojump_clock: object) -> None:
-    server, auth, caller = HttpScript(), AuthByHand(), Caller()
-    async with opened(server, caller, auth=auth) as transport, trio.open_nursery() as nursery:
+    server, auth, client = ScriptedHttpServer(), ScriptedAuth(), ClientStub()
+    async with open_transport(server, client, auth=auth) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(initialize, transport)
         await refuse(server, rpc="initialize")
-        await welcome(server)
-        visit = await settle_by(transport, server, nursery)
-        await visit.begin()
-        await visit.event(notice("notifications/x"))
+        await answer_handshake(server)
+        request = await open_stream_after_401(transport, server, nursery)
+        await request.begin()
+        await request.event(notification("notifications/x"))
         await trio.testing.wait_all_tasks_blocked()
-        assert caller.news == ["notifications/x"]
-        await visit.end()
+        assert client.notifications == ["notifications/x"]
+        await request.end()
         again = await server.next("GET")
         await again.begin()
         nursery.cancel_scope.cancel()
 
-    tokens = [shown(visit) for visit in server.visits]
+    tokens = [credentials_of(request) for request in server.requests]
     assert tokens[:6] == ["Bearer t0", "Bearer t1", "Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"]
-    assert server.visits[-1].method == "DELETE"
+    assert server.requests[-1].method == "DELETE"
     assert tokens[-1] == "Bearer t2"
 
 
-async def test_the_last_words_are_said_once(autojump_clock: object) -> None:
-    server, auth = HttpScript(), AuthByHand()
+async def test_the_last_messages_of_a_closing_client_are_not_repeated_after_a_401(autojump_clock: object) -> None:
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
     with trio.fail_after(60):
-        async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
             nursery.start_soon(initialize, transport)
-            await welcome(server)
-            pending = ask(nursery, transport, modern=False)
+            await answer_handshake(server)
+            pending = start_request(nursery, transport, modern=False)
             await server.next(rpc="tools/list")
             pending.scope.cancel()
             await refuse(server, rpc="notifications/cancelled")
             await trio.testing.wait_all_tasks_blocked()
 
-            async def bury() -> None:
+            async def refuse_delete() -> None:
                 await refuse(server, "DELETE")
 
-            auth.nursery.start_soon(bury)
+            auth.nursery.start_soon(refuse_delete)
 
     assert auth.renewals == 0
-    assert server.visits[-1].method == "DELETE"
-    assert [method for method, _, status in auth.heard if status == 401] == ["POST", "DELETE"]
+    assert server.requests[-1].method == "DELETE"
+    assert [method for method, _, status in auth.responses if status == 401] == ["POST", "DELETE"]
 
 
-async def test_without_a_token_the_last_words_are_not_said(
+async def test_a_closing_client_without_a_token_sends_no_delete(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, auth = HttpScript(), AuthByHand()
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(initialize, transport)
-        await welcome(server)
-        auth.missing = AuthorizationFailed("gone")
+        await answer_handshake(server)
+        auth.failure = AuthorizationFailed("gone")
 
-    assert "DELETE" not in {visit.method for visit in server.visits}
+    assert "DELETE" not in {request.method for request in server.requests}
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
 
-async def test_an_answer_to_the_server_waits_for_a_person_but_not_for_a_server(
+async def test_a_reply_to_the_server_waits_for_the_user_without_a_limit_but_not_for_the_server(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def ask_person(auth: AuthByHand) -> None:
+    async def ask_user(auth: ScriptedAuth) -> None:
         with auth.asking_person():
             await trio.sleep(3600)
 
-    server, auth, caller = HttpScript(), AuthByHand(renew=ask_person), Caller(Limits(stall_seconds=10))
-    async with opened_in_session(server, caller, auth=auth) as transport, trio.open_nursery() as nursery:
-        visit = await settle_by(transport, server, nursery)
-        await visit.begin()
+    server, auth, client = ScriptedHttpServer(), ScriptedAuth(renew=ask_user), ClientStub(Limits(stall_seconds=10))
+    async with open_session(server, client, auth=auth) as transport, trio.open_nursery() as nursery:
+        request = await open_stream_after_401(transport, server, nursery)
+        await request.begin()
         for number in (1, 2):
-            await visit.event({"jsonrpc": "2.0", "id": number, "method": "ping"})
+            await request.event({"jsonrpc": "2.0", "id": number, "method": "ping"})
             await (await server.next()).answer(401)
             again = await server.next()
             assert again.message["id"] == number
@@ -379,120 +386,122 @@ async def test_an_answer_to_the_server_waits_for_a_person_but_not_for_a_server(
 
 
 @pytest.mark.parametrize(
-    ("failure", "asks_person", "expected"),
+    ("failure", "asks_user", "expected"),
     [
         (AuthorizationFailed("out of reach"), False, True),
-        (AuthorizationFailed("nobody came back"), True, False),
+        (AuthorizationFailed("the user did not answer"), True, False),
         (AuthorizationFailed("refused", error="invalid_grant"), False, False),
     ],
 )
-async def test_the_standalone_stream_is_retried_until_it_is_denied(
+async def test_the_standalone_stream_is_reopened_unless_the_authorization_was_denied(
     failure: AuthorizationFailed,
-    asks_person: bool,
+    asks_user: bool,
     expected: bool,
     autojump_clock: object,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def fail(auth: AuthByHand) -> None:
+    async def fail(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
-        if asks_person:
+        if asks_user:
             with auth.asking_person():
                 await trio.sleep(300)
         raise failure
 
-    server, auth = HttpScript(), AuthByHand()
-    async with opened_in_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        visit = await settle_by(transport, server, nursery)
-        await visit.begin()
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
+    async with open_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        request = await open_stream_after_401(transport, server, nursery)
+        await request.begin()
         auth.renew = fail
-        await visit.end()
+        await request.end()
         await refuse(server, "GET")
         if expected:
-            visit = await server.next("GET")
+            request = await server.next("GET")
             auth.renew = None
-            await visit.answer(401)
+            await request.answer(401)
             await (await server.next("GET")).begin()
         else:
-            await server.silence(3600)
+            await server.expect_nothing(3600)
         nursery.cancel_scope.cancel()
 
     assert (f"the standalone stream is not opened again: {failure}" in caplog.text) is not expected
 
 
-async def test_a_standalone_stream_that_never_opened_is_not_retried(
+async def test_a_standalone_stream_that_was_never_opened_is_not_retried(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, auth = HttpScript(), AuthByHand()
-    async with opened_in_session(server, auth=auth) as transport:
-        auth.missing = AuthorizationFailed("no token")
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
+    async with open_session(server, auth=auth) as transport:
+        auth.failure = AuthorizationFailed("no token")
         await transport.open_standalone_stream()
-        await server.silence(3600)
-        auth.missing = None
+        await server.expect_nothing(3600)
+        auth.failure = None
 
     assert "the standalone stream is not opened again: no token" in caplog.text
 
 
-async def test_a_resumed_answer_carries_credentials(autojump_clock: object) -> None:
-    server, auth = HttpScript(), AuthByHand()
-    async with opened_in_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, modern=False)
-        visit = await server.next(rpc="tools/list")
-        await visit.begin()
-        await visit.event(id="e1")
-        await visit.end()
+async def test_the_request_that_resumes_a_stream_carries_credentials(autojump_clock: object) -> None:
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
+    async with open_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False)
+        request = await server.next(rpc="tools/list")
+        await request.begin()
+        await request.event(id="e1")
+        await request.end()
         await refuse(server, "GET")
         again = await server.next("GET")
         await again.begin()
-        await again.event(result(visit.message["id"], tools=[]))
+        await again.event(result(request.message["id"], tools=[]))
         assert await pending.outcome() == {"tools": []}
 
-    assert shown(again) == "Bearer t1"
+    assert credentials_of(again) == "Bearer t1"
 
 
-async def forget(server: HttpScript, transport: Transport, nursery: trio.Nursery) -> Pending:
-    """Lose the session; the renewal follows. Return a request that waits for it."""
-    pending = ask(nursery, transport, modern=False)
+async def start_renewal(server: ScriptedHttpServer, transport: Transport, nursery: trio.Nursery) -> Pending:
+    """End the session at the server; return a request that waits for the new one."""
+    pending = start_request(nursery, transport, modern=False)
     await (await server.next(rpc="tools/list")).answer(404)
     return pending
 
 
 async def test_a_new_session_without_authorization_fails_the_calls_that_need_it(autojump_clock: object) -> None:
-    async def fail(auth: AuthByHand) -> None:
+    async def fail(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
-        raise AuthorizationFailed("they said no", error="access_denied")
+        raise AuthorizationFailed("the user denied access", error="access_denied")
 
-    server, auth, caller = HttpScript(), AuthByHand(renew=fail), Caller()
-    async with opened_in_session(server, caller, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = await forget(server, transport, nursery)
+    server, auth, client = ScriptedHttpServer(), ScriptedAuth(renew=fail), ClientStub()
+    async with open_session(server, client, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = await start_renewal(server, transport, nursery)
         await refuse(server, rpc="initialize")
-        with pytest.raises(AuthorizationFailed, match="they said no") as caught:
+        with pytest.raises(AuthorizationFailed, match="the user denied access") as caught:
             await pending.outcome()
         assert caught.value.error == "access_denied"
 
         auth.renew = None
-        pending = ask(nursery, transport, modern=False)
+        pending = start_request(nursery, transport, modern=False)
         await refuse(server, rpc="initialize")
-        await welcome(server, id="s2")
+        await answer_handshake(server, id="s2")
         await (await server.next(rpc="tools/list")).result()
         await pending.outcome()
-        assert caller.renewals == 1
+        assert client.renewals == 1
 
 
-@pytest.mark.parametrize("is_person", [True, False])
-async def test_another_session_is_waited_for_while_a_person_is_asked(is_person: bool, autojump_clock: object) -> None:
-    async def take_long(auth: AuthByHand) -> None:
-        if is_person:
+@pytest.mark.parametrize("asks_user", [True, False])
+async def test_calls_wait_for_a_new_session_without_a_limit_while_the_user_is_asked(
+    asks_user: bool, autojump_clock: object
+) -> None:
+    async def take_long(auth: ScriptedAuth) -> None:
+        if asks_user:
             with auth.asking_person():
                 await trio.sleep(3600)
         else:
             await trio.sleep(3600)
 
-    server, auth = HttpScript(), AuthByHand(renew=take_long)
-    async with opened_in_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending, began = await forget(server, transport, nursery), trio.current_time()
+    server, auth = ScriptedHttpServer(), ScriptedAuth(renew=take_long)
+    async with open_session(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending, began = await start_renewal(server, transport, nursery), trio.current_time()
         await refuse(server, rpc="initialize")
-        if is_person:
-            await welcome(server, id="s2")
+        if asks_user:
+            await answer_handshake(server, id="s2")
             await (await server.next(rpc="tools/list")).result()
             await pending.outcome()
             assert trio.current_time() - began == 3600
@@ -505,45 +514,45 @@ async def test_another_session_is_waited_for_while_a_person_is_asked(is_person: 
 # HTTP+SSE.
 
 
-@pytest.mark.parametrize("is_person", [True, False])
-async def test_the_stream_of_an_old_server_is_waited_for_while_a_person_is_asked(
-    is_person: bool, autojump_clock: object
+@pytest.mark.parametrize("asks_user", [True, False])
+async def test_the_handshake_waits_for_an_http_sse_stream_without_a_limit_while_the_user_is_asked(
+    asks_user: bool, autojump_clock: object
 ) -> None:
-    async def take_long(auth: AuthByHand) -> None:
-        if is_person:
+    async def take_long(auth: ScriptedAuth) -> None:
+        if asks_user:
             with auth.asking_person():
                 await trio.sleep(3600)
         else:
             await trio.sleep(3600)
 
-    server, auth = HttpScript(), AuthByHand(renew=take_long)
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, "initialize", modern=False)
+    server, auth = ScriptedHttpServer(), ScriptedAuth(renew=take_long)
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, "initialize", modern=False)
         await (await server.next(rpc="initialize")).answer(405)
         await refuse(server, "GET")
-        if is_person:
+        if asks_user:
             stream = await server.next("GET")
             await stream.begin()
             await stream.send(b"event: endpoint\ndata: /messages\n\n")
-            visit = await server.next(rpc="initialize")
-            await visit.answer(202)
-            await stream.event(result(visit.message["id"], protocolVersion=LEGACY))
+            request = await server.next(rpc="initialize")
+            await request.answer(202)
+            await stream.event(result(request.message["id"], protocolVersion=LEGACY))
             await pending.outcome()
-            assert auth.heard[-1] == ("POST", "http://server.test/messages", 202)
+            assert auth.responses[-1] == ("POST", "http://server.test/messages", 202)
         else:
             with pytest.raises(HttpStatusError, match="405"):
                 await pending.outcome()
 
 
 async def test_a_legacy_server_that_refuses_its_stream_gives_the_reason(autojump_clock: object) -> None:
-    async def fail(auth: AuthByHand) -> None:
+    async def fail(auth: ScriptedAuth) -> None:
         await trio.lowlevel.checkpoint()
-        raise AuthorizationFailed("they said no")
+        raise AuthorizationFailed("the user denied access")
 
-    server, auth = HttpScript(), AuthByHand(renew=fail)
-    async with opened(server, auth=auth) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, "initialize", modern=False)
+    server, auth = ScriptedHttpServer(), ScriptedAuth(renew=fail)
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, "initialize", modern=False)
         await (await server.next(rpc="initialize")).answer(405)
         await refuse(server, "GET")
-        with pytest.raises(AuthorizationFailed, match="they said no"):
+        with pytest.raises(AuthorizationFailed, match="the user denied access"):
             await pending.outcome()

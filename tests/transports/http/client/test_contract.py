@@ -1,4 +1,4 @@
-"""The client over HTTP keeps the contract of transports, with our server at the other end."""
+"""The HTTP client fulfils the transport contract, with the server of this package at the other end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 8 * 2**20
 
 class HttpContract(TransportContract):
     async def test_notifications_reach_the_server_in_order(self) -> None:
-        """As on every transport, but each says itself which revision it speaks: nothing else could."""
+        """Check the clause with notifications that name their revision, because no handshake does."""
         async with self._opened() as transport:
             methods = [f"notifications/{number}" for number in range(5)]
             meta: JsonObject = {REVISION_KEY: types.REVISIONS[-1], CAPABILITIES_KEY: {}}
@@ -49,13 +49,13 @@ class TestThroughASocket(HttpContract):
         async with owned_nursery() as nursery:
             serve = partial(serve_http, server, port=0, max_body_bytes=MAX_BODY_BYTES)
             bound = await nursery.start(serve)
-            await trio.testing.wait_all_tasks_blocked()  # its tasks are counted by a clause
+            await trio.testing.wait_all_tasks_blocked()  # a clause counts its tasks
             yield http_transport(bound.url)
             with trio.CancelScope(shield=True):
                 await bound.stop()
 
 
-async def test_the_server_of_the_contract_is_for_more_than_one_request() -> None:
+async def test_the_contract_server_cannot_serve_a_single_request_without_its_lifespan() -> None:
     with pytest.raises(McpError, match="lifespan is not running"):
         contract_server().serving_one()
 

@@ -1,7 +1,7 @@
-"""The client over HTTP keeps the contract of transports in sessions as well: of each kind, and of HTTP+SSE.
+"""The HTTP client fulfils the transport contract in sessions of each kind as well, and over HTTP+SSE.
 
-The clauses speak the newest revision, and know nothing of handshakes. So each connection is shaken hands over before a
-clause gets it, and what its requests say about themselves is taken out of them.
+The clauses are written for the newest revision, which has no handshake. So each connection performs the handshake
+before a clause gets it, and the metadata of the newest revision are removed from its requests.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MAX_BODY_BYTES = 8 * 2**20
 
 
 @define(eq=False)
-class Quiet:
-    """A client whose tap is shown nothing of the handshake."""
+class HandshakeHidingClient:
+    """A client whose tap does not see the handshake."""
 
     _client: TransportClient
     is_open: bool = field(default=False, init=False)
@@ -45,8 +45,8 @@ class Quiet:
 
 
 @define(eq=False)
-class Handshaken:
-    """A connection over which requests say nothing about themselves."""
+class SessionTransport:
+    """A transport that removes the metadata of the newest revision from each request."""
 
     _transport: Transport
 
@@ -54,21 +54,21 @@ class Handshaken:
         return getattr(self._transport, name)
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Any:
-        told: JsonObject | None = None if params is None else {**params, "_meta": {}}
-        return self._transport.ask(method, told, wants_updates=wants_updates)
+        methods_received: JsonObject | None = None if params is None else {**params, "_meta": {}}
+        return self._transport.ask(method, methods_received, wants_updates=wants_updates)
 
 
-async def shake_hands(transport: Transport, admission: Any, revision: str) -> None:
+async def perform_handshake(transport: Transport, admission: Any, revision: str) -> None:
     info = {"name": "contract", "version": "0"}
     params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
-    async with transport.ask("initialize", params) as asked:
-        answer = await asked.result()
+    async with transport.ask("initialize", params) as outgoing:
+        answer = await outgoing.result()
     admission.agree(revision, answer["capabilities"], answer["serverInfo"])
     await transport.notify("notifications/initialized", None)
 
 
-class InSessions(TransportContract):
-    """Not collected by itself: it does not say which."""
+class SessionContract(TransportContract):
+    """The contract in a session; a subclass names the transport and is collected."""
 
     __test__ = False
     transport: ClassVar[str]
@@ -82,45 +82,45 @@ class InSessions(TransportContract):
 
             @asynccontextmanager
             async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
-                if not isinstance(client, Caller):  # a real client, which shakes hands itself
+                if not isinstance(client, Caller):  # a real client, which performs the handshake itself
                     async with opener(client) as transport:
                         yield transport
                     return
-                quiet: Any = Quiet(client)
-                async with opener(quiet) as transport:
-                    await shake_hands(transport, client.admission, self.revision)
-                    quiet.is_open = True
-                    handshaken: Any = Handshaken(transport)
-                    yield handshaken
+                hiding: Any = HandshakeHidingClient(client)
+                async with opener(hiding) as transport:
+                    await perform_handshake(transport, client.admission, self.revision)
+                    hiding.is_open = True
+                    in_session: Any = SessionTransport(transport)
+                    yield in_session
 
             yield connect
 
     async def test_notifications_reach_the_server_in_order(self) -> None:
-        """As on every transport, after the one that belongs to the handshake."""
+        """Check the clause after the notification that belongs to the handshake."""
         async with self._opened() as transport:
             methods = [f"notifications/{number}" for number in range(5)]
             for number, method in enumerate(methods):
                 await transport.notify(method, {"number": number} if number else None)
-            told = json.loads(text_of(await call(transport, "notified")))
-            check(told, ["notifications/initialized", *methods], "what the server was notified of")
+            methods_received = json.loads(text_of(await call(transport, "notified")))
+            check(methods_received, ["notifications/initialized", *methods], "what the server was notified of")
 
 
-class TestInASession(InSessions):
+class TestInASession(SessionContract):
     __test__ = True
     transport = "http"
 
 
-class TestInASessionThatIsKept(InSessions):
+class TestInAResumableSession(SessionContract):
     __test__ = True
     transport = "http-resumable"
 
 
-class TestOverHttpAndSse(InSessions):
+class TestOverHttpAndSse(SessionContract):
     __test__ = True
     transport, revision = "http-sse", types.REVISIONS[0]
 
     async def test_a_client_works_over_it_in_every_revision(self) -> None:
-        """There is one that has it."""
+        """Check the clause with the only revision that has HTTP+SSE."""
         async with self._opener() as opener, open_client(opener, revision=self.revision) as client:
             async with client.open_call("count", {"steps": 3}) as counting:
                 check([update.progress async for update in counting.updates], [1, 2, 3], "progress")

@@ -1,4 +1,4 @@
-"""A session that the server has forgotten: another one is begun, once, and what was not taken goes into it."""
+"""The renewal of a legacy session: one new session is opened, and requests that were not accepted are repeated."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 import trio
 import trio.testing
 
-from tests.transports.http.faulty_engines import Flaky
+from tests.transports.http.faulty_engines import FlakyEngine
 from tests.transports.http.scripted_server import (
     LEGACY,
-    Caller,
-    HttpScript,
+    ClientStub,
     Pending,
-    Visit,
-    ask,
+    ReceivedRequest,
+    ScriptedHttpServer,
+    answer_handshake,
     error,
-    notice,
-    opened_in_session,
+    notification,
+    open_session,
     result,
-    welcome,
+    start_request,
 )
 from trio_mcp import (
     ConnectionBroken,
@@ -35,108 +35,108 @@ from trio_mcp.wire import JsonObject
 NOT_FOUND = error(-32001, "Session not found", id=None)
 
 
-async def forget(server: HttpScript, rpc: str = "tools/list") -> Visit:
-    """Say that the session is not known."""
-    visit = await server.next(rpc=rpc)
-    await visit.answer(404, NOT_FOUND)
-    return visit
+async def reject_session(server: ScriptedHttpServer, rpc: str = "tools/list") -> ReceivedRequest:
+    """Answer the next request as a server that does not know the session."""
+    request = await server.next(rpc=rpc)
+    await request.answer(404, NOT_FOUND)
+    return request
 
 
-async def test_many_who_find_out_have_one_other_session_begun(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        calling = ask(nursery, transport, "tools/call", modern=False)
-        reading = [ask(nursery, transport, rpc, modern=False) for rpc in ("tools/list", "ping")]
-        before = await server.take(3)
-        for visit in before.values():
-            await visit.answer(404, NOT_FOUND)
+async def test_many_requests_with_an_unknown_session_open_one_new_session(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
+        calling = start_request(nursery, transport, "tools/call", modern=False)
+        reading = [start_request(nursery, transport, rpc, modern=False) for rpc in ("tools/list", "ping")]
+        before = await server.next_by_method(3)
+        for request in before.values():
+            await request.answer(404, NOT_FOUND)
 
         begin = await server.next(rpc="initialize")
-        late = ask(nursery, transport, "prompts/list", modern=False)  # waits for the session
-        await server.silence(10)
+        late = start_request(nursery, transport, "prompts/list", modern=False)  # waits for the session
+        await server.expect_nothing(10)
         answer = result(begin.message["id"], protocolVersion=LEGACY)
         await begin.answer(200, answer, headers={"mcp-session-id": "s2"})
         initialized = await server.next(rpc="notifications/initialized")
-        await server.silence(10)
-        assert caller.renewals == 0
+        await server.expect_nothing(10)
+        assert client.renewals == 0
         await initialized.answer(202)
 
-        after = await server.take(4)
-        for rpc, visit in after.items():
-            await visit.result(method=rpc)
+        after = await server.next_by_method(4)
+        for rpc, request in after.items():
+            await request.result(method=rpc)
         outcomes = [(await each.outcome())["method"] for each in (calling, *reading, late)]
         assert outcomes == ["tools/call", "tools/list", "ping", "prompts/list"]
-        assert caller.renewals == 1
+        assert client.renewals == 1
 
     assert "mcp-session-id" not in begin.headers
-    assert begin.message["params"] == server.visits[0].message["params"]
-    later = (initialized, *after.values(), server.visits[-1])
-    assert {visit.headers["mcp-session-id"] for visit in later} == {"s2"}
-    ids = [visit.message["id"] for visit in (server.visits[0], *before.values(), begin, *after.values())]
+    assert begin.message["params"] == server.requests[0].message["params"]
+    later = (initialized, *after.values(), server.requests[-1])
+    assert {request.headers["mcp-session-id"] for request in later} == {"s2"}
+    ids = [request.message["id"] for request in (server.requests[0], *before.values(), begin, *after.values())]
     assert len({*ids}) == len(ids)
 
 
-async def test_what_was_under_way_is_lost_or_sent_again(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller(answers=False)
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        calling = ask(nursery, transport, "tools/call", modern=False)
-        visit = await server.next(rpc="tools/call")
-        await visit.begin()
-        await visit.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-        reading = ask(nursery, transport, "prompts/list", modern=False, repeatable=True)
+async def test_requests_in_flight_are_lost_or_repeated_in_the_new_session(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub(answers=False)
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
+        calling = start_request(nursery, transport, "tools/call", modern=False)
+        request = await server.next(rpc="tools/call")
+        await request.begin()
+        await request.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        reading = start_request(nursery, transport, "prompts/list", modern=False, repeatable=True)
         await server.next(rpc="prompts/list")
-        ask(nursery, transport, modern=False)
-        await forget(server)
+        start_request(nursery, transport, modern=False)
+        await reject_session(server)
         forgotten = trio.current_time()
         with pytest.raises(ResponseLost, match="the session was lost before the answer to 'tools/call'") as caught:
             await calling.outcome()
         assert caught.value.sent
-        assert not caller.questions[0].open  # nobody waits for that answer any more
-        await welcome(server, id="s2")
-        after = await server.take(2)
-        assert trio.current_time() - forgotten < 1  # what may be repeated need not wait to be refused
+        assert not client.questions[0].open  # its answer is no longer expected
+        await answer_handshake(server, id="s2")
+        after = await server.next_by_method(2)
+        assert trio.current_time() - forgotten < 1  # a repeatable request does not wait for a refusal
         await after["tools/list"].result()
         again = after["prompts/list"]
         await again.begin()
-        await again.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})  # which is another question
+        await again.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})  # another question with the same id
         await again.event(result(again.message["id"], prompts=[]))
         await again.end()
         assert await reading.outcome() == {"prompts": []}
-        caller.questions[1].respond({})
+        client.questions[1].respond({})
         await (await server.next()).answer(202)
 
 
 async def test_a_request_that_is_rejected_twice_is_lost(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, "tools/call", modern=False)
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, "tools/call", modern=False)
         for id in ("s2", "s3"):
-            await forget(server, "tools/call")
-            await welcome(server, id=id)
+            await reject_session(server, "tools/call")
+            await answer_handshake(server, id=id)
         with pytest.raises(
             ResponseLost, match="no longer knows the session, and did not accept 'tools/call'"
         ) as caught:
             await pending.outcome()
         assert not caught.value.sent
-        await server.silence()
-        assert caller.renewals == 2
+        await server.expect_nothing()
+        assert client.renewals == 2
 
 
-async def test_what_is_under_way_is_waited_for_to_be_refused(autojump_clock: object) -> None:
-    """Somebody else may find out first, though the server is about to say that it has done nothing."""
-    server = HttpScript()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
+async def test_requests_in_flight_wait_some_seconds_for_the_server_to_refuse_them(autojump_clock: object) -> None:
+    """Another request may be refused first, although the server is about to refuse these as well."""
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
         names = ("refused", "answered", "silent", "slow")
-        pending = {name: ask(nursery, transport, f"test/{name}", modern=False) for name in names}
-        visits = await server.take(len(names))
-        ask(nursery, transport, modern=False)
-        await forget(server)
-        await welcome(server, id="s2")
+        pending = {name: start_request(nursery, transport, f"test/{name}", modern=False) for name in names}
+        requests = await server.next_by_method(len(names))
+        start_request(nursery, transport, modern=False)
+        await reject_session(server)
+        await answer_handshake(server, id="s2")
         await (await server.next(rpc="tools/list")).result()
         await trio.sleep(4)
-        await visits["test/refused"].answer(404, NOT_FOUND)
-        await visits["test/answered"].result(well=True)
-        await visits["test/slow"].begin()
+        await requests["test/refused"].answer(404, NOT_FOUND)
+        await requests["test/answered"].result(well=True)
+        await requests["test/slow"].begin()
         await (await server.next(rpc="test/refused")).result(well=True)
 
         for name in ("refused", "answered"):
@@ -145,147 +145,149 @@ async def test_what_is_under_way_is_waited_for_to_be_refused(autojump_clock: obj
             with pytest.raises(ResponseLost, match="the session was lost before the answer to 'test/") as caught:
                 await pending[name].outcome()
             assert caught.value.sent
-            await visits[f"test/{name}"].left.wait()
-        await server.silence()
+            await requests[f"test/{name}"].left.wait()
+        await server.expect_nothing()
 
 
 async def test_a_late_response_is_read_only_for_the_answer(autojump_clock: object) -> None:
-    """Servers count their questions from 1: the old session must not answer, cancel or shadow those of the new one."""
-    server, caller = HttpScript(), Caller(answers=False)
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+    """The old session must not answer, cancel or replace questions of the new one, which have the same ids."""
+    server, client = ScriptedHttpServer(), ClientStub(answers=False)
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
         late = Pending(transport.ask("test/late", {}, wants_updates=True))
         nursery.start_soon(late.run)
         old = await server.next(rpc="test/late")
-        new = ask(nursery, transport, modern=False)
-        await forget(server)
-        await welcome(server, id="s2")
-        visit = await server.next(rpc="tools/list")
-        await visit.begin()
-        await visit.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        new = start_request(nursery, transport, modern=False)
+        await reject_session(server)
+        await answer_handshake(server, id="s2")
+        request = await server.next(rpc="tools/list")
+        await request.begin()
+        await request.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
         await old.begin()
         await old.event()
         await old.send(b"data: no JSON\n\n")
-        asked = late.asked
+        outgoing = late.outgoing
         messages: tuple[JsonObject, ...] = (
-            notice("notifications/cancelled", requestId=1),
-            notice("notifications/tools/list_changed"),
-            {"jsonrpc": "2.0", "id": asked.id, "method": "elicitation/create", "params": {}},
-            {"jsonrpc": "2.0", "id": asked.id},
+            notification("notifications/cancelled", requestId=1),
+            notification("notifications/tools/list_changed"),
+            {"jsonrpc": "2.0", "id": outgoing.id, "method": "elicitation/create", "params": {}},
+            {"jsonrpc": "2.0", "id": outgoing.id},
             {"jsonrpc": "2.0", "method": "notifications/progress"},
-            result(visit.message["id"], forged=True),
-            notice("notifications/progress", progressToken=asked.id, progress=1),
+            result(request.message["id"], forged=True),
+            notification("notifications/progress", progressToken=outgoing.id, progress=1),
         )
         for message in messages:
             await old.event(message)
         await trio.testing.wait_all_tasks_blocked()
-        assert await asked.next_update() == ("notifications/progress", {"progressToken": asked.id, "progress": 1})
-        await old.event(result(asked.id, well=True))
+        assert await outgoing.next_update() == ("notifications/progress", {"progressToken": outgoing.id, "progress": 1})
+        await old.event(result(outgoing.id, well=True))
         await old.end()
         assert await late.outcome() == {"well": True}
 
-        assert [(question.method, question.open) for question in caller.questions] == [("ping", True)]
-        assert caller.news == []
-        assert not new.is_settled
-        assert ("received", b"no JSON") in caller.seen  # the wire is shown as it is
-        caller.questions[0].respond({})
+        assert [(question.method, question.open) for question in client.questions] == [("ping", True)]
+        assert client.notifications == []
+        assert not new.is_done
+        assert ("received", b"no JSON") in client.seen  # the tap sees every message
+        client.questions[0].respond({})
         reply = await server.next()
         assert (reply.message["id"], reply.headers["mcp-session-id"]) == (1, "s2")
         await reply.answer(202)
-        await visit.event(result(visit.message["id"], tools=[]))
-        await visit.end()
+        await request.event(result(request.message["id"], tools=[]))
+        await request.end()
         assert await new.outcome() == {"tools": []}
-        await server.silence()
+        await server.expect_nothing()
 
 
 async def test_a_late_body_is_read_only_for_the_answer(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        pending = {name: ask(nursery, transport, f"test/{name}", modern=False) for name in ("batch", "other")}
-        visits = await server.take(2)
-        ask(nursery, transport, modern=False)
-        await forget(server)
-        await welcome(server, id="s2")
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
+        pending = {name: start_request(nursery, transport, f"test/{name}", modern=False) for name in ("batch", "other")}
+        requests = await server.next_by_method(2)
+        start_request(nursery, transport, modern=False)
+        await reject_session(server)
+        await answer_handshake(server, id="s2")
         await (await server.next(rpc="tools/list")).result()
         question = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        answer = error(-32000, "well", id=pending["batch"].asked.id)
-        await visits["test/batch"].answer(200, [question, notice("notifications/x"), answer])
-        await visits["test/other"].answer(200, question)
+        answer = error(-32000, "well", id=pending["batch"].outgoing.id)
+        await requests["test/batch"].answer(200, [question, notification("notifications/x"), answer])
+        await requests["test/other"].answer(200, question)
 
         with pytest.raises(ErrorResponse, match="well"):
             await pending["batch"].outcome()
         with pytest.raises(RemoteProtocolError, match="holds no answer to it"):
             await pending["other"].outcome()
-        assert (caller.questions, caller.news) == ([], [])
-        await server.silence()
+        assert (client.questions, client.notifications) == ([], [])
+        await server.expect_nothing()
 
 
 async def test_the_standalone_stream_is_opened_in_the_new_session_too(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(transport.open_standalone_stream)
         old = await server.next("GET")
         await old.begin()
-        ask(nursery, transport, modern=False)
-        await forget(server)
+        start_request(nursery, transport, modern=False)
+        await reject_session(server)
         await old.left.wait()
-        await welcome(server, id="s2")
+        await answer_handshake(server, id="s2")
         new = await server.next("GET")
-        assert caller.renewals == 0
+        assert client.renewals == 0
         await new.begin()
-        await new.event(notice("notifications/tools/list_changed"))
+        await new.event(notification("notifications/tools/list_changed"))
         await (await server.next(rpc="tools/list")).result()
         await trio.testing.wait_all_tasks_blocked()
-        assert caller.renewals == 1
-        assert caller.news == ["notifications/tools/list_changed"]
+        assert client.renewals == 1
+        assert client.notifications == ["notifications/tools/list_changed"]
 
     assert new.headers["mcp-session-id"] == "s2"
 
 
-async def test_a_standalone_stream_finds_out_that_the_session_is_lost(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+async def test_a_standalone_stream_with_an_unknown_session_opens_a_new_session(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(transport.open_standalone_stream)
         old = await server.next("GET")
         await old.begin()
         old.cut()
         await (await server.next("GET")).answer(404)
-        await welcome(server, id="s2")
+        await answer_handshake(server, id="s2")
         await (await server.next("GET")).begin()
         await trio.testing.wait_all_tasks_blocked()
-        assert caller.renewals == 1
+        assert client.renewals == 1
 
 
-async def test_a_reply_finds_out_and_is_not_sent_again(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller(answers=False)
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, "tools/call", modern=False)
-        visit = await server.next(rpc="tools/call")
-        await visit.begin()
+async def test_a_reply_with_an_unknown_session_opens_a_new_session_and_is_not_repeated(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub(answers=False)
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, "tools/call", modern=False)
+        request = await server.next(rpc="tools/call")
+        await request.begin()
         for id in (1, 2):
-            await visit.event({"jsonrpc": "2.0", "id": id, "method": "ping"})
+            await request.event({"jsonrpc": "2.0", "id": id, "method": "ping"})
         await trio.testing.wait_all_tasks_blocked()
-        for question in caller.questions:
+        for question in client.questions:
             question.respond({})
         await (await server.next()).answer(404, NOT_FOUND)
-        await welcome(server, id="s2")
+        await answer_handshake(server, id="s2")
         with pytest.raises(ResponseLost):
             await pending.outcome()
-        await server.silence()
-        assert caller.renewals == 1
+        await server.expect_nothing()
+        assert client.renewals == 1
 
 
-async def test_a_notification_that_finds_out_goes_into_the_next_session_once(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+async def test_a_notification_with_an_unknown_session_is_repeated_once_in_the_new_session(
+    autojump_clock: object,
+) -> None:
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            await forget(server, "notifications/roots/list_changed")
-            await welcome(server, id="s2")
+            await reject_session(server, "notifications/roots/list_changed")
+            await answer_handshake(server, id="s2")
             await (await server.next(rpc="notifications/roots/list_changed")).answer(202)
             for id in ("s3", "s4"):
-                await forget(server, "notifications/roots/list_changed")
-                await welcome(server, id=id)
+                await reject_session(server, "notifications/roots/list_changed")
+                await answer_handshake(server, id=id)
 
         nursery.start_soon(serve)
         await transport.notify("notifications/roots/list_changed", None)
@@ -294,122 +296,122 @@ async def test_a_notification_that_finds_out_goes_into_the_next_session_once(aut
         assert not caught.value.sent
 
 
-async def test_a_notification_that_is_refused_for_another_reason_is_not_sent_again(autojump_clock: object) -> None:
-    """Though the session is lost meanwhile: a proxy's word says nothing of what has become of it."""
-    server = HttpScript()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
+async def test_a_notification_that_is_refused_for_another_reason_is_not_repeated(autojump_clock: object) -> None:
+    """The session is lost meanwhile; but the status of a proxy does not say whether the server has accepted it."""
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            visit = await server.next(rpc="notifications/x")
-            ask(nursery, transport, modern=False)
-            await forget(server)
-            await welcome(server, id="s2")
+            request = await server.next(rpc="notifications/x")
+            start_request(nursery, transport, modern=False)
+            await reject_session(server)
+            await answer_handshake(server, id="s2")
             await (await server.next(rpc="tools/list")).result()
-            await visit.answer(502)
-            await server.silence()
+            await request.answer(502)
+            await server.expect_nothing()
 
         nursery.start_soon(serve)
         with pytest.raises(HttpStatusError, match="502"):
             await transport.notify("notifications/x", None)
 
 
-async def test_what_was_repeated_before_goes_on_in_the_new_session(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
-        reading = ask(nursery, transport, "prompts/list", modern=False, repeatable=True)
-        visit = await server.next(rpc="prompts/list")
-        await visit.begin()
-        visit.cut()
+async def test_a_request_that_was_repeated_before_is_repeated_in_the_new_session(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
+        reading = start_request(nursery, transport, "prompts/list", modern=False, repeatable=True)
+        request = await server.next(rpc="prompts/list")
+        await request.begin()
+        request.cut()
         await server.next(rpc="prompts/list")
-        ask(nursery, transport, modern=False)
-        await forget(server)
-        await welcome(server, id="s2")
-        after = await server.take(2)
+        start_request(nursery, transport, modern=False)
+        await reject_session(server)
+        await answer_handshake(server, id="s2")
+        after = await server.next_by_method(2)
         await after["tools/list"].result()
         await after["prompts/list"].result(prompts=[])
         assert await reading.outcome() == {"prompts": []}
 
 
-async def test_a_session_is_lost_only_once(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+async def test_two_notifications_that_are_refused_together_renew_the_session_once(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
         for method in ("notifications/a", "notifications/b"):
             nursery.start_soon(transport.notify, method, None)
-        first, second = (await server.take(2)).values()
+        first, second = (await server.next_by_method(2)).values()
         await first.answer(404)
-        await welcome(server, id="s2")
+        await answer_handshake(server, id="s2")
         await second.answer(404)
-        for visit in (await server.take(2)).values():
-            await visit.answer(202)
-        await server.silence()
-        assert caller.renewals == 1
+        for request in (await server.next_by_method(2)).values():
+            await request.answer(202)
+        await server.expect_nothing()
+        assert client.renewals == 1
 
 
-async def test_a_session_that_is_lost_while_closing_is_not_begun_again(autojump_clock: object) -> None:
-    server = HttpScript()
+async def test_a_session_that_is_lost_while_closing_is_not_replaced(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
     async with trio.open_nursery() as nursery:
-        async with opened_in_session(server) as transport:
-            pending = ask(nursery, transport, modern=False)
+        async with open_session(server) as transport:
+            pending = start_request(nursery, transport, modern=False)
             await server.next(rpc="tools/list")
-            nursery.start_soon(forget, server, "notifications/cancelled")
+            nursery.start_soon(reject_session, server, "notifications/cancelled")
             await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(ConnectionClosed):
             await pending.outcome()
-    assert [visit.method for visit in server.visits] == ["POST"] * 4  # and nothing is deleted
+    assert [request.method for request in server.requests] == ["POST"] * 4  # no DELETE
 
 
-async def test_a_request_that_is_left_meanwhile_is_not_sent_again(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, modern=False, repeatable=True)
-        await forget(server)
+async def test_a_request_that_is_cancelled_during_the_renewal_is_not_repeated(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False, repeatable=True)
+        await reject_session(server)
         await trio.sleep(1)
         pending.scope.cancel()
-        await welcome(server, id="s2")
-        await server.silence()
+        await answer_handshake(server, id="s2")
+        await server.expect_nothing()
 
 
-async def test_an_unknown_method_is_no_lost_session(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, modern=False)
-        visit = await server.next(rpc="tools/list")
-        await visit.answer(404, error(-32601, id=visit.message["id"]))
+async def test_a_404_for_an_unknown_method_does_not_renew_the_session(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_session(server, client) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False)
+        request = await server.next(rpc="tools/list")
+        await request.answer(404, error(-32601, id=request.message["id"]))
         with pytest.raises(ErrorResponse):
             await pending.outcome()
-        assert caller.renewals == 0
+        assert client.renewals == 0
 
 
-async def test_without_a_session_id_no_session_can_be_lost(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened_in_session(server, id=None) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, modern=False)
+async def test_a_404_without_a_session_id_is_a_status_error(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_session(server, id=None) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False)
         await (await server.next(rpc="tools/list")).answer(404)
         with pytest.raises(HttpStatusError, match="404"):
             await pending.outcome()
-        await server.silence()
+        await server.expect_nothing()
 
 
-async def test_a_session_that_is_lost_before_it_was_agreed_on_is_only_lost(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
-        again = ask(nursery, transport, "initialize", modern=False)
-        visit = await server.next(rpc="initialize")
-        await visit.begin({"mcp-session-id": "s2"})
-        other = ask(nursery, transport, modern=False)
-        await forget(server)
+async def test_a_handshake_in_flight_is_lost_when_the_session_is_renewed(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
+        again = start_request(nursery, transport, "initialize", modern=False)
+        request = await server.next(rpc="initialize")
+        await request.begin({"mcp-session-id": "s2"})
+        other = start_request(nursery, transport, modern=False)
+        await reject_session(server)
         with pytest.raises(ResponseLost):
             await again.outcome()
-        await welcome(server, id="s3")
+        await answer_handshake(server, id="s3")
         await (await server.next(rpc="tools/list")).result(tools=[])
         assert await other.outcome() == {"tools": []}
 
 
-# Where there is no other session.
+# Failed renewals.
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "text"),
+    ("status", "body", "reason"),
     [
         (
             200,
@@ -420,35 +422,35 @@ async def test_a_session_that_is_lost_before_it_was_agreed_on_is_only_lost(autoj
         (410, b"", "HTTP status 410"),
     ],
 )
-async def test_a_server_that_begins_no_other_ends_the_connection(
-    status: int, body: Any, text: str, autojump_clock: object
+async def test_a_server_that_opens_no_new_session_breaks_the_connection(
+    status: int, body: Any, reason: str, autojump_clock: object
 ) -> None:
-    server, told = HttpScript(), list[object]()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
-        transport.on_disconnect(told.append)
+    server, disconnects = ScriptedHttpServer(), list[object]()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
+        transport.on_disconnect(disconnects.append)
         nursery.start_soon(transport.open_standalone_stream)
-        news = await server.next("GET")
-        await news.begin()
-        pending = ask(nursery, transport, modern=False, repeatable=True)
-        await forget(server)
-        visit = await server.next(rpc="initialize")
-        message = body and {"jsonrpc": "2.0", "id": visit.message["id"], **body}
-        await visit.answer(status, message)
-        with pytest.raises(ConnectionBroken, match=f"no longer knows the session, and opens no new one: {text}"):
+        stream = await server.next("GET")
+        await stream.begin()
+        pending = start_request(nursery, transport, modern=False, repeatable=True)
+        await reject_session(server)
+        request = await server.next(rpc="initialize")
+        message = body and {"jsonrpc": "2.0", "id": request.message["id"], **body}
+        await request.answer(status, message)
+        with pytest.raises(ConnectionBroken, match=f"no longer knows the session, and opens no new one: {reason}"):
             await pending.outcome()
         with pytest.raises(ConnectionBroken, match="opens no new one"):
             await transport.notify("notifications/x", None)
         with pytest.raises(ConnectionBroken):
             await transport.open_standalone_stream()
-        assert len(told) == 1
-        await server.silence()
+        assert len(disconnects) == 1
+        await server.expect_nothing()
 
 
-async def test_a_server_that_does_not_take_the_end_of_the_handshake_ends_the_connection(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, modern=False, repeatable=True)
-        await forget(server)
+async def test_a_server_that_refuses_the_initialized_notification_breaks_the_connection(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False, repeatable=True)
+        await reject_session(server)
         begin = await server.next(rpc="initialize")
         await begin.result(protocolVersion=LEGACY)
         await (await server.next(rpc="notifications/initialized")).answer(400)
@@ -457,74 +459,74 @@ async def test_a_server_that_does_not_take_the_end_of_the_handshake_ends_the_con
 
 
 @pytest.mark.parametrize("status", [401, 503, None])
-async def test_a_server_in_trouble_is_asked_again_by_the_next_request(
+async def test_the_next_request_tries_again_to_open_a_session_at_a_server_in_trouble(
     status: int | None, autojump_clock: object
 ) -> None:
-    server, caller = HttpScript(), Caller()
-    engine = Flaky(server)
-    async with opened_in_session(server, caller, engine=engine) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, modern=False)
-        visit = await server.next(rpc="tools/list")
+    server, client = ScriptedHttpServer(), ClientStub()
+    engine = FlakyEngine(server)
+    async with open_session(server, client, engine=engine) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False)
+        request = await server.next(rpc="tools/list")
         engine.is_up = status is not None
-        await visit.answer(404, NOT_FOUND)
+        await request.answer(404, NOT_FOUND)
         if status is not None:
             await (await server.next(rpc="initialize")).answer(status)
         with pytest.raises((ResponseLost, HttpStatusError)):
             await pending.outcome()
         await trio.sleep(60)
         engine.is_up = True
-        next_one = ask(nursery, transport, modern=False)
-        await welcome(server, id="s2")
+        following = start_request(nursery, transport, modern=False)
+        await answer_handshake(server, id="s2")
         await (await server.next(rpc="tools/list")).result(tools=[])
-        assert await next_one.outcome() == {"tools": []}
-        assert caller.renewals == 1
+        assert await following.outcome() == {"tools": []}
+        assert client.renewals == 1
 
 
-async def test_what_waits_for_a_server_in_trouble_fails_by_itself(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    engine = Flaky(server)
-    async with opened_in_session(server, caller, engine=engine) as transport, trio.open_nursery() as nursery:
-        ask(nursery, transport, modern=False)
-        visit = await server.next(rpc="tools/list")
+async def test_every_message_that_waits_for_an_unreachable_server_fails(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub()
+    engine = FlakyEngine(server)
+    async with open_session(server, client, engine=engine) as transport, trio.open_nursery() as nursery:
+        start_request(nursery, transport, modern=False)
+        request = await server.next(rpc="tools/list")
         engine.is_up = False
-        await visit.answer(404, NOT_FOUND)
-        waiting = [ask(nursery, transport, modern=False) for _ in range(3)]
+        await request.answer(404, NOT_FOUND)
+        waiting = [start_request(nursery, transport, modern=False) for _ in range(3)]
         for pending in waiting:
             with pytest.raises(ResponseLost, match="cannot be reached to open a new one") as caught:
                 await pending.outcome()
             assert not caught.value.sent
         with pytest.raises(ResponseLost, match="cannot be reached"):
             await transport.notify("notifications/roots/list_changed", None)
-        await transport.open_standalone_stream()  # as soon as there is a session again
+        await transport.open_standalone_stream()  # it is opened in the next session
         engine.is_up = True
-        ask(nursery, transport, modern=False)
-        await welcome(server, id="s2")
+        start_request(nursery, transport, modern=False)
+        await answer_handshake(server, id="s2")
         await (await server.next("GET")).answer(405)
         await (await server.next(rpc="tools/list")).result()
 
 
-async def test_a_server_that_answers_nothing_is_given_up_for_now(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, modern=False, repeatable=True)
-        await forget(server)
+async def test_a_renewal_without_an_answer_times_out_and_is_tried_again(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False, repeatable=True)
+        await reject_session(server)
         begun = trio.current_time()
         first = await server.next(rpc="initialize")
         await first.left.wait()
         assert trio.current_time() - begun == pytest.approx(30, abs=0.5)
-        await welcome(server, id="s2")  # of the second attempt of the request
+        await answer_handshake(server, id="s2")  # for the second attempt of the request
         await (await server.next(rpc="tools/list")).result(tools=[])
         assert await pending.outcome() == {"tools": []}
 
 
-async def test_closing_in_the_middle_of_it_ends_everything(autojump_clock: object) -> None:
-    server = HttpScript()
+async def test_closing_during_the_renewal_ends_all_requests(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
     async with trio.open_nursery() as nursery:
-        async with opened_in_session(server) as transport:
-            pending = ask(nursery, transport, modern=False, repeatable=True)
-            await forget(server)
+        async with open_session(server) as transport:
+            pending = start_request(nursery, transport, modern=False, repeatable=True)
+            await reject_session(server)
             begin = await server.next(rpc="initialize")
         with pytest.raises(ConnectionClosed):
             await pending.outcome()
     assert begin.left.is_set()
-    assert not [visit for visit in server.visits if visit.method == "DELETE"]
+    assert not [request for request in server.requests if request.method == "DELETE"]

@@ -1,4 +1,4 @@
-"""A server process that is killed and started anew, as clients in a session see it: over real sockets."""
+"""A server process that is killed and restarted, as clients in a session see it, over real sockets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import trio
 from trio_mcp import Client, open_http_client
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "counting_server.py"
-MANY = 8
+CONCURRENT_CALLS = 8
 
 
 @contextmanager
 def reserved_port() -> Generator[int]:
-    """Hold a port that nobody gets by chance, and whoever asks for it may listen at."""
+    """Reserve a port: other processes do not get it by chance, and the server can listen on it."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
@@ -62,9 +62,9 @@ async def test_calls_that_a_restarted_server_did_not_accept_are_repeated_once() 
                 assert [await count(client) for client in (one, listening, many)] == [1, 2, 3]
             async with server_process(port):
                 async with trio.open_nursery() as nursery:
-                    for client in (one, listening, *[many] * MANY):
+                    for client in (one, listening, *[many] * CONCURRENT_CALLS):
                         nursery.start_soon(note_count, client)
-                    await anext(changes)  # of which some may have been missed
+                    await anext(changes)  # some changes may have been missed
                 await stack.aclose()
 
-    assert sorted(counts) == [*range(1, MANY + 3)]
+    assert sorted(counts) == [*range(1, CONCURRENT_CALLS + 3)]

@@ -1,4 +1,4 @@
-"""The client over HTTP, as far as each request says everything about itself: against a server by hand."""
+"""Modern requests of an HTTP client to a scripted server: sending, answers, failures and limits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import trio
 from tests.transports.http.scripted_server import (
     META,
     URL,
-    Caller,
-    HttpScript,
-    Visit,
-    ask,
+    ClientStub,
+    ReceivedRequest,
+    ScriptedHttpServer,
     error,
-    notice,
-    opened,
+    notification,
+    open_transport,
     result,
+    start_request,
 )
 from trio_mcp import (
     ConnectionClosed,
@@ -36,48 +36,50 @@ from trio_mcp import (
 from trio_mcp.transports import EngineError, HttpResponse, http_transport
 from trio_mcp.wire import REVISION_KEY, JsonObject
 
-# What is posted.
+# Sending.
 
 
-async def test_a_request_is_posted_with_the_fields_that_repeat_what_it_says(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server, headers={"X-Mine": "a"}) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport, "tools/call", fields={"mcp-param-city": "Bonn"}, name="weather", arguments={})
-        visit = await server.next(rpc="tools/call")
-        await visit.result(content=[])
+async def test_a_request_is_posted_with_the_header_fields_that_mirror_its_body(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server, headers={"X-Mine": "a"}) as transport, trio.open_nursery() as nursery:
+        pending = start_request(
+            nursery, transport, "tools/call", fields={"mcp-param-city": "Bonn"}, name="weather", arguments={}
+        )
+        request = await server.next(rpc="tools/call")
+        await request.result(content=[])
         assert await pending.outcome() == {"content": []}
 
-    assert visit.headers == {
+    assert request.headers == {
         "host": "server.test",
         "x-mine": "a",
         "content-type": "application/json",
-        "content-length": str(len(visit.body)),
+        "content-length": str(len(request.body)),
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": "2026-07-28",
         "mcp-method": "tools/call",
         "mcp-name": "weather",
         "mcp-param-city": "Bonn",
     }
-    assert visit.message == {
+    assert request.message == {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
         "params": {"name": "weather", "arguments": {}, "_meta": META},
     }
-    assert b"\n" not in visit.body
+    assert b"\n" not in request.body
 
 
 async def test_nothing_is_sent_by_opening_and_closing(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server) as transport:
-        await transport.open_standalone_stream()  # of which a server without handshake has none
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport:
+        await transport.open_standalone_stream()  # a server without a handshake has none
         assert transport.has_fields
 
-    assert server.visits == []
+    assert server.requests == []
 
 
-async def test_what_cannot_stand_in_a_header_field_is_not_sent(autojump_clock: object) -> None:
-    async with opened(HttpScript()) as transport:
+async def test_a_request_that_cannot_be_encoded_is_not_sent(autojump_clock: object) -> None:
+    async with open_transport(ScriptedHttpServer()) as transport:
         with pytest.raises(LocalProtocolError, match=r"'caf\\xe9/order|café/order"):
             async with transport.ask("café/order", {"_meta": META}):
                 pass
@@ -87,20 +89,20 @@ async def test_what_cannot_stand_in_a_header_field_is_not_sent(autojump_clock: o
         assert transport.statistics().outgoing == 0
 
 
-async def test_a_notification_is_posted_and_waited_for(autojump_clock: object) -> None:
-    server = HttpScript()
-    caller = Caller()
-    caller.admission.agree("2026-07-28", {}, None)
-    async with opened(server, caller) as transport, trio.open_nursery() as nursery:
+async def test_a_notification_is_posted_with_its_header_fields(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    client = ClientStub()
+    client.admission.agree("2026-07-28", {}, None)
+    async with open_transport(server, client) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(transport.notify, "notifications/mine", {"_meta": META})
-        visit = await server.next(rpc="notifications/mine")
-        await visit.answer(202)
-        nursery.start_soon(transport.notify, "notifications/bare", None)  # says nothing of a revision
+        request = await server.next(rpc="notifications/mine")
+        await request.answer(202)
+        nursery.start_soon(transport.notify, "notifications/bare", None)  # names no revision
         bare = await server.next(rpc="notifications/bare")
         await bare.answer(202)
 
-    assert visit.headers["mcp-method"] == "notifications/mine"
-    assert visit.headers["mcp-protocol-version"] == bare.headers["mcp-protocol-version"] == "2026-07-28"
+    assert request.headers["mcp-method"] == "notifications/mine"
+    assert request.headers["mcp-protocol-version"] == bare.headers["mcp-protocol-version"] == "2026-07-28"
     assert "mcp-session-id" not in bare.headers
 
 
@@ -114,8 +116,8 @@ async def test_a_notification_is_posted_and_waited_for(autojump_clock: object) -
 async def test_a_notification_that_is_refused_is_an_error(
     status: int, body: Any, expected: Exception, autojump_clock: object
 ) -> None:
-    server = HttpScript()
-    async with opened(server) as transport, trio.open_nursery() as nursery:
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport, trio.open_nursery() as nursery:
 
         async def refuse() -> None:
             await (await server.next(rpc="notifications/mine")).answer(status, body)
@@ -127,40 +129,40 @@ async def test_a_notification_that_is_refused_is_an_error(
     assert str(caught.value) == str(expected)
 
 
-# What is answered.
+# Answers.
 
 
-async def test_a_request_answered_by_events_gets_its_updates_first(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server) as transport, trio.open_nursery() as nursery:
+async def test_a_request_that_is_answered_by_events_gets_its_updates_first(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport, trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            visit = await server.next(rpc="tools/call")
-            await visit.begin()
-            await visit.send(b": still there\n\nevent: other\ndata: {}\n\n")  # neither is a message
-            await visit.event(notice("notifications/progress", progressToken=1, progress=0.5))
-            await visit.event()
-            await visit.event(result(1, content=[]))
-            await visit.end()
+            request = await server.next(rpc="tools/call")
+            await request.begin()
+            await request.send(b": still there\n\nevent: other\ndata: {}\n\n")  # neither carries a message
+            await request.event(notification("notifications/progress", progressToken=1, progress=0.5))
+            await request.event()
+            await request.event(result(1, content=[]))
+            await request.end()
 
         nursery.start_soon(serve)
         params = {"name": "x", "arguments": {}, "_meta": META}
-        async with transport.ask("tools/call", params, wants_updates=True) as asked:
-            assert await asked.next_update() == ("notifications/progress", {"progressToken": 1, "progress": 0.5})
-            assert await asked.next_update() is None
-            assert await asked.result() == {"content": []}
+        async with transport.ask("tools/call", params, wants_updates=True) as outgoing:
+            assert await outgoing.next_update() == ("notifications/progress", {"progressToken": 1, "progress": 0.5})
+            assert await outgoing.next_update() is None
+            assert await outgoing.result() == {"content": []}
         assert transport.statistics().malformed == 0
 
 
 async def test_the_tap_sees_each_message_and_nothing_else(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened(server, caller) as transport, trio.open_nursery() as nursery:
-        first = ask(nursery, transport)
-        visit = await server.next(rpc="tools/list")
-        await visit.answer(400, error(-32602, id=1))
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_transport(server, client) as transport, trio.open_nursery() as nursery:
+        first = start_request(nursery, transport)
+        request = await server.next(rpc="tools/list")
+        await request.answer(400, error(-32602, id=1))
         with pytest.raises(ErrorResponse):
             await first.outcome()
-        second = ask(nursery, transport)
+        second = start_request(nursery, transport)
         again = await server.next(rpc="tools/list")
         await again.begin()
         await again.event(result(2))
@@ -169,26 +171,26 @@ async def test_the_tap_sees_each_message_and_nothing_else(autojump_clock: object
         nursery.start_soon(transport.notify, "notifications/mine", {"_meta": META})
         await (await server.next(rpc="notifications/mine")).answer(202, b"thank you", kind="text/plain")
 
-    assert [(direction, json.loads(message)) for direction, message in caller.seen] == [
-        ("sent", visit.message),
+    assert [(direction, json.loads(message)) for direction, message in client.seen] == [
+        ("sent", request.message),
         ("received", error(-32602, id=1)),
         ("sent", again.message),
         ("received", result(2)),
-        ("sent", notice("notifications/mine", _meta=META)),
+        ("sent", notification("notifications/mine", _meta=META)),
     ]
 
 
-async def test_a_session_expires_without_any_request(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server, Caller(taps=False)) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
+async def test_a_client_without_a_tap_works(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server, ClientStub(taps=False)) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
         await (await server.next(rpc="tools/list")).result(tools=[])
         assert await pending.outcome() == {"tools": []}
 
 
-async def test_a_notification_that_is_refused_by_a_message_shows_it_to_the_tap(autojump_clock: object) -> None:
-    server, caller = HttpScript(), Caller()
-    async with opened(server, caller) as transport, trio.open_nursery() as nursery:
+async def test_the_tap_sees_the_message_that_refuses_a_notification(autojump_clock: object) -> None:
+    server, client = ScriptedHttpServer(), ClientStub()
+    async with open_transport(server, client) as transport, trio.open_nursery() as nursery:
 
         async def refuse() -> None:
             await (await server.next(rpc="notifications/mine")).answer(400, error(-32600))
@@ -197,22 +199,22 @@ async def test_a_notification_that_is_refused_by_a_message_shows_it_to_the_tap(a
         with pytest.raises(ErrorResponse):
             await transport.notify("notifications/mine", {"_meta": META})
 
-    assert [direction for direction, _ in caller.seen] == ["sent", "received"]
+    assert [direction for direction, _ in client.seen] == ["sent", "received"]
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 500])
 @pytest.mark.parametrize("members", [{"id": 1}, {"id": None}, {}], ids=["own id", "null id", "no id"])
-async def test_an_error_that_answers_a_request_is_that_requests(
+async def test_an_error_message_with_or_without_an_id_answers_its_request(
     status: int, members: JsonObject, autojump_clock: object
 ) -> None:
     with pytest.raises(ErrorResponse, match="no such thing") as caught:
-        await answered_with(lambda visit: visit.answer(status, error(-32601, "no such thing", **members)))
+        await answered_with(lambda request: request.answer(status, error(-32601, "no such thing", **members)))
 
     assert caught.value.code == -32601
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "kind", "text"),
+    ("status", "body", "kind", "message"),
     [
         (500, b"out of\n  order \x07", "text/plain; charset=utf-8", "out of order"),
         (404, b"", None, ""),
@@ -225,32 +227,32 @@ async def test_an_error_that_answers_a_request_is_that_requests(
         (304, b"", None, ""),
     ],
 )
-async def test_a_response_without_a_message_is_its_status(
-    status: int, body: bytes, kind: str | None, text: str, autojump_clock: object
+async def test_a_response_without_a_message_raises_its_status(
+    status: int, body: bytes, kind: str | None, message: str, autojump_clock: object
 ) -> None:
     with pytest.raises(HttpStatusError) as caught:
-        await answered_with(lambda visit: visit.answer(status, body, kind=kind))
+        await answered_with(lambda request: request.answer(status, body, kind=kind))
 
-    assert (caught.value.status, caught.value.text) == (status, text)
+    assert (caught.value.status, caught.value.text) == (status, message)
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_authentication_depends_on_the_status_and_not_on_the_message(status: int, autojump_clock: object) -> None:
+async def test_a_401_or_403_raises_its_status_even_if_it_carries_a_message(status: int, autojump_clock: object) -> None:
     with pytest.raises(HttpStatusError) as caught:
-        await answered_with(lambda visit: visit.answer(status, error(-32000, "who are you?", id=1)))
+        await answered_with(lambda request: request.answer(status, error(-32000, "who are you?", id=1)))
 
     assert (caught.value.status, caught.value.text) == (status, "who are you?")
 
 
-async def test_a_refusal_that_answers_another_request_is_only_a_status(autojump_clock: object) -> None:
+async def test_a_refusal_with_the_id_of_another_request_raises_its_status(autojump_clock: object) -> None:
     with pytest.raises(HttpStatusError, match="HTTP status 400: mixed up"):
-        await answered_with(lambda visit: visit.answer(400, error(-32600, "mixed up", id=99)))
+        await answered_with(lambda request: request.answer(400, error(-32600, "mixed up", id=99)))
 
 
-async def test_the_body_of_a_refusal_is_not_waited_for_long(autojump_clock: object) -> None:
-    async def stall(visit: Visit) -> None:
-        await visit._start(503, {"content-type": "text/plain"})
-        await visit.left.wait()
+async def test_the_client_waits_five_seconds_for_the_body_of_a_refusal(autojump_clock: object) -> None:
+    async def stall(request: ReceivedRequest) -> None:
+        await request._start(503, {"content-type": "text/plain"})
+        await request.left.wait()
 
     begun = trio.current_time()
     with pytest.raises(HttpStatusError, match=r"HTTP status 503$"):
@@ -258,18 +260,18 @@ async def test_the_body_of_a_refusal_is_not_waited_for_long(autojump_clock: obje
     assert trio.current_time() - begun == 5
 
 
-async def test_a_refusal_that_breaks_off_is_its_status_all_the_same(autojump_clock: object) -> None:
-    async def cut(visit: Visit) -> None:
-        await visit._start(500, {"content-type": "text/plain"})
-        await visit.send(b"the dog ate")
-        visit.cut()
+async def test_a_refusal_that_breaks_off_raises_its_status(autojump_clock: object) -> None:
+    async def cut(request: ReceivedRequest) -> None:
+        await request._start(500, {"content-type": "text/plain"})
+        await request.send(b"the dog ate")
+        request.cut()
 
     with pytest.raises(HttpStatusError, match=r"HTTP status 500$"):
         await answered_with(cut)
 
 
 @pytest.mark.parametrize(
-    ("location", "text"),
+    ("location", "message"),
     [
         ("/mcp/", "redirects to http://server.test/mcp/; redirects are not followed: connect to that address"),
         ("https://me:pw@evil.test/?q=1", "redirects to https://evil.test/; redirects are not followed"),
@@ -277,25 +279,25 @@ async def test_a_refusal_that_breaks_off_is_its_status_all_the_same(autojump_clo
         ("http://[", "redirects to an invalid address"),
     ],
 )
-async def test_a_redirect_is_named_and_not_followed(location: str, text: str, autojump_clock: object) -> None:
+async def test_a_redirect_is_reported_and_not_followed(location: str, message: str, autojump_clock: object) -> None:
     with pytest.raises(HttpStatusError) as caught:
-        await answered_with(lambda visit: visit.answer(307, headers={"location": location}))
+        await answered_with(lambda request: request.answer(307, headers={"location": location}))
 
-    assert caught.value.text.startswith(text)
+    assert caught.value.text.startswith(message)
 
 
-# What breaks.
+# Failures.
 
 
 @pytest.mark.parametrize("properly", [True, False])
-async def test_a_stream_that_ends_before_the_answer_is_the_loss_of_it(properly: bool, autojump_clock: object) -> None:
-    async def leave(visit: Visit) -> None:
-        await visit.begin()
-        await visit.event(notice("notifications/progress", progressToken=1, progress=0.5))
+async def test_a_stream_that_ends_before_the_answer_loses_the_response(properly: bool, autojump_clock: object) -> None:
+    async def leave(request: ReceivedRequest) -> None:
+        await request.begin()
+        await request.event(notification("notifications/progress", progressToken=1, progress=0.5))
         if properly:
-            await visit.end()
+            await request.end()
         else:
-            visit.cut()
+            request.cut()
 
     with pytest.raises(ResponseLost, match="tools/list") as caught:
         await answered_with(leave)
@@ -303,47 +305,49 @@ async def test_a_stream_that_ends_before_the_answer_is_the_loss_of_it(properly: 
 
 
 @pytest.mark.parametrize(
-    ("body", "text"),
+    ("body", "message"),
     [
         (b"{", "the answer to 'tools/list' is not JSON"),
         (result(99), "the response to 'tools/list' holds no answer to it"),
-        (notice("notifications/x"), "the response to 'tools/list' holds no answer to it"),
+        (notification("notifications/x"), "the response to 'tools/list' holds no answer to it"),
         ([], "the response to 'tools/list' holds no answer to it"),
         ({"jsonrpc": "2.0", "id": 1, "result": 7}, "the response breaks the protocol"),
     ],
 )
-async def test_json_that_is_no_answer_breaks_the_protocol(body: Any, text: str, autojump_clock: object) -> None:
-    with pytest.raises(RemoteProtocolError, match=text):
-        await answered_with(lambda visit: visit.answer(200, body, kind="application/json"))
+async def test_json_that_does_not_answer_the_request_is_a_protocol_error(
+    body: Any, message: str, autojump_clock: object
+) -> None:
+    with pytest.raises(RemoteProtocolError, match=message):
+        await answered_with(lambda request: request.answer(200, body, kind="application/json"))
 
 
-async def _long_body(visit: Visit) -> None:
-    await visit.answer(200, result(1, text="x" * 1000))
+async def _long_body(request: ReceivedRequest) -> None:
+    await request.answer(200, result(1, message="x" * 1000))
 
 
-async def _long_declared_body(visit: Visit) -> None:
-    await visit._start(200, {"content-type": "application/json", "content-length": "1001"})
-    await visit.left.wait()  # it is not read at all
+async def _long_declared_body(request: ReceivedRequest) -> None:
+    await request._start(200, {"content-type": "application/json", "content-length": "1001"})
+    await request.left.wait()  # the body is not read at all
 
 
-async def _long_event(visit: Visit) -> None:
-    await visit.begin()
-    await visit.event(result(1, text="x" * 1000))
-    await visit.left.wait()
+async def _long_event(request: ReceivedRequest) -> None:
+    await request.begin()
+    await request.event(result(1, message="x" * 1000))
+    await request.left.wait()
 
 
-async def _compressed(visit: Visit) -> None:
+async def _compressed(request: ReceivedRequest) -> None:
     body = gzip.compress(json.dumps(result(1)).encode())
-    await visit.answer(200, body, kind="application/json", headers={"content-encoding": "gzip"})
+    await request.answer(200, body, kind="application/json", headers={"content-encoding": "gzip"})
 
 
-async def _compressed_events(visit: Visit) -> None:
-    await visit.begin({"content-encoding": "deflate"})
-    await visit.left.wait()
+async def _compressed_events(request: ReceivedRequest) -> None:
+    await request.begin({"content-encoding": "deflate"})
+    await request.left.wait()
 
 
 @pytest.mark.parametrize(
-    ("respond", "text"),
+    ("respond", "message"),
     [
         (_long_body, r"more than 1000 bytes \(Limits.max_message_bytes\)"),
         (_long_declared_body, "more than 1000 bytes"),
@@ -352,137 +356,139 @@ async def _compressed_events(visit: Visit) -> None:
         (_compressed_events, r"compressed \('deflate'\)"),
     ],
 )
-async def test_what_is_too_much_fails_one_request_and_no_other(
-    respond: Callable[[Visit], Any], text: str, autojump_clock: object
+async def test_a_response_that_is_too_large_or_compressed_fails_one_request_and_no_other(
+    respond: Callable[[ReceivedRequest], Any], message: str, autojump_clock: object
 ) -> None:
-    server = HttpScript()
+    server = ScriptedHttpServer()
     async with (
-        opened(server, Caller(Limits(max_message_bytes=1000))) as transport,
+        open_transport(server, ClientStub(Limits(max_message_bytes=1000))) as transport,
         trio.open_nursery() as nursery,
     ):
-        failing = ask(nursery, transport)
+        failing = start_request(nursery, transport)
         first = await server.next(rpc="tools/list")
-        going = ask(nursery, transport)
+        unaffected = start_request(nursery, transport)
         second = await server.next(rpc="tools/list")
         nursery.start_soon(respond, first)
-        with pytest.raises(RemoteProtocolError, match=text):
+        with pytest.raises(RemoteProtocolError, match=message):
             await failing.outcome()
         await second.result(tools=[])
-        assert await going.outcome() == {"tools": []}
+        assert await unaffected.outcome() == {"tools": []}
 
 
-# Who leaves.
+# Cancellation and closing.
 
 
-async def test_leaving_a_request_closes_its_response(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server) as transport, trio.open_nursery() as nursery:
+async def test_cancelling_a_request_closes_its_response(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport, trio.open_nursery() as nursery:
         for begun in (False, True):
-            pending = ask(nursery, transport)
-            visit = await server.next(rpc="tools/list")
+            pending = start_request(nursery, transport)
+            request = await server.next(rpc="tools/list")
             if begun:
-                await visit.begin()
+                await request.begin()
                 await trio.testing.wait_all_tasks_blocked()
             pending.scope.cancel()
-            await visit.left.wait()
+            await request.left.wait()
         await trio.testing.wait_all_tasks_blocked()
-        assert len(server.visits) == 2  # nothing else was said
+        assert len(server.requests) == 2  # no other request was sent
         assert transport.statistics().outgoing == 0
 
 
-async def test_a_request_that_is_left_before_it_went_out_does_not(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server) as transport:
+async def test_a_request_that_is_cancelled_before_it_was_sent_is_not_sent(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport:
         async with transport.ask("tools/list", {"_meta": META}):
             pass
         await trio.testing.wait_all_tasks_blocked()
 
-    assert server.visits == []
+    assert server.requests == []
 
 
-async def test_the_end_of_a_response_is_waited_for_a_moment(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server) as transport, trio.open_nursery() as nursery:
-        pending = ask(nursery, transport)
-        visit = await server.next(rpc="tools/list")
-        await visit.begin()
-        await visit.event(result(1))
+async def test_the_client_waits_one_second_for_the_end_of_an_answered_response(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
+        request = await server.next(rpc="tools/list")
+        await request.begin()
+        await request.event(result(1))
         await pending.outcome()
         answered = trio.current_time()
-        await visit.left.wait()
+        await request.left.wait()
         assert trio.current_time() - answered == 1
 
-        pending = ask(nursery, transport)
-        visit = await server.next(rpc="tools/list")
-        await visit.begin()
-        await visit.event(result(2))
+        pending = start_request(nursery, transport)
+        request = await server.next(rpc="tools/list")
+        await request.begin()
+        await request.event(result(2))
         await pending.outcome()
-        await visit.send(b": bye\n\n")
-        await visit.end()
+        await request.send(b": bye\n\n")
+        await request.end()
         await trio.sleep(2)
-        assert not visit.left.is_set()
+        assert not request.left.is_set()
 
 
-async def test_a_response_that_breaks_after_the_answer_breaks_nothing(autojump_clock: object) -> None:
-    async def respond(visit: Visit) -> None:
-        await visit.begin()
-        await visit.event(result(1, tools=[]))
-        visit.cut()
+async def test_a_response_that_breaks_off_after_the_answer_is_not_an_error(autojump_clock: object) -> None:
+    async def respond(request: ReceivedRequest) -> None:
+        await request.begin()
+        await request.event(result(1, tools=[]))
+        request.cut()
 
     assert await answered_with(respond) == {"tools": []}
 
 
-async def test_listening_lasts_and_its_end_without_a_result_is_reported(autojump_clock: object) -> None:
-    class Ears:
+async def test_a_listen_request_has_no_timeout_and_its_listener_gets_the_loss_of_its_stream(
+    autojump_clock: object,
+) -> None:
+    class RecordingListener:
         def __init__(self) -> None:
-            self.told: list[object] = []
+            self.received: list[object] = []
 
         def on_notification(self, method: str, params: JsonObject) -> None:
-            self.told.append(method)
+            self.received.append(method)
 
         def on_outcome(self, outcome: JsonObject | Exception) -> None:
-            self.told.append(type(outcome))
+            self.received.append(type(outcome))
 
-    server, ears = HttpScript(), Ears()
-    async with opened(server, Caller(Limits(max_posts=1))) as transport, trio.open_nursery() as nursery:
-        asked = transport.ask("subscriptions/listen", {"notifications": {}, "_meta": META})
-        asked.listener = ears
-        async with asked:
-            visit = await server.next(rpc="subscriptions/listen")
-            await visit.begin()
+    server, listener = ScriptedHttpServer(), RecordingListener()
+    async with open_transport(server, ClientStub(Limits(max_posts=1))) as transport, trio.open_nursery() as nursery:
+        outgoing = transport.ask("subscriptions/listen", {"notifications": {}, "_meta": META})
+        outgoing.listener = listener
+        async with outgoing:
+            request = await server.next(rpc="subscriptions/listen")
+            await request.begin()
             key = "io.modelcontextprotocol/subscriptionId"
             for method in ("notifications/subscriptions/acknowledged", "notifications/tools/list_changed"):
-                await visit.event(notice(method, _meta={key: 1}))
-            other = ask(nursery, transport)  # for which there is a place
+                await request.event(notification(method, _meta={key: 1}))
+            other = start_request(nursery, transport)  # the listen request takes no place
             await (await server.next(rpc="tools/list")).result()
             await other.outcome()
             await trio.sleep(3600)
-            visit.cut()
+            request.cut()
             with pytest.raises(ResponseLost, match="subscriptions/listen"):
-                await asked.result()
+                await outgoing.result()
 
-    assert ears.told == [
+    assert listener.received == [
         "notifications/subscriptions/acknowledged",
         "notifications/tools/list_changed",
         ResponseLost,
     ]
 
 
-async def test_closing_ends_what_is_under_way(autojump_clock: object) -> None:
-    server = HttpScript()
+async def test_closing_ends_requests_in_flight(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
     async with trio.open_nursery() as nursery:
-        async with opened(server) as transport:
-            told: list[object] = []
-            transport.on_disconnect(told.append)
-            waiting = [ask(nursery, transport) for _ in range(3)]
-            visits = [await server.next(rpc="tools/list") for _ in waiting]
-            await visits[0].begin()
+        async with open_transport(server) as transport:
+            disconnects: list[object] = []
+            transport.on_disconnect(disconnects.append)
+            waiting = [start_request(nursery, transport) for _ in range(3)]
+            requests = [await server.next(rpc="tools/list") for _ in waiting]
+            await requests[0].begin()
             await trio.testing.wait_all_tasks_blocked()
         for pending in waiting:
             with pytest.raises(ConnectionClosed):
                 await pending.outcome()
-        assert all(visit.left.is_set() for visit in visits)
-    assert len(told) == 1
+        assert all(request.left.is_set() for request in requests)
+    assert len(disconnects) == 1
     for attempt in (transport.open_standalone_stream(), transport.notify("notifications/x", None)):
         with pytest.raises(ConnectionClosed):
             await attempt
@@ -491,36 +497,36 @@ async def test_closing_ends_what_is_under_way(autojump_clock: object) -> None:
             pass
 
 
-async def test_closing_ends_the_notifications_of_others(autojump_clock: object) -> None:
-    server, told = HttpScript(), list[str]()
+async def test_closing_ends_notifications_that_other_tasks_are_sending(autojump_clock: object) -> None:
+    server, failed = ScriptedHttpServer(), list[str]()
     async with trio.open_nursery() as nursery:
-        async with opened(server) as transport:
+        async with open_transport(server) as transport:
 
             async def notify() -> None:
                 with pytest.raises(ConnectionClosed):
                     await transport.notify("notifications/x", {"_meta": META})
-                told.append("the end")
+                failed.append("notifications/x")
 
             nursery.start_soon(notify)
-            visit = await server.next(rpc="notifications/x")
+            request = await server.next(rpc="notifications/x")
         with trio.fail_after(60):
-            await visit.left.wait()
+            await request.left.wait()
         await trio.testing.wait_all_tasks_blocked()
-        assert told == ["the end"]
+        assert failed == ["notifications/x"]
 
 
-# How many at once.
+# Limits.
 
 
-async def test_more_requests_than_may_be_under_way_wait_for_a_place(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server, Caller(Limits(max_posts=2))) as transport, trio.open_nursery() as nursery:
+async def test_requests_beyond_the_limit_wait_for_a_place(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server, ClientStub(Limits(max_posts=2))) as transport, trio.open_nursery() as nursery:
         for _ in range(2):
-            ask(nursery, transport)
+            start_request(nursery, transport)
         first, second = await server.next(rpc="tools/list"), await server.next(rpc="tools/list")
-        left = ask(nursery, transport)
-        await server.silence()
-        ask(nursery, transport)
+        left = start_request(nursery, transport)
+        await server.expect_nothing()
+        start_request(nursery, transport)
         assert not transport.ask("tools/list", {"_meta": META}).begin_nowait()
         listening = transport.ask("subscriptions/listen", {"_meta": META})
         assert listening.begin_nowait()
@@ -529,33 +535,33 @@ async def test_more_requests_than_may_be_under_way_wait_for_a_place(autojump_clo
         await first.begin()
         await first.event(result(first.message["id"]))  # the place is free before the response has ended
         third = await server.next(rpc="tools/list")
-        for visit in (second, third):
-            await visit.result()
-        await server.silence()
+        for request in (second, third):
+            await request.result()
+        await server.expect_nothing()
         await first.end()
 
 
-async def test_a_request_that_cannot_be_sent_hands_its_place_on(autojump_clock: object) -> None:
-    server = HttpScript()
-    async with opened(server, Caller(Limits(max_posts=1))) as transport, trio.open_nursery() as nursery:
-        ask(nursery, transport)
-        visit = await server.next(rpc="tools/list")
-        broken = ask(nursery, transport, what=object())
+async def test_a_request_that_cannot_be_encoded_passes_its_place_on(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server, ClientStub(Limits(max_posts=1))) as transport, trio.open_nursery() as nursery:
+        start_request(nursery, transport)
+        request = await server.next(rpc="tools/list")
+        broken = start_request(nursery, transport, invalid=object())
         await trio.testing.wait_all_tasks_blocked()
-        ask(nursery, transport, "prompts/list")
+        start_request(nursery, transport, "prompts/list")
         await trio.testing.wait_all_tasks_blocked()
-        await visit.result()
+        await request.result()
         with pytest.raises(LocalProtocolError, match="'tools/list' cannot be sent"):
             await broken.outcome()
         with trio.fail_after(60):
             await (await server.next(rpc="prompts/list")).result()
 
 
-async def test_requests_that_wait_for_a_slot_fail_with_the_connection(autojump_clock: object) -> None:
-    server = HttpScript()
+async def test_requests_that_wait_for_a_place_fail_with_the_connection(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
     async with trio.open_nursery() as nursery:
-        async with opened(server, Caller(Limits(max_posts=1))) as transport:
-            pending = [ask(nursery, transport) for _ in range(3)]
+        async with open_transport(server, ClientStub(Limits(max_posts=1))) as transport:
+            pending = [start_request(nursery, transport) for _ in range(3)]
             await server.next(rpc="tools/list")
             await trio.testing.wait_all_tasks_blocked()
         for each in pending:
@@ -563,8 +569,8 @@ async def test_requests_that_wait_for_a_slot_fail_with_the_connection(autojump_c
                 await each.outcome()
 
 
-class Unsent:
-    """An engine whose requests never leave."""
+class StuckEngine:
+    """An engine whose requests are never sent."""
 
     @asynccontextmanager
     async def request(
@@ -584,12 +590,12 @@ class Unsent:
         raise AssertionError("an engine of the caller's is not closed")
 
 
-async def test_what_has_not_left_yet_is_counted(autojump_clock: object) -> None:
+async def test_the_bytes_of_unsent_requests_are_counted(autojump_clock: object) -> None:
     async with (
-        http_transport(URL, engine=Unsent())(Caller()) as transport,
+        http_transport(URL, engine=StuckEngine())(ClientStub()) as transport,
         trio.open_nursery() as nursery,
     ):
-        pending = ask(nursery, transport)
+        pending = start_request(nursery, transport)
         await trio.testing.wait_all_tasks_blocked()
         request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
         size = len(json.dumps(request, separators=(",", ":"))) + 1
@@ -602,12 +608,12 @@ async def test_what_has_not_left_yet_is_counted(autojump_clock: object) -> None:
         assert transport.statistics().outbox_bytes == 0
 
 
-async def answered_with(respond: Callable[[Visit], Any]) -> JsonObject:
-    """Ask for the tools of a server that responds so, and return the result; nothing is left behind."""
-    server = HttpScript()
-    async with opened(server) as transport:
+async def answered_with(respond: Callable[[ReceivedRequest], Any]) -> JsonObject:
+    """Send a request to a server that responds this way; return the result, and check that no request remains."""
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport:
         async with trio.open_nursery() as nursery:
-            pending = ask(nursery, transport)
+            pending = start_request(nursery, transport)
             await respond(await server.next(rpc="tools/list"))
         assert transport.statistics().outgoing == 0
         return await pending.outcome()

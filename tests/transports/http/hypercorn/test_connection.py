@@ -1,4 +1,4 @@
-"""How long a connection waits for its client, and what its end leaves behind."""
+"""HTTP connections: timeouts, stopped processes, clients that do not read or that disconnect, and bugs."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ from tests.transports.http.socket_clients import (
     Http2Client,
     begin,
     get,
-    part,
     read_all,
     read_until,
     reset,
+    send_part,
     serving,
-    until_left,
+    wait_for_disconnect,
 )
 from trio_mcp.transports import HttpListening, Receive, Scope, Send, bind_sockets, serve_asgi
 from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
 from trio_mcp.transports.http.hypercorn._connection import Connections
 
-SLOW, LONG = 0.1, 1000.0  # seconds: what a test waits for, and what it never does
+SHORT_SECONDS, LONG_SECONDS = 0.1, 1000.0  # seconds: a timeout that tests wait for, and one that never expires
 
 
-@pytest.mark.parametrize("start", [b"", b"GET / HT"], ids=["nothing", "a part of it"])
-async def test_a_client_that_does_not_finish_its_first_head_is_cut_off(start: bytes) -> None:
-    async with serving(App(), head_seconds=SLOW) as served, await served.connect() as stream:
+@pytest.mark.parametrize("start", [b"", b"GET / HT"], ids=["nothing", "a part of a head"])
+async def test_a_client_that_does_not_finish_its_first_head_is_disconnected(start: bytes) -> None:
+    async with serving(App(), head_seconds=SHORT_SECONDS) as served, await served.connect() as stream:
         await stream.send_all(start)
 
         assert await read_all(stream) == b""
 
 
-async def test_a_client_that_does_not_finish_a_later_head_is_cut_off_however_often_it_sends() -> None:
-    async with serving(App(), head_seconds=SLOW, keep_alive_seconds=LONG) as served, await served.connect() as stream:
+async def test_a_client_that_sends_a_later_head_too_slowly_is_disconnected() -> None:
+    async with (
+        serving(App(), head_seconds=SHORT_SECONDS, keep_alive_seconds=LONG_SECONDS) as served,
+        await served.connect() as stream,
+    ):
         await stream.send_all(get("/"))
         await read_until(stream, b"fine")
         async with trio.open_nursery() as nursery:
@@ -51,54 +54,54 @@ async def test_a_client_that_does_not_finish_a_later_head_is_cut_off_however_oft
             async def trickle() -> None:
                 for byte in get("/" + "x" * 1000):
                     await stream.send_all(bytes([byte]))
-                    await trio.sleep(SLOW / 10)
+                    await trio.sleep(SHORT_SECONDS / 10)
 
             nursery.start_soon(trickle)
             assert await read_all(stream) in {b"", b"[reset]"}
             nursery.cancel_scope.cancel()
 
 
-async def test_a_connection_may_lie_idle_for_longer_than_a_head_may_take() -> None:
-    limits = {"head_seconds": SLOW, "keep_alive_seconds": LONG}
+async def test_a_connection_may_be_idle_for_longer_than_the_timeout_of_a_head() -> None:
+    limits = {"head_seconds": SHORT_SECONDS, "keep_alive_seconds": LONG_SECONDS}
     async with serving(App(), **limits) as served, await served.connect() as stream:
         for _ in range(2):
             await stream.send_all(get("/"))
             assert (await read_until(stream, b"fine")).startswith(OK)
-            await trio.sleep(2 * SLOW)
+            await trio.sleep(2 * SHORT_SECONDS)
 
 
-async def test_a_connection_that_lies_idle_for_too_long_is_closed() -> None:
-    async with serving(App(), keep_alive_seconds=SLOW) as served, await served.connect() as stream:
+async def test_a_connection_that_is_idle_for_too_long_is_closed() -> None:
+    async with serving(App(), keep_alive_seconds=SHORT_SECONDS) as served, await served.connect() as stream:
         await stream.send_all(get("/"))
         await read_until(stream, b"fine")
 
         assert await read_all(stream) == b""
 
 
-async def test_what_comes_while_the_process_stands_still_is_served() -> None:
+async def test_requests_that_arrive_while_the_process_is_blocked_are_served() -> None:
     async def answer_soon(scope: Scope, receive: Receive, send: Send) -> None:
-        await trio.sleep(SLOW / 2)
+        await trio.sleep(SHORT_SECONDS / 2)
         await begin(send)
         await send({"type": "http.response.body", "body": b"fine"})
 
-    async with serving(App({"/": answer_soon}), keep_alive_seconds=SLOW) as served:
+    async with serving(App({"/": answer_soon}), keep_alive_seconds=SHORT_SECONDS) as served:
         streams = [await served.connect() for _ in range(8)]
         for stream in streams:
             await stream.send_all(get("/"))
         for stream in streams:
             await read_until(stream, b"0\r\n\r\n")
         for stream in streams:
-            os.write(stream.socket.fileno(), get("/"))  # the server learns of it when it wakes up
-        time.sleep(2 * SLOW)  # noqa: ASYNC251 # so does a process that is stopped, or on a machine that sleeps
+            os.write(stream.socket.fileno(), get("/"))  # the server learns of it when it runs again
+        time.sleep(2 * SHORT_SECONDS)  # noqa: ASYNC251 # as in a process that is stopped, or on a machine that sleeps
 
         assert [(await read_until(stream, b"0\r\n\r\n"))[: len(OK)] for stream in streams] == [OK] * 8
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["the first", "a later one"])
-async def test_what_comes_while_the_process_is_stopped_in_its_wait_is_served(is_first: bool) -> None:
-    """A signal ends the wait of the process for everything, and no time is left to look whether something is there."""
-    limit = 3 * SLOW
-    limits = {"head_seconds": limit if is_first else LONG, "keep_alive_seconds": limit}
+async def test_a_request_that_arrives_while_the_process_is_stopped_in_its_wait_is_served(is_first: bool) -> None:
+    """A signal ends the wait of the process after the deadline, before the process has looked for received data."""
+    limit = 3 * SHORT_SECONDS
+    limits = {"head_seconds": limit if is_first else LONG_SECONDS, "keep_alive_seconds": limit}
     async with serving(App(), **limits) as served, await served.connect() as stream:
         if not is_first:
             await stream.send_all(get("/"))
@@ -116,9 +119,11 @@ async def test_what_comes_while_the_process_is_stopped_in_its_wait_is_served(is_
             signal.signal(signal.SIGALRM, before)
 
 
-async def test_a_client_that_never_stops_sending_gains_no_more_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_hypercorn_connection, "_LATE_SECONDS", SLOW)
-    async with serving(App(), head_seconds=SLOW) as served, trio.open_nursery() as nursery:
+async def test_a_client_that_never_stops_sending_is_disconnected_soon_after_its_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_hypercorn_connection, "_LATE_SECONDS", SHORT_SECONDS)
+    async with serving(App(), head_seconds=SHORT_SECONDS) as served, trio.open_nursery() as nursery:
         client = Http2Client(await served.connect())
         await client.start()
 
@@ -134,13 +139,13 @@ async def test_a_client_that_never_stops_sending_gains_no_more_than_a_moment(mon
         nursery.cancel_scope.cancel()
 
 
-async def test_a_stream_without_a_word_from_its_client_goes_on() -> None:
+async def test_a_stream_continues_while_its_client_sends_nothing() -> None:
     async def stream_slowly(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await trio.sleep(4 * SLOW)
+        await trio.sleep(4 * SHORT_SECONDS)
         await send({"type": "http.response.body", "body": b"late"})
 
-    limits = {"head_seconds": 3 * SLOW, "keep_alive_seconds": SLOW, "write_seconds": SLOW}
+    limits = {"head_seconds": 3 * SHORT_SECONDS, "keep_alive_seconds": SHORT_SECONDS, "write_seconds": SHORT_SECONDS}
     async with serving(App({"/stream": stream_slowly}), **limits) as served, await served.connect() as stream:
         await stream.send_all(get("/stream"))
 
@@ -150,11 +155,11 @@ async def test_a_stream_without_a_word_from_its_client_goes_on() -> None:
 async def flood(scope: Scope, receive: Receive, send: Send) -> None:
     await begin(send)
     while True:
-        await part(send, bytes(1_000_000))
+        await send_part(send, bytes(1_000_000))
 
 
-class Flood:
-    """Sends for ever, until its client has gone; then says so."""
+class FloodingApp:
+    """An application that sends until its client has disconnected, and then sets `left`."""
 
     def __init__(self) -> None:
         self.left = trio.Event()
@@ -162,14 +167,17 @@ class Flood:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(flood, scope, receive, send)
-            await until_left(receive)
+            await wait_for_disconnect(receive)
             nursery.cancel_scope.cancel()
         self.left.set()
 
 
-async def test_a_client_that_reads_nothing_loses_its_connection_and_its_application_learns_it() -> None:
-    flooding = Flood()
-    async with serving(App({"/flood": flooding}), write_seconds=SLOW) as served, await served.connect() as stream:
+async def test_a_client_that_reads_nothing_is_disconnected_and_the_application_is_notified() -> None:
+    flooding = FloodingApp()
+    async with (
+        serving(App({"/flood": flooding}), write_seconds=SHORT_SECONDS) as served,
+        await served.connect() as stream,
+    ):
         await stream.send_all(get("/flood"))
 
         await flooding.left.wait()
@@ -177,16 +185,16 @@ async def test_a_client_that_reads_nothing_loses_its_connection_and_its_applicat
 
 
 async def test_a_client_that_reads_slowly_keeps_its_connection() -> None:
-    size, timeouts = 6_000_000, 0.8
+    size, timeout = 6_000_000, 0.8
 
     async def send_much(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         start = trio.current_time()
-        await part(send, bytes(size))
-        assert trio.current_time() - start > timeouts
+        await send_part(send, bytes(size))
+        assert trio.current_time() - start > timeout
         await send({"type": "http.response.body", "body": b"end"})
 
-    async with serving(App({"/much": send_much}), write_seconds=timeouts) as served, await served.connect() as stream:
+    async with serving(App({"/much": send_much}), write_seconds=timeout) as served, await served.connect() as stream:
         await stream.send_all(get("/much", "connection: close"))
         received = bytearray()
         for pause in range(1, 16):
@@ -197,16 +205,18 @@ async def test_a_client_that_reads_slowly_keeps_its_connection() -> None:
         assert (received + await read_all(stream)).endswith(b"3\r\nend\r\n0\r\n\r\n")
 
 
-@pytest.mark.parametrize("way", ["a stop", "cancellation"])
-async def test_a_client_that_reads_nothing_holds_up_no_end(way: str) -> None:
-    flooding = Flood()
+@pytest.mark.parametrize("ending", ["a stop", "cancellation"])
+async def test_a_client_that_reads_nothing_does_not_delay_the_shutdown(ending: str) -> None:
+    flooding = FloodingApp()
     async with trio.open_nursery() as nursery:
-        async with serving(App({"/flood": flooding}), write_seconds=LONG, drain_seconds=SLOW) as served:
+        async with serving(
+            App({"/flood": flooding}), write_seconds=LONG_SECONDS, drain_seconds=SHORT_SECONDS
+        ) as served:
             stream = await served.connect()
             await stream.send_all(get("/flood"))
-            await trio.testing.wait_all_tasks_blocked(SLOW)
+            await trio.testing.wait_all_tasks_blocked(SHORT_SECONDS)
             with trio.fail_after(2):
-                if way == "a stop":
+                if ending == "a stop":
                     served.stop.set()
                     await served.ended.wait()
                 else:
@@ -215,7 +225,9 @@ async def test_a_client_that_reads_nothing_holds_up_no_end(way: str) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_client_that_has_left_before_it_is_served_causes_no_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_disconnects_before_it_is_accepted_causes_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stop = trio.Event()
     with await bind_sockets(HttpListening(port=0)) as sockets:
         assert sockets.bound.port is not None
@@ -238,13 +250,13 @@ async def test_a_client_that_has_left_before_it_is_served_causes_no_error(caplog
     assert caplog.records == []
 
 
-async def test_clients_that_leave_without_a_goodbye_cost_their_own_connection(
+async def test_clients_that_reset_their_connection_affect_no_other_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def stream_for_ever(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await part(send, b"first")
-        await until_left(receive)
+        await send_part(send, b"first")
+        await wait_for_disconnect(receive)
         left.append(scope["client"])
 
     left: list[object] = []
@@ -256,13 +268,13 @@ async def test_clients_that_leave_without_a_goodbye_cost_their_own_connection(
             await reset(stream)
         while len(left) < 30:  # noqa: ASYNC110  # sockets raise no event
             await trio.sleep(0.001)
-        assert await served.is_well()
+        assert await served.serves_others()
 
     assert caplog.records == []
 
 
 class BrokenSocket:
-    """A socket whose other end has become unreachable, which no test can do to a real one."""
+    """A socket whose other end is unreachable, which a test cannot achieve with a real one."""
 
     family = socket.AF_INET
 
@@ -279,7 +291,7 @@ class BrokenSocket:
 
 
 class BrokenStream(trio.abc.Stream):
-    """Brings a request, ends when the answer has been sent, and fails when it is closed."""
+    """A stream that delivers requests, ends after the answer, and raises when it is closed."""
 
     def __init__(self, *requests: bytes) -> None:
         self.socket = BrokenSocket()
@@ -307,7 +319,7 @@ class BrokenStream(trio.abc.Stream):
         raise OSError(errno.EHOSTUNREACH, "no route to host")
 
 
-async def test_a_connection_that_cannot_even_be_closed_well_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_connection_whose_close_raises_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert (scope["client"], scope["server"]) == (None, None)
         await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -324,7 +336,7 @@ async def test_a_connection_that_cannot_even_be_closed_well_is_closed(caplog: py
     assert caplog.records == []
 
 
-async def test_a_connection_accepted_in_the_moment_of_the_stop_is_closed() -> None:
+async def test_a_connection_that_is_accepted_during_the_stop_is_closed() -> None:
     connections = Connections(App(), HttpListening(), {})
     await connections.stop()
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -337,14 +349,14 @@ async def test_a_connection_accepted_in_the_moment_of_the_stop_is_closed() -> No
 
 
 class BuggyStream(BrokenStream):
-    """Stands for a bug that nobody knows yet."""
+    """A stream that raises an unexpected exception, as a bug does."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
         raise RuntimeError("a bug")
 
 
-async def test_a_bug_costs_the_connection_it_shows_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_exception_closes_its_own_connection(caplog: pytest.LogCaptureFixture) -> None:
     stream: Any = BuggyStream()
     connections = Connections(App(), HttpListening(), {})
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over real sockets: what a client gets, also one that is early, late, rude or hostile."""
+"""HTTP/1.1 over real sockets: responses, failing applications, WebSockets, and malformed requests."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.transports.http.socket_clients import (
     answer,
     begin,
     get,
-    part,
     post,
     read_all,
     read_body,
     read_until,
+    send_part,
     serving,
-    until_left,
+    wait_for_disconnect,
 )
 from trio_mcp.transports import Receive, Scope, Send
 
 
-async def once(served: Served, request: bytes) -> bytes:
-    """Send something, and return all that comes until the server closes."""
+async def exchange(served: Served, request: bytes) -> bytes:
+    """Send a request, and return all data until the server closes the connection."""
     async with await served.connect() as stream:
         await stream.send_all(request)
         return await read_all(stream)
@@ -39,7 +39,7 @@ async def test_a_request_is_answered_and_the_connection_stays_open(capfd: pytest
         assert (scope["scheme"], scope["http_version"]) == ("http", "1.1")
         await answer(send, await read_body(receive))
 
-    handlers = list(logging.getLogger("hypercorn.error").handlers)  # of a Hypercorn as it comes, in another test
+    handlers = list(logging.getLogger("hypercorn.error").handlers)  # those of an unmodified Hypercorn in another test
     async with serving(App({"/echo": echo})) as served, await served.connect() as stream:
         for body in (b"<one>", b"<two>"):
             await stream.send_all(post("/echo?q", 5, body))
@@ -53,28 +53,28 @@ async def test_a_request_is_answered_and_the_connection_stays_open(capfd: pytest
     assert logging.getLogger("hypercorn.error").handlers == handlers
 
 
-async def test_requests_on_one_connection_are_not_counted() -> None:
+async def test_the_requests_on_one_connection_are_not_limited() -> None:
     async with serving(App()) as served, await served.connect() as stream:
         for _ in range(1010):
             await stream.send_all(get("/"))
             assert b"connection" not in await read_until(stream, b"fine")
 
 
-async def test_an_answer_of_known_length_comes_in_one_piece() -> None:
+async def test_a_response_of_known_length_is_sent_in_one_piece() -> None:
     async with serving(App()) as served, await served.connect() as stream:
         await stream.send_all(get("/"))
 
         assert (await stream.receive_some()).endswith(b"\r\n\r\nfine")
 
 
-async def test_the_head_of_a_stream_comes_at_once_and_so_does_each_part() -> None:
+async def test_the_head_and_each_part_of_a_stream_are_sent_at_once() -> None:
     go_on = trio.Event()
 
     async def stream_parts(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         await go_on.wait()
-        await part(send, b"first")
-        await until_left(receive)
+        await send_part(send, b"first")
+        await wait_for_disconnect(receive)
 
     async with serving(App({"/stream": stream_parts})) as served, await served.connect() as stream:
         await stream.send_all(get("/stream"))
@@ -83,7 +83,7 @@ async def test_the_head_of_a_stream_comes_at_once_and_so_does_each_part() -> Non
         assert await read_until(stream, b"first\r\n") == b"5\r\nfirst\r\n"
 
 
-async def test_an_application_that_fails_first_gives_500_and_its_client_learns_nothing_else(
+async def test_an_application_that_raises_before_its_response_sends_500_without_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail(scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,13 +94,13 @@ async def test_an_application_that_fails_first_gives_500_and_its_client_learns_n
         reply = await read_all(stream)
         assert reply.startswith(b"HTTP/1.1 500 ")
         assert b"secret" not in reply
-        assert await served.is_well()
+        assert await served.serves_others()
 
     assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/fail'"]
 
 
 @pytest.mark.parametrize("length", [None, b"100"], ids=["chunks", "of known length"])
-async def test_an_application_that_fails_later_cuts_its_answer_off(
+async def test_an_application_that_raises_during_its_response_breaks_it_off(
     length: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,25 +109,25 @@ async def test_an_application_that_fails_later_cuts_its_answer_off(
         raise ValueError
 
     async with serving(App({"/fail": fail})) as served:
-        reply = await once(served, get("/fail"))
+        reply = await exchange(served, get("/fail"))
 
     assert reply.startswith(OK)
     assert reply.endswith(b"\r\n\r\n")
     assert b"\r\n0\r\n" not in reply
 
 
-async def test_an_answer_that_is_malformed_is_the_fault_of_its_application(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_malformed_response_is_logged_as_a_failure_of_the_application(caplog: pytest.LogCaptureFixture) -> None:
     async def send_nonsense(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"two\nlines", b"")]})
 
     async with serving(App({"/nonsense": send_nonsense})) as served:
-        assert (await once(served, get("/nonsense"))).startswith(b"HTTP/1.1 500 ")
+        assert (await exchange(served, get("/nonsense"))).startswith(b"HTTP/1.1 500 ")
 
     assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/nonsense'"]
 
 
-async def test_an_answer_that_comes_before_the_body_is_read_arrives_and_ends_the_connection() -> None:
-    """While the mailbox of the application is full, and its client goes on sending."""
+async def test_a_response_before_the_end_of_the_body_arrives_and_ends_the_connection() -> None:
+    """The mailbox of the application is full, and the client continues to send."""
     seen: list[str] = []
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,7 +139,7 @@ async def test_an_answer_that_comes_before_the_body_is_read_arrives_and_ends_the
     async with serving(App({"/upload": refuse})) as served, await served.connect() as stream:
         await stream.send_all(post("/upload", 100_000_000))
         with trio.move_on_after(0.2):
-            while True:  # until nobody takes more
+            while True:  # until the server reads no more
                 await stream.send_all(bytes(1_000_000))
         full.set()
         async with trio.open_nursery() as nursery:
@@ -151,20 +151,20 @@ async def test_an_answer_that_comes_before_the_body_is_read_arrives_and_ends_the
             nursery.start_soon(go_on_sending)
             reply = await read_all(stream)
             nursery.cancel_scope.cancel()
-        assert await served.is_well()
+        assert await served.serves_others()
 
     assert reply.startswith(b"HTTP/1.1 413 ")
     assert reply.endswith(b"too large")
     assert seen in (["http.request"], ["http.disconnect"])
 
 
-async def test_a_client_that_closes_is_noticed_at_once_and_its_descriptor_is_free() -> None:
+async def test_the_application_is_notified_at_once_when_the_client_closes() -> None:
     left = trio.Event()
 
     async def stream_for_ever(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await until_left(receive)
-        await part(send, b"nobody reads this")
+        await wait_for_disconnect(receive)
+        await send_part(send, b"not read")
         left.set()
 
     async with serving(App({"/stream": stream_for_ever})) as served:
@@ -175,12 +175,12 @@ async def test_a_client_that_closes_is_noticed_at_once_and_its_descriptor_is_fre
             await left.wait()
 
 
-async def test_what_an_application_sends_in_a_cancelled_scope_is_not_lost() -> None:
+async def test_data_that_an_application_sends_in_a_cancelled_scope_is_not_lost() -> None:
     async def send_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         with trio.CancelScope() as cancelled:
             cancelled.cancel()
-            await part(send, b"kept")
+            await send_part(send, b"kept")
         await send({"type": "http.response.body", "body": b"all"})
 
     async with serving(App({"/cancelled": send_cancelled})) as served, await served.connect() as stream:
@@ -200,7 +200,7 @@ UPGRADE = get(
 
 
 @pytest.mark.parametrize("reaction", ["return at once", "raise", "return", "close"])
-async def test_a_websocket_client_that_sends_too_early_costs_its_own_connection(reaction: str) -> None:
+async def test_a_websocket_client_that_sends_too_early_affects_no_other_connection(reaction: str) -> None:
     async def react(scope: Scope, receive: Receive, send: Send) -> None:
         if reaction == "return at once":
             return
@@ -211,18 +211,18 @@ async def test_a_websocket_client_that_sends_too_early_costs_its_own_connection(
             await send({"type": "websocket.close"})
 
     async with serving(App({"/socket": react})) as served:
-        await once(served, UPGRADE + b"x")
-        assert await served.is_well()
+        await exchange(served, UPGRADE + b"x")
+        assert await served.serves_others()
 
 
 @pytest.mark.parametrize("request_", [UPGRADE + b"x", UPGRADE.replace(b": 13", b": 1")], ids=["early", "malformed"])
-async def test_a_websocket_that_is_refused_is_closed_and_its_application_learns_it(request_: bytes) -> None:
+async def test_a_refused_websocket_is_closed_and_the_application_is_notified(request_: bytes) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "websocket.disconnect":
             pass
 
     async with serving(App({"/socket": wait}), drain_seconds=30) as served:
-        assert (await once(served, request_)).startswith(b"HTTP/1.1 400 ")
+        assert (await exchange(served, request_)).startswith(b"HTTP/1.1 400 ")
         served.stop.set()
         with trio.fail_after(1):
             await served.ended.wait()
@@ -241,7 +241,7 @@ async def test_a_websocket_works() -> None:
         async with await served.connect() as stream:
             await stream.send_all(UPGRADE)
             await read_until(stream, b"\r\n\r\n")
-            await stream.send_all(b"\x81\x82\x00\x00\x00\x00hi")  # a masked text of two bytes
+            await stream.send_all(b"\x81\x82\x00\x00\x00\x00hi")  # a masked text frame of two bytes
             assert await read_until(stream, b"hi") == b"\x81\x02hi"
         await left.wait()
 
@@ -254,9 +254,9 @@ async def test_the_obsolete_upgrade_to_http2_is_ignored() -> None:
         assert (await read_until(stream, b"fine")).startswith(OK)
 
 
-async def test_http2_that_is_turned_off_is_not_spoken() -> None:
+async def test_http2_can_be_turned_off() -> None:
     async with serving(App(), http2=False) as served:
-        reply = await once(served, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
+        reply = await exchange(served, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
 
         assert reply.startswith(b"HTTP/1.1 ")
 
@@ -267,17 +267,17 @@ async def test_http2_that_is_turned_off_is_not_spoken() -> None:
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),
         (get("/", "content-length: 1", "content-length: 2"), b"400"),
-        (get("/", "x: " + 20_000 * "y"), b"431"),  # all of it is read at once
+        (get("/", "x: " + 20_000 * "y"), b"431"),  # read at once
         (get("/", "x: " + 90_000 * "y"), b"431"),
     ],
 )
 async def test_a_malformed_head_is_refused(request_: bytes, status: bytes) -> None:
     async with serving(App()) as served:
-        assert (await once(served, request_)).startswith(b"HTTP/1.1 " + status)
-        assert await served.is_well()
+        assert (await exchange(served, request_)).startswith(b"HTTP/1.1 " + status)
+        assert await served.serves_others()
 
 
-async def test_a_malformed_body_costs_the_connection() -> None:
+async def test_a_malformed_body_closes_the_connection() -> None:
     seen: list[str] = []
 
     async def read(scope: Scope, receive: Receive, send: Send) -> None:
@@ -285,13 +285,13 @@ async def test_a_malformed_body_costs_the_connection() -> None:
 
     request = b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n"
     async with serving(App({"/read": read})) as served:
-        await once(served, request)
-        assert await served.is_well()
+        await exchange(served, request)
+        assert await served.serves_others()
 
     assert seen == ["http.disconnect"]
 
 
-async def test_a_request_that_ends_too_early_is_a_client_that_left() -> None:
+async def test_a_request_that_ends_too_early_counts_as_a_disconnect() -> None:
     async def read(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append((await receive())["type"])
         seen.append((await receive())["type"])

@@ -1,4 +1,4 @@
-"""HTTP/2 over real sockets: one stream does not hurt another, and a client costs no more than it may."""
+"""HTTP/2 over real sockets: independent streams, flow control, limits, and malformed requests."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import trio.testing
 from hyperframe.frame import DataFrame
 
 from tests.transports.http.socket_clients import (
-    ROOM,
+    WINDOW_BYTES,
     App,
     Http2Client,
     Served,
     answer,
     begin,
-    part,
     read_body,
+    send_part,
     serving,
-    until_left,
+    wait_for_disconnect,
 )
 from trio_mcp.transports import Receive, Scope, Send
 
@@ -31,12 +31,12 @@ async def open_client(served: Served) -> Http2Client:
 
 
 async def is_answered(client: Http2Client) -> bool:
-    """Whether this connection is still good."""
-    number = await client.ask("/")
-    return bool((await client.until(h2.events.DataReceived, number)).data == b"fine")
+    """Return True if the connection still answers requests."""
+    number = await client.send_request("/")
+    return bool((await client.next_event(h2.events.DataReceived, number)).data == b"fine")
 
 
-async def test_requests_run_beside_one_another() -> None:
+async def test_requests_run_concurrently() -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["http_version"] == "2"
         assert scope["headers"] == [(b"host", b"here")]
@@ -44,30 +44,30 @@ async def test_requests_run_beside_one_another() -> None:
 
     async with serving(App({"/echo": echo})) as served:
         client = await open_client(served)
-        first = await client.ask("/echo", method="POST", end=False)
+        first = await client.send_request("/echo", method="POST", end=False)
         assert await is_answered(client)
         client.wire.send_data(first, b"hello", end_stream=True)
         await client.flush()
 
-        head = await client.until(h2.events.ResponseReceived, first)
+        head = await client.next_event(h2.events.ResponseReceived, first)
         assert dict(head.headers)[":status"] == "200"
         assert "server" not in dict(head.headers)
-        assert (await client.until(h2.events.DataReceived, first)).data == b"hello"
-        await client.until(h2.events.StreamEnded, first)
+        assert (await client.next_event(h2.events.DataReceived, first)).data == b"hello"
+        await client.next_event(h2.events.StreamEnded, first)
 
 
-async def test_a_stream_without_room_keeps_its_application_waiting_and_is_reset_in_the_end() -> None:
+async def test_a_stream_whose_window_stays_closed_blocks_its_application_and_is_reset_in_the_end() -> None:
     async def flood(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         while not left and len(sent) < 10_000:
-            await part(send, bytes(1000))
+            await send_part(send, bytes(1000))
             sent.append(1000)
         ended.set()
 
     async def watch(scope: Scope, receive: Receive, send: Send) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(flood, scope, receive, send)
-            await until_left(receive)
+            await wait_for_disconnect(receive)
             left.append(True)
 
     sent: list[int] = []
@@ -75,67 +75,67 @@ async def test_a_stream_without_room_keeps_its_application_waiting_and_is_reset_
     ended = trio.Event()
     async with serving(App({"/flood": watch}), write_seconds=0.2) as served:
         client = await open_client(served)
-        number = await client.ask("/flood")
+        number = await client.send_request("/flood")
 
-        assert (await client.until(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.CANCEL
+        assert (await client.next_event(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.CANCEL
         await ended.wait()
-        await client.grant_room()
-        assert sum(sent) < ROOM + 100_000
+        await client.acknowledge()
+        assert sum(sent) < WINDOW_BYTES + 100_000
         assert await is_answered(client)
 
 
-async def test_the_end_of_an_answer_waits_for_room_no_longer_than_any_other_part() -> None:
+async def test_the_end_of_a_response_waits_for_the_window_no_longer_than_other_parts() -> None:
     async def send_much(scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, bytes(ROOM + 1))
+        await answer(send, bytes(WINDOW_BYTES + 1))
         ended.set()
 
     ended = trio.Event()
     async with serving(App({"/much": send_much}), write_seconds=0.2) as served:
         client = await open_client(served)
-        number = await client.ask("/much")
+        number = await client.send_request("/much")
 
-        assert (await client.until(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.CANCEL
+        assert (await client.next_event(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.CANCEL
         await ended.wait()
-        await client.grant_room()
+        await client.acknowledge()
         assert await is_answered(client)
 
 
-async def test_a_large_answer_arrives_as_its_client_grants_room() -> None:
+async def test_a_large_response_arrives_as_its_client_opens_the_window() -> None:
     async def send_much(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, bytes(1_000_000))
 
     async with serving(App({"/much": send_much})) as served:
         client = await open_client(served)
-        number = await client.ask("/much")
+        number = await client.send_request("/much")
         received = 0
         while received < 1_000_000:
-            event = await client.until(h2.events.DataReceived, number)
+            event = await client.next_event(h2.events.DataReceived, number)
             received += len(event.data)
             client.wire.acknowledge_received_data(event.flow_controlled_length, number)
             await client.flush()
 
-        await client.until(h2.events.StreamEnded, number)
+        await client.next_event(h2.events.StreamEnded, number)
         assert received == 1_000_000
 
 
-async def test_who_waits_for_room_goes_on_when_the_client_leaves() -> None:
+async def test_an_application_that_waits_for_the_window_continues_when_the_client_disconnects() -> None:
     async def send_much(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await part(send, bytes(1_000_000))
+        await send_part(send, bytes(1_000_000))
         ended[0].set()
 
     async def end_late(scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, bytes(ROOM))
+        await answer(send, bytes(WINDOW_BYTES))
         ended[1].set()
 
     ended = [trio.Event(), trio.Event()]
     async with serving(App({"/much": send_much, "/late": end_late}), write_seconds=1000) as served:
         client = await open_client(served)
-        await client.ask("/much")
-        await client.ask("/late")
+        await client.send_request("/much")
+        await client.send_request("/late")
         received = 0
-        while received < ROOM:
-            received += len((await client.until(h2.events.DataReceived)).data)
+        while received < WINDOW_BYTES:
+            received += len((await client.next_event(h2.events.DataReceived)).data)
         await client.stream.aclose()
 
         for event in ended:
@@ -143,7 +143,7 @@ async def test_who_waits_for_room_goes_on_when_the_client_leaves() -> None:
 
 
 @pytest.mark.parametrize("after_the_answer", [True, False])
-async def test_an_answer_before_the_body_ends_the_stream_and_what_still_comes_is_dropped(
+async def test_a_response_before_the_end_of_the_body_ends_the_stream_and_later_data_are_dropped(
     after_the_answer: bool,
 ) -> None:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,18 +151,18 @@ async def test_an_answer_before_the_body_ends_the_stream_and_what_still_comes_is
 
     async with serving(App({"/upload": refuse})) as served:
         client = await open_client(served)
-        number = await client.ask("/upload", method="POST", end=False)
+        number = await client.send_request("/upload", method="POST", end=False)
         if after_the_answer:
-            await client.until(h2.events.StreamEnded, number)
-        # By hand, because the client's own side may have heard already that nothing more is wanted.
+            await client.next_event(h2.events.StreamEnded, number)
+        # A raw frame, because the client's own state may not allow more data after the response.
         await client.stream.send_all(DataFrame(number, b"still coming").serialize() * 3)
 
-        assert (await client.until(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.NO_ERROR
+        assert (await client.next_event(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.NO_ERROR
         assert await is_answered(client)
 
 
 async def test_unread_data_of_an_answered_stream_are_dropped() -> None:
-    """More than fits into the mailbox of the application, which answers without having looked into it."""
+    """The data exceed the mailbox of the application, which answers without receiving them."""
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -170,59 +170,65 @@ async def test_unread_data_of_an_answered_stream_are_dropped() -> None:
 
     async with serving(App({"/upload": refuse})) as served:
         client = await open_client(served)
-        await client.until(h2.events.SettingsAcknowledged)
-        number = await client.ask("/upload", method="POST", end=False)
+        await client.next_event(h2.events.SettingsAcknowledged)
+        number = await client.send_request("/upload", method="POST", end=False)
         for _ in range(500):
             client.wire.send_data(number, b"x")
         await client.flush()
 
-        await client.until(h2.events.StreamEnded, number)
+        await client.next_event(h2.events.StreamEnded, number)
         assert await is_answered(client)
 
 
-async def test_an_application_that_fails_in_mid_answer_has_its_stream_reset() -> None:
+async def test_the_stream_of_an_application_that_raises_during_its_response_is_reset() -> None:
     async def fail(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await part(send, b"half")
+        await send_part(send, b"half")
         raise ValueError
 
     async with serving(App({"/fail": fail})) as served:
         client = await open_client(served)
-        number = await client.ask("/fail")
+        number = await client.send_request("/fail")
 
-        assert (await client.until(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.INTERNAL_ERROR
+        assert (
+            await client.next_event(h2.events.StreamReset, number)
+        ).error_code == h2.errors.ErrorCodes.INTERNAL_ERROR
         assert await is_answered(client)
 
 
-async def test_an_answer_that_http2_does_not_allow_has_its_stream_reset(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_stream_of_a_response_that_http2_does_not_allow_is_reset(caplog: pytest.LogCaptureFixture) -> None:
     async def send_nonsense(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"te", b"gzip")]})
         await send({"type": "http.response.body", "body": b"body"})
 
     async with serving(App({"/nonsense": send_nonsense})) as served:
         client = await open_client(served)
-        number = await client.ask("/nonsense")
+        number = await client.send_request("/nonsense")
 
-        assert (await client.until(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.INTERNAL_ERROR
+        assert (
+            await client.next_event(h2.events.StreamReset, number)
+        ).error_code == h2.errors.ErrorCodes.INTERNAL_ERROR
         assert await is_answered(client)
 
     assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/nonsense'"]
 
 
-@pytest.mark.parametrize("way", ["reset", "close"])
-async def test_an_answer_to_a_client_that_has_left_is_not_an_error(way: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("ending", ["reset", "close"])
+async def test_a_response_to_a_client_that_has_disconnected_is_not_an_error(
+    ending: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.set()
-        await until_left(receive)
+        requested.set()
+        await wait_for_disconnect(receive)
         await answer(send)
         ended.set()
 
-    asked, ended = trio.Event(), trio.Event()
+    requested, ended = trio.Event(), trio.Event()
     async with serving(App({"/wait": wait})) as served:
         client = await open_client(served)
-        number = await client.ask("/wait", end=False)
-        await asked.wait()
-        if way == "reset":
+        number = await client.send_request("/wait", end=False)
+        await requested.wait()
+        if ending == "reset":
             client.wire.reset_stream(number)
             await client.flush()
         else:
@@ -233,7 +239,7 @@ async def test_an_answer_to_a_client_that_has_left_is_not_an_error(way: str, cap
 
 
 @pytest.mark.parametrize("field", [(b"two\nlines", b""), (b"x", b"1\r\nset-cookie: 2")], ids=["name", "value"])
-async def test_a_header_field_with_a_line_break_is_the_fault_of_its_application(
+async def test_a_header_field_with_a_line_break_is_logged_as_a_failure_of_the_application(
     field: tuple[bytes, bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def inject(scope: Scope, receive: Receive, send: Send) -> None:
@@ -241,27 +247,27 @@ async def test_a_header_field_with_a_line_break_is_the_fault_of_its_application(
 
     async with serving(App({"/inject": inject})) as served:
         client = await open_client(served)
-        number = await client.ask("/inject")
+        number = await client.send_request("/inject")
 
-        assert dict((await client.until(h2.events.ResponseReceived, number)).headers)[":status"] == "500"
+        assert dict((await client.next_event(h2.events.ResponseReceived, number)).headers)[":status"] == "500"
         assert await is_answered(client)
 
     assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/inject'"]
 
 
-async def test_a_stream_that_its_client_resets_ends_its_request_alone() -> None:
+async def test_a_stream_that_its_client_resets_ends_only_its_own_request() -> None:
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await part(send, b"first")
-        await until_left(receive)
-        await part(send, b"nobody reads this")
+        await send_part(send, b"first")
+        await wait_for_disconnect(receive)
+        await send_part(send, b"not read")
         left.set()
 
     left = trio.Event()
     async with serving(App({"/stream": stream})) as served:
         client = await open_client(served)
-        number = await client.ask("/stream", end=False)
-        await client.until(h2.events.DataReceived, number)
+        number = await client.send_request("/stream", end=False)
+        await client.next_event(h2.events.DataReceived, number)
         client.wire.reset_stream(number, h2.errors.ErrorCodes.CANCEL)
         await client.flush()
         await left.wait()
@@ -269,20 +275,20 @@ async def test_a_stream_that_its_client_resets_ends_its_request_alone() -> None:
         assert await is_answered(client)
 
 
-async def test_requests_that_are_reset_at_once_are_bounded_too() -> None:
+async def test_requests_that_are_reset_at_once_count_against_the_limit() -> None:
     running = 0
 
-    async def deaf(scope: Scope, receive: Receive, send: Send) -> None:
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal running
         running += 1
         await go_on.wait()
 
     go_on = trio.Event()
-    async with serving(App({"/deaf": deaf})) as served:
+    async with serving(App({"/wait": wait})) as served:
         client = await open_client(served)
-        await client.until(h2.events.SettingsAcknowledged)
+        await client.next_event(h2.events.SettingsAcknowledged)
         for _ in range(500):
-            client.wire.reset_stream(await client.ask("/deaf"), h2.errors.ErrorCodes.CANCEL)
+            client.wire.reset_stream(await client.send_request("/wait"), h2.errors.ErrorCodes.CANCEL)
         await client.flush()
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert running == 200
@@ -302,22 +308,22 @@ async def test_priorities_are_ignored() -> None:
         assert await is_answered(client)
 
 
-async def test_a_head_that_is_too_long_costs_the_connection() -> None:
+async def test_a_head_that_is_too_long_closes_the_connection() -> None:
     async with serving(App()) as served:
         client = await open_client(served)
-        await client.until(h2.events.SettingsAcknowledged)
+        await client.next_event(h2.events.SettingsAcknowledged)
         number = client.wire.get_next_available_stream_id()
         head = [(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "here"), ("x", "y" * 20_000)]
         client.wire.send_headers(number, head, end_stream=True)
         await client.flush()
 
-        await client.until(h2.events.ConnectionTerminated)
-        await client.until_end()
-        assert await served.is_well()
+        await client.next_event(h2.events.ConnectionTerminated)
+        await client.read_until_closed()
+        assert await served.serves_others()
 
 
 @pytest.mark.parametrize("path", [[(":path", "/caf\xe9")], []], ids=["not ASCII", "missing"])
-async def test_a_request_that_cannot_be_read_is_refused_and_no_other(path: list[tuple[str, str]]) -> None:
+async def test_a_malformed_request_resets_its_own_stream_alone(path: list[tuple[str, str]]) -> None:
     async with serving(App()) as served:
         client = await open_client(served)
         number = client.wire.get_next_available_stream_id()
@@ -326,43 +332,45 @@ async def test_a_request_that_cannot_be_read_is_refused_and_no_other(path: list[
         client.wire.send_headers(number, [*kind, *path, (":authority", "here")], end_stream=True)
         await client.flush()
 
-        assert (await client.until(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.PROTOCOL_ERROR
+        assert (
+            await client.next_event(h2.events.StreamReset, number)
+        ).error_code == h2.errors.ErrorCodes.PROTOCOL_ERROR
         assert await is_answered(client)
 
 
-async def test_what_is_no_http2_costs_the_connection() -> None:
+async def test_data_that_are_not_http2_close_the_connection() -> None:
     async with serving(App()) as served:
         client = await open_client(served)
-        await client.until(h2.events.SettingsAcknowledged)
+        await client.next_event(h2.events.SettingsAcknowledged)
         await client.stream.send_all(bytes(100))
 
-        await client.until(h2.events.ConnectionTerminated)
-        await client.until_end()
-        assert await served.is_well()
+        await client.next_event(h2.events.ConnectionTerminated)
+        await client.read_until_closed()
+        assert await served.serves_others()
 
 
-async def test_a_connection_that_lies_idle_is_closed_with_a_farewell() -> None:
+async def test_an_idle_connection_is_closed_with_a_goaway_frame() -> None:
     async with serving(App(), keep_alive_seconds=0.1) as served:
         client = await open_client(served)
         assert await is_answered(client)
 
-        farewell = await client.until(h2.events.ConnectionTerminated)
-        assert (farewell.error_code, farewell.last_stream_id) == (h2.errors.ErrorCodes.NO_ERROR, 1)
-        await client.until_end()
+        goaway = await client.next_event(h2.events.ConnectionTerminated)
+        assert (goaway.error_code, goaway.last_stream_id) == (h2.errors.ErrorCodes.NO_ERROR, 1)
+        await client.read_until_closed()
 
 
-async def test_a_connection_that_asks_nothing_is_closed_soon() -> None:
+async def test_a_connection_without_a_request_is_closed_after_the_head_timeout() -> None:
     async with serving(App(), head_seconds=0.1) as served:
         client = await open_client(served)
 
-        await client.until(h2.events.ConnectionTerminated)
-        await client.until_end()
+        await client.next_event(h2.events.ConnectionTerminated)
+        await client.read_until_closed()
 
 
 async def test_a_stopping_server_completes_streams_and_refuses_new_ones_as_retryable() -> None:
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await part(send, b"first")
+        await send_part(send, b"first")
         await go_on.wait()
         await send({"type": "http.response.body", "body": b"last"})
 
@@ -373,16 +381,18 @@ async def test_a_stopping_server_completes_streams_and_refuses_new_ones_as_retry
     draining, go_on = trio.Event(), trio.Event()
     async with serving(App({"/stream": stream}), drain=drain, drain_seconds=1000) as served:
         client = await open_client(served)
-        number = await client.ask("/stream")
-        await client.until(h2.events.DataReceived, number)
+        number = await client.send_request("/stream")
+        await client.next_event(h2.events.DataReceived, number)
         served.stop.set()
         await draining.wait()
-        refused = await client.ask("/")
-        assert (await client.until(h2.events.StreamReset, refused)).error_code == h2.errors.ErrorCodes.REFUSED_STREAM
+        refused = await client.send_request("/")
+        assert (
+            await client.next_event(h2.events.StreamReset, refused)
+        ).error_code == h2.errors.ErrorCodes.REFUSED_STREAM
         go_on.set()
 
-        assert (await client.until(h2.events.DataReceived, number)).data == b"last"
-        await client.until(h2.events.StreamEnded, number)
-        await client.until(h2.events.ConnectionTerminated)
-        await client.until_end()
+        assert (await client.next_event(h2.events.DataReceived, number)).data == b"last"
+        await client.next_event(h2.events.StreamEnded, number)
+        await client.next_event(h2.events.ConnectionTerminated)
+        await client.read_until_closed()
         await served.ended.wait()

@@ -1,4 +1,4 @@
-"""The lifespan of an application: what it is told, and what becomes of what it raises."""
+"""The lifespan of an application: its events, and the exceptions that it raises."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from trio_mcp.transports.http.hypercorn._application import lifespan_of
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-async def told(receive: Receive, stage: str) -> None:
+async def expect_event(receive: Receive, stage: str) -> None:
     assert await receive() == {"type": f"lifespan.{stage}"}
 
 
-async def say(send: Send, what: str, **more: Any) -> None:
-    await send({"type": f"lifespan.{what}", **more})
+async def send_event(send: Send, event: str, **more: Any) -> None:
+    await send({"type": f"lifespan.{event}", **more})
 
 
 async def test_the_application_is_started_before_the_block_and_shut_down_after_it() -> None:
-    diary: list[str] = []
+    log: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["asgi"] == {"version": "3.0", "spec_version": "2.0"}
-        await told(receive, "startup")
+        await expect_event(receive, "startup")
         scope["state"]["name"] = "Ada"
-        diary.append("startup")
-        await say(send, "startup.complete")
-        await told(receive, "shutdown")
-        diary.append("shutdown")
-        await say(send, "shutdown.complete")
+        log.append("startup")
+        await send_event(send, "startup.complete")
+        await expect_event(receive, "shutdown")
+        log.append("shutdown")
+        await send_event(send, "shutdown.complete")
         await receive()
-        diary.append("never")
+        log.append("never")
 
     async with lifespan_of(app) as state:
-        diary.append(state["name"])
+        log.append(state["name"])
 
-    assert diary == ["startup", "Ada", "shutdown"]
+    assert log == ["startup", "Ada", "shutdown"]
 
 
 class Refused(Exception):
@@ -50,32 +50,32 @@ class Refused(Exception):
 
 
 async def raising(scope: Scope, receive: Receive, send: Send) -> None:
-    await told(receive, "startup")
+    await expect_event(receive, "startup")
     raise Refused("no")
 
 
-async def saying_and_raising(scope: Scope, receive: Receive, send: Send) -> None:
-    await told(receive, "startup")
-    await say(send, "startup.failed", message="Traceback")
+async def reporting_and_raising(scope: Scope, receive: Receive, send: Send) -> None:
+    await expect_event(receive, "startup")
+    await send_event(send, "startup.failed", message="Traceback")
     raise Refused("no")
 
 
 async def exiting(scope: Scope, receive: Receive, send: Send) -> None:
-    await told(receive, "startup")
+    await expect_event(receive, "startup")
     raise SystemExit("no")
 
 
-@pytest.mark.parametrize(("app", "kind"), [(raising, Refused), (saying_and_raising, Refused), (exiting, SystemExit)])
-async def test_an_exception_at_the_start_is_raised_as_it_is(app: Application, kind: type[BaseException]) -> None:
+@pytest.mark.parametrize(("app", "kind"), [(raising, Refused), (reporting_and_raising, Refused), (exiting, SystemExit)])
+async def test_an_exception_at_the_startup_is_raised_unchanged(app: Application, kind: type[BaseException]) -> None:
     with pytest.raises(kind, match=r"^no$"):
         async with lifespan_of(app):
             pytest.fail("not reached")
 
 
-async def test_a_start_that_is_said_to_have_failed_is_an_error_with_what_was_said() -> None:
+async def test_a_startup_that_is_reported_as_failed_raises_an_error_with_its_message() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
-        await say(send, "startup.failed", message="no database")
+        await expect_event(receive, "startup")
+        await send_event(send, "startup.failed", message="no database")
         await receive()
 
     with pytest.raises(RuntimeError, match=r"^the application says that its startup failed: no database$"):
@@ -83,11 +83,11 @@ async def test_a_start_that_is_said_to_have_failed_is_an_error_with_what_was_sai
             pytest.fail("not reached")
 
 
-async def test_an_exception_at_the_end_is_raised_as_it_is() -> None:
+async def test_an_exception_at_the_shutdown_is_raised_unchanged() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
-        await say(send, "startup.complete")
-        await told(receive, "shutdown")
+        await expect_event(receive, "startup")
+        await send_event(send, "startup.complete")
+        await expect_event(receive, "shutdown")
         raise Refused("no")
 
     with pytest.raises(Refused, match=r"^no$"):
@@ -95,19 +95,19 @@ async def test_an_exception_at_the_end_is_raised_as_it_is() -> None:
             pass
 
 
-async def test_an_end_that_is_said_to_have_failed_is_an_error_with_what_was_said() -> None:
+async def test_a_shutdown_that_is_reported_as_failed_raises_an_error_with_its_message() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
-        await say(send, "startup.complete")
-        await told(receive, "shutdown")
-        await say(send, "shutdown.failed", message="no disk")
+        await expect_event(receive, "startup")
+        await send_event(send, "startup.complete")
+        await expect_event(receive, "shutdown")
+        await send_event(send, "shutdown.failed", message="no disk")
 
     with pytest.raises(RuntimeError, match=r"^the application says that its shutdown failed: no disk$"):
         async with lifespan_of(app):
             pass
 
 
-async def test_an_application_that_fails_before_it_asks_has_no_lifespan(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_that_raises_before_it_receives_has_no_lifespan(caplog: pytest.LogCaptureFixture) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
 
@@ -120,7 +120,7 @@ async def test_an_application_that_fails_before_it_asks_has_no_lifespan(caplog: 
     assert record.getMessage() == "the application has no lifespan"
 
 
-async def test_an_application_that_returns_without_asking_has_no_lifespan(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_that_returns_without_receiving_has_no_lifespan(caplog: pytest.LogCaptureFixture) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await trio.lowlevel.checkpoint()
 
@@ -131,14 +131,14 @@ async def test_an_application_that_returns_without_asking_has_no_lifespan(caplog
 
 
 @pytest.mark.parametrize("error", [Refused("no"), SystemExit("no")], ids=repr)
-async def test_a_failure_in_between_is_logged_and_the_block_goes_on(
+async def test_an_exception_between_startup_and_shutdown_is_logged_and_the_block_continues(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail = trio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
-        await say(send, "startup.complete")
+        await expect_event(receive, "startup")
+        await send_event(send, "startup.complete")
         await fail.wait()
         raise error
 
@@ -152,10 +152,10 @@ async def test_a_failure_in_between_is_logged_and_the_block_goes_on(
         assert record.exc_info[1] is error
 
 
-async def test_an_interrupt_in_between_passes() -> None:
+async def test_a_keyboard_interrupt_between_startup_and_shutdown_is_raised() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
-        await say(send, "startup.complete")
+        await expect_event(receive, "startup")
+        await send_event(send, "startup.complete")
         raise KeyboardInterrupt
 
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -165,13 +165,13 @@ async def test_an_interrupt_in_between_passes() -> None:
     assert caught.group_contains(KeyboardInterrupt)
 
 
-async def test_an_exception_of_the_block_cancels_the_application_and_is_raised_as_it_is() -> None:
+async def test_an_exception_in_the_block_cancels_the_application_and_is_raised_unchanged() -> None:
     cancelled = False
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal cancelled
-        await told(receive, "startup")
-        await say(send, "startup.complete")
+        await expect_event(receive, "startup")
+        await send_event(send, "startup.complete")
         try:
             await receive()
         except trio.Cancelled:
@@ -185,41 +185,43 @@ async def test_an_exception_of_the_block_cancels_the_application_and_is_raised_a
     assert cancelled
 
 
-@pytest.mark.parametrize("time", range(10))  # Trio decides by chance who is cancelled first
-async def test_a_failure_while_the_start_is_cancelled_is_logged(time: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("attempt", range(10))  # Trio cancels the tasks in random order
+async def test_an_exception_while_the_startup_is_cancelled_is_logged(
+    attempt: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
+        await expect_event(receive, "startup")
         try:
             await trio.sleep_forever()
         finally:
             raise Refused("no")
 
-    with trio.move_on_after(0.01) as timeouts:
+    with trio.move_on_after(0.01) as timeout:
         async with lifespan_of(app):
             pytest.fail("not reached")
 
-    assert timeouts.cancelled_caught
+    assert timeout.cancelled_caught
     (record,) = caplog.records
     assert record.getMessage() == "the application failed outside its requests"
 
 
 async def test_an_application_that_receives_again_gets_no_more_events() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
-        await say(send, "startup.complete")
-        await told(receive, "shutdown")
+        await expect_event(receive, "startup")
+        await send_event(send, "startup.complete")
+        await expect_event(receive, "shutdown")
         await receive()
 
-    with trio.move_on_after(0.1) as timeouts:
+    with trio.move_on_after(0.1) as timeout:
         async with lifespan_of(app):
             pass
 
-    assert timeouts.cancelled_caught
+    assert timeout.cancelled_caught
 
 
-async def test_what_is_no_answer_is_refused() -> None:
+async def test_an_event_that_is_not_of_the_lifespan_is_refused() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await told(receive, "startup")
+        await expect_event(receive, "startup")
         await send({"type": "http.response.start"})
 
     with pytest.raises(ValueError, match=r"'http.response.start' is not a valid event of a lifespan"):

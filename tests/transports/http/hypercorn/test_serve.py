@@ -1,4 +1,4 @@
-"""The course of serving: start, stop, drain, cancellation, and many connections at once."""
+"""Serving an application: startup, stop, drain, cancellation, and many connections at once."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.transports.http.socket_clients import (
     App,
     begin,
     get,
-    nothing_to_drain,
-    part,
+    no_drain,
     post,
     read_all,
     read_body,
     read_until,
+    send_part,
     serving,
 )
 from trio_mcp.transports import Bound, HttpListening, HttpSockets, Receive, Scope, Send, bind_sockets, serve_asgi
 
 
-class Streams(App):
-    """An application whose streams last until it is told to end them."""
+class StreamingApp(App):
+    """An application whose streams last until it is drained."""
 
     def __init__(self) -> None:
         self.end = trio.Event()
@@ -39,12 +39,12 @@ class Streams(App):
 
     async def stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
-        await part(send, b"first")
+        await send_part(send, b"first")
         await self.end.wait()
         await send({"type": "http.response.body", "body": b"last"})
 
     async def drain(self) -> None:
-        self.diary.append("drain")
+        self.lifespan_events.append("drain")
         self.end.set()
 
 
@@ -59,24 +59,24 @@ async def open_streams(connect: Callable[[], Any], count: int) -> list[trio.Sock
 
 
 async def test_a_stop_drains_the_application_then_ends_the_lifespan() -> None:
-    app = Streams()
+    app = StreamingApp()
     async with serving(app, drain=app.drain, drain_seconds=30) as served:
         streams = await open_streams(served.connect, 50)
-        assert app.diary == ["startup"]
+        assert app.lifespan_events == ["startup"]
         with trio.fail_after(1):
             served.stop.set()
             for stream in streams:
                 assert await read_all(stream) == b"4\r\nlast\r\n0\r\n\r\n"
             await served.ended.wait()
 
-    assert app.diary == ["startup", "drain", "shutdown"]
+    assert app.lifespan_events == ["startup", "drain", "shutdown"]
 
 
 async def test_a_stopping_server_refuses_connections_and_announces_the_close_in_its_last_responses() -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive)
         await begin(send)
-        await part(send, body)
+        await send_part(send, body)
 
     async def drain() -> None:
         draining.set()
@@ -99,12 +99,12 @@ async def test_a_stopping_server_refuses_connections_and_announces_the_close_in_
         reply = await read_all(busy)
         assert reply.startswith(OK)
         assert b"connection: close\r\n" in reply.lower()
-        assert reply.endswith(b"4\r\nbody\r\n")  # the application did not end it, so it is cut off
+        assert reply.endswith(b"4\r\nbody\r\n")  # the application did not complete it, so it is broken off
         go_on.set()
 
 
-async def test_what_does_not_end_in_time_is_cut_off() -> None:
-    app = Streams()
+async def test_streams_that_do_not_end_in_time_are_broken_off() -> None:
+    app = StreamingApp()
     async with serving(app, drain_seconds=0.1) as served:
         (stream,) = await open_streams(served.connect, 1)
         served.stop.set()
@@ -112,20 +112,20 @@ async def test_what_does_not_end_in_time_is_cut_off() -> None:
         assert await read_all(stream) == b""
         await served.ended.wait()
 
-    assert app.diary == ["startup", "shutdown"]
+    assert app.lifespan_events == ["startup", "shutdown"]
 
 
-async def test_a_drain_that_hangs_is_given_up() -> None:
+async def test_a_drain_that_hangs_is_cancelled() -> None:
     async with serving(App(), drain=trio.sleep_forever, drain_seconds=0.1) as served:
         served.stop.set()
         await served.ended.wait()
 
 
-async def test_cancellation_ends_everything_at_once_and_leaves_no_socket() -> None:
-    app = Streams()
+async def test_cancellation_closes_all_connections_and_sockets_at_once() -> None:
+    app = StreamingApp()
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
-            serve = partial(serve_asgi, app, stopping=trio.sleep_forever, drain=nothing_to_drain, drain_seconds=1000)
+            serve = partial(serve_asgi, app, stopping=trio.sleep_forever, drain=no_drain, drain_seconds=1000)
             bound: Bound = await nursery.start(serve, HttpListening(port=0))
             assert bound.port is not None
             async with await trio.open_tcp_stream("127.0.0.1", bound.port) as stream:
@@ -137,10 +137,10 @@ async def test_cancellation_ends_everything_at_once_and_leaves_no_socket() -> No
                     with pytest.raises(OSError, match="all attempts to connect"):
                         await trio.open_tcp_stream("127.0.0.1", bound.port)
 
-    assert app.diary == ["startup"]
+    assert app.lifespan_events == ["startup"]
 
 
-async def test_an_interrupt_in_an_application_ends_the_server() -> None:
+async def test_a_keyboard_interrupt_in_an_application_ends_the_server() -> None:
     async def interrupt(scope: Scope, receive: Receive, send: Send) -> None:
         raise KeyboardInterrupt
 
@@ -164,8 +164,8 @@ async def failing(scope: Scope, receive: Receive, send: Send) -> None:
     raise Refused("no")
 
 
-class Status:
-    """Says when something is served."""
+class RecordingStatus:
+    """A task status that records that the server has started."""
 
     def __init__(self) -> None:
         self.is_served = trio.Event()
@@ -175,15 +175,15 @@ class Status:
 
 
 async def fail_to_serve(kind: type[BaseException], *, app: Any = failing, **settings: Any) -> BaseException:
-    """Serve what cannot be served; return why."""
+    """Serve an application that cannot be served; return the exception."""
     options: dict[str, Any] = {"port": 0, **settings}
-    status: Any = Status()
+    status: Any = RecordingStatus()
     with pytest.raises(kind) as caught:
         await serve_asgi(
             app,
             HttpListening(**options),
             stopping=trio.sleep_forever,
-            drain=nothing_to_drain,
+            drain=no_drain,
             drain_seconds=1,
             task_status=status,
         )
@@ -191,7 +191,7 @@ async def fail_to_serve(kind: type[BaseException], *, app: Any = failing, **sett
     return caught.value
 
 
-async def test_an_application_that_cannot_start_is_never_served_and_its_exception_is_raised_as_it_is() -> None:
+async def test_an_application_that_cannot_start_is_never_served_and_its_exception_is_raised_unchanged() -> None:
     error = await fail_to_serve(Refused)
 
     assert str(error) == "no"
@@ -205,7 +205,7 @@ async def test_an_address_in_use_is_an_error_before_the_application_starts() -> 
     assert isinstance(error, OSError)
     assert error.errno == errno.EADDRINUSE
     assert error.strerror == f"cannot listen on 127.0.0.1:{served.bound.port}: Address already in use"
-    assert app.diary == []
+    assert app.lifespan_events == []
 
 
 async def test_a_certificate_that_cannot_be_read_is_an_error_before_the_application_starts() -> None:
@@ -215,29 +215,29 @@ async def test_a_certificate_that_cannot_be_read_is_an_error_before_the_applicat
 
     assert isinstance(error, FileNotFoundError)
     assert error.filename == "missing.pem"
-    assert app.diary == []
+    assert app.lifespan_events == []
 
 
-async def test_an_exception_at_the_end_of_the_lifespan_is_raised_as_it_is() -> None:
+async def test_an_exception_at_the_end_of_the_lifespan_is_raised_unchanged() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         raise Refused("no")
 
-    status: Any = Status()
+    status: Any = RecordingStatus()
     with pytest.raises(Refused):
         await serve_asgi(
             app,
             HttpListening(port=0),
             stopping=status.is_served.wait,
-            drain=nothing_to_drain,
+            drain=no_drain,
             drain_seconds=1,
             task_status=status,
         )
 
 
-async def test_a_stop_before_the_application_has_started_gives_up_the_start() -> None:
+async def test_a_stop_during_the_startup_cancels_the_startup() -> None:
     cancelled = trio.Event()
     starting = trio.Event()
 
@@ -254,7 +254,7 @@ async def test_a_stop_before_the_application_has_started_gives_up_the_start() ->
     assert cancelled.is_set()
 
 
-async def test_clients_that_come_before_the_application_has_started_wait_for_it(nursery: trio.Nursery) -> None:
+async def test_clients_that_connect_before_the_application_has_started_wait_for_it(nursery: trio.Nursery) -> None:
     started = trio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -269,7 +269,7 @@ async def test_clients_that_come_before_the_application_has_started_wait_for_it(
     sockets = await bind_sockets(HttpListening(port=0))
     assert sockets.bound.port is not None
     stopping = trio.Event()
-    serve = partial(serve_asgi, stopping=stopping.wait, drain=nothing_to_drain, drain_seconds=1, sockets=sockets)
+    serve = partial(serve_asgi, stopping=stopping.wait, drain=no_drain, drain_seconds=1, sockets=sockets)
     nursery.start_soon(serve, app, HttpListening())
     async with await trio.open_tcp_stream("127.0.0.1", sockets.bound.port) as stream:
         await stream.send_all(get("/"))
@@ -279,7 +279,7 @@ async def test_clients_that_come_before_the_application_has_started_wait_for_it(
     stopping.set()
 
 
-async def test_the_state_of_the_lifespan_is_in_every_request_and_each_has_its_own_copy() -> None:
+async def test_every_request_has_its_own_copy_of_the_state_of_the_lifespan() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             scope["state"]["shared"] = []
@@ -292,8 +292,8 @@ async def test_the_state_of_the_lifespan_is_in_every_request_and_each_has_its_ow
 
     seen: list[list[int]] = []
     async with serving(app) as served:
-        assert await served.is_well()
-        assert await served.is_well()
+        assert await served.serves_others()
+        assert await served.serves_others()
 
     assert seen == [[1], [1, 1]]
 
@@ -307,30 +307,30 @@ def many_descriptors() -> Generator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_a_thousand_streams_are_served_at_once_and_end_well(many_descriptors: None) -> None:
-    app = Streams()
+async def test_a_thousand_streams_are_served_at_once_and_completed(many_descriptors: None) -> None:
+    app = StreamingApp()
     async with serving(app, drain=app.drain, drain_seconds=30) as served:
         streams = await open_streams(served.connect, 1000)
-        assert await served.is_well()
+        assert await served.serves_others()
         served.stop.set()
         for stream in streams:
             assert await read_all(stream) == b"4\r\nlast\r\n0\r\n\r\n"
         await served.ended.wait()
 
 
-def test_nothing_of_hypercorn_is_loaded_before_something_is_served() -> None:
+def test_hypercorn_is_not_imported_before_an_application_is_served() -> None:
     program = "import sys, trio_mcp.transports.http.hypercorn._serve; assert 'hypercorn' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-async def test_sockets_that_were_handed_over_are_closed_even_if_nothing_is_served() -> None:
+async def test_given_sockets_are_closed_even_if_the_application_cannot_be_served() -> None:
     sockets: HttpSockets = await bind_sockets(HttpListening(port=0))
     with pytest.raises(FileNotFoundError):
         await serve_asgi(
             App(),
             HttpListening(certfile="missing.pem"),
             stopping=trio.sleep_forever,
-            drain=nothing_to_drain,
+            drain=no_drain,
             drain_seconds=1,
             sockets=sockets,
         )

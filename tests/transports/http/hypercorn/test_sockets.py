@@ -1,4 +1,4 @@
-"""Addresses: taken at once, reported as they are, refused in words, and given back."""
+"""Listening sockets: TCP ports, Unix sockets, and errors that name the address."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.transports.http.resolver import FakeResolver
 from tests.transports.http.socket_clients import OK, App, get, read_all, read_until, serving
 from trio_mcp.transports import Bound, HttpListening, bind_sockets
 from trio_mcp.transports.http.hypercorn import _sockets as _hypercorn_sockets
@@ -30,10 +31,10 @@ async def test_a_port_can_be_bound_again_at_once() -> None:
         stream = await served.connect()
         await stream.send_all(get("/", "connection: close"))
         assert (await read_all(stream)).startswith(OK)
-        port = served.bound.port  # which keeps what the system remembers of a connection that it was closed from
+        port = served.bound.port  # the system remembers the connection for a while, because the server has closed it
 
     async with serving(App(), port=port) as served:
-        assert await served.is_well()
+        assert await served.serves_others()
 
 
 async def test_a_port_in_use_is_refused_with_a_reason() -> None:
@@ -51,7 +52,7 @@ async def test_an_unknown_name_is_refused_with_a_reason() -> None:
     assert caught.type is socket.gaierror
 
 
-async def test_an_address_of_another_machine_is_refused_in_words() -> None:
+async def test_an_address_of_another_machine_is_refused_with_a_reason() -> None:
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:8000: Cannot assign") as caught:
         await bind_sockets(HttpListening(host="192.0.2.1"))
 
@@ -59,46 +60,34 @@ async def test_an_address_of_another_machine_is_refused_in_words() -> None:
 
 
 @needs_ipv6
-async def test_an_address_of_ipv6_stands_in_brackets() -> None:
+async def test_the_url_of_an_ipv6_address_has_brackets() -> None:
     with await bind_sockets(HttpListening(host="::1", port=0)) as sockets:
         assert sockets.bound.urls == (f"http://[::1]:{sockets.bound.port}",)
 
 
-class Names(trio.abc.HostnameResolver):
-    """Stands for the names of a machine that has others than this one."""
-
-    def __init__(self, *addresses: tuple[socket.AddressFamily, str]) -> None:
-        self._addresses = addresses
-
-    async def getaddrinfo(self, host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
-        return [(family, socket.SOCK_STREAM, 6, "", (address, port)) for family, address in self._addresses]
-
-    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-        raise NotImplementedError
-
-
-async def bind_name(*addresses: tuple[socket.AddressFamily, str]) -> _hypercorn_sockets.HttpSockets:
-    before = trio.socket.set_custom_hostname_resolver(Names(*addresses))
+async def bind_name(*addresses: str) -> _hypercorn_sockets.HttpSockets:
+    """Bind a host name that has these addresses."""
+    before = trio.socket.set_custom_hostname_resolver(FakeResolver({"name": [addresses]}))
     try:
         return await bind_sockets(HttpListening(host="name", port=0))
     finally:
         trio.socket.set_custom_hostname_resolver(before)
 
 
-async def test_a_name_is_listened_to_at_each_of_its_addresses_with_one_port() -> None:
-    with await bind_name((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2")) as sockets:
+async def test_all_addresses_of_a_host_name_are_bound_with_one_port() -> None:
+    with await bind_name("127.0.0.1", "127.0.0.2") as sockets:
         port = sockets.bound.port
 
         assert sockets.bound.urls == (f"http://127.0.0.1:{port}", f"http://127.0.0.2:{port}")
 
 
-async def test_an_address_that_this_machine_does_not_have_is_left_out() -> None:
-    with await bind_name((socket.AF_INET, "192.0.2.1"), (socket.AF_INET, "127.0.0.1")) as sockets:
+async def test_addresses_of_a_host_name_that_this_machine_does_not_have_are_skipped() -> None:
+    with await bind_name("192.0.2.1", "127.0.0.1") as sockets:
         assert sockets.bound.urls == (f"http://127.0.0.1:{sockets.bound.port}",)
 
 
-async def test_another_port_is_tried_when_one_is_not_free_at_every_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second address finds the port of the first one taken, once."""
+async def test_another_port_is_tried_if_the_first_is_not_free_at_every_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port of the first address is taken at the second one, once."""
     taken: list[int] = []
     bind = _hypercorn_sockets._bind_tcp
 
@@ -109,17 +98,17 @@ async def test_another_port_is_tried_when_one_is_not_free_at_every_address(monke
         return bind(family, address, backlog)
 
     monkeypatch.setattr(_hypercorn_sockets, "_bind_tcp", bind_tcp)
-    with await bind_name((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2")) as sockets:
+    with await bind_name("127.0.0.1", "127.0.0.2") as sockets:
         assert len(sockets.sockets) == 2
 
 
 def make_stale(path: Path) -> None:
-    """Leave the file of a socket behind, as a process does that was killed."""
+    """Leave the file of a socket behind, as a killed process does."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
 
 
-async def test_a_unix_socket_is_served_and_its_file_removed_at_the_end(tmp_path: Path) -> None:
+async def test_a_unix_socket_is_served_and_its_file_is_removed_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     make_stale(path)
     async with serving(App(), unix_socket=path) as served:
@@ -155,7 +144,7 @@ async def test_a_unix_socket_with_a_full_backlog_is_not_replaced(tmp_path: Path)
             each.close()
 
 
-async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("precious")
 
@@ -165,28 +154,28 @@ async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-async def test_a_unix_socket_where_there_is_no_folder_is_refused_in_words(tmp_path: Path) -> None:
+async def test_a_unix_socket_in_a_missing_folder_is_refused_with_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "http.sock"
 
     with pytest.raises(FileNotFoundError, match=f"cannot listen on {path}: No such file or directory"):
         await bind_sockets(HttpListening(unix_socket=path))
 
 
-@pytest.mark.parametrize("how", ["replaced", "removed"])
-async def test_a_file_that_has_replaced_the_socket_is_left_alone(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fate", ["replaced", "removed"])
+async def test_a_file_that_has_replaced_the_socket_is_not_removed(fate: str, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     with await bind_sockets(HttpListening(unix_socket=path)):
         path.rename(tmp_path / "moved")
-        if how == "replaced":
+        if fate == "replaced":
             make_stale(path)
 
-    assert path.exists() == (how == "replaced")
+    assert path.exists() == (fate == "replaced")
 
 
-async def test_a_file_that_has_got_the_number_of_the_one_before_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_has_the_inode_number_of_the_replaced_socket_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     with await bind_sockets(HttpListening(unix_socket=path)):
-        os.utime(path, ns=(0, 0))  # the successor's: the numbers of files that are gone are given again
+        os.utime(path, ns=(0, 0))  # those of a successor; the inode numbers of deleted files are reused
 
     assert path.exists()
 

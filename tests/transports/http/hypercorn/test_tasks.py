@@ -1,4 +1,4 @@
-"""What an application receives, and what becomes of what it raises: without a connection."""
+"""The tasks of an application, without a connection: received events, and the exceptions that they raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio.testing
 from trio_mcp.transports import Receive, Scope, Send
 from trio_mcp.transports.http.hypercorn._application import AppTasks, Mailbox
 
-GONE = {"type": "http.disconnect"}
+DISCONNECT = {"type": "http.disconnect"}
 SCOPE = {"type": "http", "method": "POST", "path": "/a\nb"}
 
 
@@ -25,14 +25,14 @@ async def test_events_are_received_in_order_and_then_any_number_of_disconnects()
     mailbox = Mailbox()
     await mailbox.put(chunk(b"one"))
     await mailbox.put(chunk(b"two"))
-    await mailbox.put(GONE)
+    await mailbox.put(DISCONNECT)
 
     received = [await mailbox.receive() for _ in range(4)]
 
-    assert received == [chunk(b"one"), chunk(b"two"), GONE, GONE]
+    assert received == [chunk(b"one"), chunk(b"two"), DISCONNECT, DISCONNECT]
 
 
-async def test_the_end_of_a_body_is_said_with_its_last_piece_unless_that_was_received_already() -> None:
+async def test_the_last_part_of_a_body_is_marked_unless_it_was_received_already() -> None:
     mailbox, end = Mailbox(), {"type": "http.request", "body": b"", "more_body": False}
     await mailbox.put(chunk(b"one"))
     await mailbox.put(chunk(b"two"))
@@ -45,7 +45,7 @@ async def test_the_end_of_a_body_is_said_with_its_last_piece_unless_that_was_rec
     assert await mailbox.receive() == end
 
 
-async def test_receiving_waits_for_what_is_put(nursery: trio.Nursery) -> None:
+async def test_receive_waits_for_the_next_event(nursery: trio.Nursery) -> None:
     mailbox = Mailbox()
     received: list[object] = []
 
@@ -61,21 +61,21 @@ async def test_receiving_waits_for_what_is_put(nursery: trio.Nursery) -> None:
     assert received == [chunk(b"late")]
 
 
-async def test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one() -> None:
+async def test_a_cancelled_scope_receives_waiting_events() -> None:
     mailbox = Mailbox()
-    await mailbox.put(GONE)
+    await mailbox.put(DISCONNECT)
 
     received: object = None
     with trio.CancelScope() as scope:
         scope.cancel()
         received = await mailbox.receive()
 
-    assert received == GONE
+    assert received == DISCONNECT
 
 
-async def test_an_application_that_asks_for_ever_can_be_cancelled() -> None:
+async def test_an_application_that_receives_for_ever_can_be_cancelled() -> None:
     mailbox = Mailbox()
-    await mailbox.put(GONE)
+    await mailbox.put(DISCONNECT)
 
     with trio.move_on_after(0.01) as scope:
         while True:
@@ -85,7 +85,7 @@ async def test_an_application_that_asks_for_ever_can_be_cancelled() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100_000])
-async def test_a_client_waits_while_too_much_lies_in_the_mailbox(size: int, nursery: trio.Nursery) -> None:
+async def test_the_connection_waits_while_the_mailbox_is_full(size: int, nursery: trio.Nursery) -> None:
     mailbox = Mailbox()
     puts = 0
 
@@ -121,7 +121,7 @@ async def test_a_waiting_put_continues_when_the_mailbox_is_closed(end: str, nurs
     await trio.testing.wait_all_tasks_blocked()
     assert not done.is_set()
     if end == "the client leaves":
-        await mailbox.put(GONE)
+        await mailbox.put(DISCONNECT)
     else:
         mailbox.close()
     await trio.testing.wait_all_tasks_blocked()
@@ -130,7 +130,7 @@ async def test_a_waiting_put_continues_when_the_mailbox_is_closed(end: str, nurs
 
 
 async def run(app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> list[object]:
-    """Run an application for one request; return what it has sent, None for its end."""
+    """Run an application for one request; return the events that it has sent, with None for its end."""
     sent: list[object] = []
 
     async def send(event: object) -> None:
@@ -152,7 +152,7 @@ async def run(app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> list[ob
     ],
     ids=repr,
 )
-async def test_what_an_application_raises_is_logged_and_ends_its_request_alone(
+async def test_an_exception_in_an_application_is_logged_and_ends_only_its_request(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,7 +167,9 @@ async def test_what_an_application_raises_is_logged_and_ends_its_request_alone(
     assert repr(record.exc_info[1]) == repr(error)
 
 
-async def test_an_interrupt_passes_and_what_came_with_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_keyboard_interrupt_is_raised_and_other_exceptions_with_it_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         raise BaseExceptionGroup("both", [KeyboardInterrupt(), ValueError("oops")])
 
@@ -179,7 +181,7 @@ async def test_an_interrupt_passes_and_what_came_with_it_is_logged(caplog: pytes
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-async def test_cancellation_passes_and_nothing_is_sent_any_more(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancelled_application_sends_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[object] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -197,7 +199,7 @@ async def test_cancellation_passes_and_nothing_is_sent_any_more(caplog: pytest.L
     assert caplog.records == []
 
 
-async def test_a_connection_runs_so_many_requests_at_once_and_no_more(nursery: trio.Nursery) -> None:
+async def test_the_concurrent_requests_of_a_connection_are_limited(nursery: trio.Nursery) -> None:
     running = 0
     end = trio.Event()
 

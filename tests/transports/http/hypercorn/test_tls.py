@@ -1,4 +1,4 @@
-"""TLS: which protocol is settled on, and what is wrong with a certificate, in words."""
+"""TLS: the negotiated protocol, slow clients, stopped processes, and errors in certificate files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.transports.http.hypercorn.test_connection import Flood
+from tests.transports.http.hypercorn.test_connection import FloodingApp
 from tests.transports.http.socket_clients import OK, App, Http2Client, answer, get, post, read_all, read_until, serving
 from trio_mcp.transports import HttpListening, Receive, Scope, Send, tls_context
 from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
@@ -40,7 +40,7 @@ class Certificate:
 
     @property
     def trusted(self) -> ssl.SSLContext:
-        """What a client needs that trusts it, and nobody else."""
+        """The context of a client that trusts only this certificate."""
         return ssl.create_default_context(cafile=str(self.certfile))
 
 
@@ -80,14 +80,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
-async def test_a_request_is_answered_and_the_end_is_said(certificate: Certificate) -> None:
+async def test_a_request_is_answered_and_the_connection_is_closed_properly(certificate: Certificate) -> None:
     async def show(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, scope["scheme"].encode())
 
     files = {"certfile": certificate.certfile, "keyfile": certificate.keyfile}
     async with serving(App({"/show": show}), **files) as served:
         assert served.bound.urls == (f"https://127.0.0.1:{served.bound.port}",)
-        stream = await served.connect_by_tls(certificate.trusted)
+        stream = await served.connect_tls(certificate.trusted)
         await stream.send_all(get("/show", "connection: close"))
         reply = await read_all(stream)
 
@@ -95,29 +95,27 @@ async def test_a_request_is_answered_and_the_end_is_said(certificate: Certificat
     assert reply.endswith(b"\r\n\r\nhttps")
 
 
-async def test_http2_is_spoken_to_clients_that_offer_it(certificate: Certificate) -> None:
+async def test_http2_is_negotiated_with_clients_that_offer_it(certificate: Certificate) -> None:
     async with serving(App(), certfile=certificate.both) as served:
-        stream = await served.connect_by_tls(certificate.trusted, "h2", "http/1.1")
+        stream = await served.connect_tls(certificate.trusted, "h2", "http/1.1")
         assert stream.selected_alpn_protocol() == "h2"
         client = Http2Client(stream)
         await client.start()
 
-        number = await client.ask("/")
-        assert (await client.until(h2.events.DataReceived, number)).data == b"fine"
+        number = await client.send_request("/")
+        assert (await client.next_event(h2.events.DataReceived, number)).data == b"fine"
 
 
-async def test_http2_that_is_turned_off_is_not_settled_on(certificate: Certificate) -> None:
+async def test_http2_that_is_turned_off_is_not_negotiated(certificate: Certificate) -> None:
     async with serving(App(), certfile=certificate.both, http2=False) as served:
-        stream = await served.connect_by_tls(certificate.trusted, "h2", "http/1.1")
+        stream = await served.connect_tls(certificate.trusted, "h2", "http/1.1")
         assert stream.selected_alpn_protocol() == "http/1.1"
         await stream.send_all(get("/"))
 
         assert (await read_until(stream, b"fine")).startswith(OK)
 
 
-async def test_a_client_that_speaks_no_tls_is_turned_away(
-    certificate: Certificate, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_client_without_tls_is_refused(certificate: Certificate, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(App(), certfile=certificate.both) as served, await served.connect() as stream:
         await stream.send_all(get("/"))
 
@@ -134,18 +132,18 @@ async def test_a_silent_client_is_disconnected(certificate: Certificate) -> None
         assert await read_all(stream) == b""
 
 
-async def test_a_client_that_reads_nothing_loses_its_connection(certificate: Certificate) -> None:
-    flooding = Flood()
+async def test_a_client_that_reads_nothing_is_disconnected(certificate: Certificate) -> None:
+    flooding = FloodingApp()
     async with serving(App({"/flood": flooding}), certfile=certificate.both, write_seconds=0.1) as served:
-        stream = await served.connect_by_tls(certificate.trusted)
+        stream = await served.connect_tls(certificate.trusted)
         await stream.send_all(get("/flood"))
 
         await flooding.left.wait()
 
 
 @contextmanager
-def stopped_once(client: trio.SocketStream, data: bytes) -> Generator[None]:
-    """Have the process stand still for 0.33 s in its next wait; *data* come from the client meanwhile."""
+def blocked_once(client: trio.SocketStream, data: bytes) -> Generator[None]:
+    """Block the process for 0.33 s in its next wait; the client sends *data* meanwhile."""
 
     def stand_still(*_: object) -> None:
         os.write(client.socket.fileno(), data)
@@ -159,7 +157,7 @@ def stopped_once(client: trio.SocketStream, data: bytes) -> Generator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-async def test_all_that_came_while_the_process_was_stopped_is_read(certificate: Certificate) -> None:
+async def test_all_data_that_arrived_while_the_process_was_stopped_are_read(certificate: Certificate) -> None:
     head, records = get("/"), trio.testing.MemorySendStream()
     async with serving(App(), certfile=certificate.both, keep_alive_seconds=0.3) as served:
         socket = await served.connect()
@@ -168,41 +166,41 @@ async def test_all_that_came_while_the_process_was_stopped_is_read(certificate: 
         await stream.send_all(head)
         await read_until(stream, b"fine")
         wire.send_stream = records
-        for part in (head[:10], head[10:-2], head[-2:]):
-            await stream.send_all(part)  # a record each, of which one is read at a time
+        for send_part in (head[:10], head[10:-2], head[-2:]):
+            await stream.send_all(send_part)  # each part is a TLS record, and the server reads one at a time
 
-        with stopped_once(socket, bytes(records.get_data_nowait())):
+        with blocked_once(socket, bytes(records.get_data_nowait())):
             assert (await read_until(stream, b"fine")).startswith(OK)
 
 
-async def test_the_rest_of_what_came_while_the_process_was_stopped_is_waited_for_a_moment(
+async def test_after_a_stop_the_process_waits_only_shortly_for_the_rest_of_a_record(
     certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_hypercorn_connection, "_LATE_SECONDS", 0.1)
     async with serving(App(), certfile=certificate.both, keep_alive_seconds=0.3) as served:
-        stream = await served.connect_by_tls(certificate.trusted)
+        stream = await served.connect_tls(certificate.trusted)
         await stream.send_all(get("/"))
         await read_until(stream, b"fine")
 
-        with stopped_once(stream.transport_stream, b"\x17\x03\x03"):  # how a record begins
+        with blocked_once(stream.transport_stream, b"\x17\x03\x03"):  # the beginning of a TLS record
             assert await read_all(stream) == b""
 
 
-async def test_an_answer_that_comes_before_the_body_arrives(certificate: Certificate) -> None:
+async def test_a_response_before_the_end_of_the_body_arrives(certificate: Certificate) -> None:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, b"too large", 413)
 
     async with serving(App({"/upload": refuse}), certfile=certificate.both) as served:
-        stream = await served.connect_by_tls(certificate.trusted)
+        stream = await served.connect_tls(certificate.trusted)
         await stream.send_all(post("/upload", 10_000_000, bytes(100_000)))
         assert (await read_until(stream, b"too large")).startswith(b"HTTP/1.1 413 ")
         await stream.send_all(bytes(100_000))
         await stream.transport_stream.aclose()
 
 
-async def test_a_server_that_stops_ends_connections_that_have_not_settled_on_anything(certificate: Certificate) -> None:
+async def test_a_stopping_server_closes_connections_whose_handshake_is_incomplete(certificate: Certificate) -> None:
     async with serving(App(), certfile=certificate.both, drain_seconds=5) as served, await served.connect() as stream:
-        await served.connect_by_tls(certificate.trusted)
+        await served.connect_tls(certificate.trusted)
         served.stop.set()
         with trio.fail_after(1):
             await served.ended.wait()
@@ -213,10 +211,10 @@ async def test_a_server_that_stops_ends_connections_that_have_not_settled_on_any
 async def test_an_encrypted_key_is_opened_with_its_password(certificate: Certificate) -> None:
     files = {"certfile": certificate.certfile, "keyfile": certificate.encrypted, "keyfile_password": PASSWORD}
     async with serving(App(), **files) as served:
-        await served.connect_by_tls(certificate.trusted)
+        await served.connect_tls(certificate.trusted)
 
 
-def test_without_a_certificate_there_is_no_tls() -> None:
+def test_without_a_certificate_tls_is_off() -> None:
     assert tls_context(HttpListening()) is None
 
 
@@ -229,14 +227,14 @@ def test_a_missing_file_is_named(certificate: Certificate, tmp_path: Path) -> No
         assert caught.value.filename == str(missing)
 
 
-def test_what_is_wrong_with_a_file_is_said(certificate: Certificate, tmp_path: Path) -> None:
+def test_the_error_of_an_unusable_file_gives_the_reason(certificate: Certificate, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = make_certificate(tmp_path / "other")
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     pair = f"{certificate.certfile} and {{}}"
 
-    for settings, place, reason in (
+    for settings, source, reason in (
         ({"certfile": empty}, str(empty), "it needs a certificate and a private key, both as PEM"),
         ({"certfile": certificate.certfile}, str(certificate.certfile), "it needs a certificate and a private key"),
         ({"keyfile": other.keyfile}, pair.format(other.keyfile), "the key does not belong to the certificate"),
@@ -250,5 +248,5 @@ def test_what_is_wrong_with_a_file_is_said(certificate: Certificate, tmp_path: P
         options: dict[str, Any] = {"certfile": certificate.certfile, **settings}
         with pytest.raises(ValueError, match=r"^cannot use ") as caught:
             tls_context(HttpListening(**options))
-        assert str(caught.value).startswith(f"cannot use {place} for TLS: {reason}")
+        assert str(caught.value).startswith(f"cannot use {source} for TLS: {reason}")
         assert PASSWORD not in str(caught.value)

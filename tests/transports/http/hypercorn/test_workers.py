@@ -1,4 +1,4 @@
-"""Several processes behind one port. Real ones, though most of them are tiny."""
+"""Worker processes that share one port. They are real processes, most of them tiny."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if sys.platform == "win32":
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = Path(__file__).parents[2] / "programs" / "http_worker.py"
-SURELY = 30  # seconds: no test takes nearly as long; what hangs fails
+TIMEOUT_SECONDS = 30  # seconds: far more than any test needs, so that a test that hangs fails
 
 READY = "import os, time; line = int(os.environ['TRIO_MCP_HTTP_WORKER'].split(':')[0]); os.write(line, b'!'); "
-"""The start of a worker that serves nobody."""
+"""The beginning of a worker that reports that it is ready and serves no requests."""
 UNTIL_DISMISSED = READY + "os.read(line, 1)"
-DEAF = READY + "time.sleep(1000)"
+UNRESPONSIVE = READY + "time.sleep(1000)"
 
 
 def python(program: str) -> list[str]:
-    """The command of a tiny program, without what makes the start of Python long."""
+    """Return the command of a tiny Python program that starts fast."""
     return [sys.executable, "-I", "-S", "-c", program]
 
 
 @asynccontextmanager
-async def keeping(
+async def running_workers(
     command: list[str], workers: int = 1, **options: Any
 ) -> AsyncGenerator[tuple[Bound, Callable[[], None]]]:
-    """Keep workers for as long as the block lasts; give what they are bound to, and what stops them earlier."""
+    """Run workers during the block; yield their addresses, and a function that stops them earlier."""
     stop, ended = trio.Event(), trio.Event()
 
     async def run(task_status: trio.TaskStatus[Bound]) -> None:
@@ -55,16 +55,16 @@ async def keeping(
         )
         ended.set()
 
-    with trio.fail_after(SURELY):
+    with trio.fail_after(TIMEOUT_SECONDS):
         async with owned_nursery() as nursery:
             yield await nursery.start(run), stop.set
             stop.set()
             await ended.wait()
 
 
-async def fail_to_keep(command: list[str], **options: Any) -> ChildProcessError:
+async def fail_to_run(command: list[str], **options: Any) -> ChildProcessError:
     listening = HttpListening(port=0)
-    with trio.fail_after(SURELY), pytest.raises(ChildProcessError) as caught:
+    with trio.fail_after(TIMEOUT_SECONDS), pytest.raises(ChildProcessError) as caught:
         await serve_workers(command, listening, workers=2, stopping=trio.sleep_forever, drain_seconds=1, **options)
     return caught.value
 
@@ -82,22 +82,22 @@ def is_running(pid: int) -> bool:
 
 
 def children() -> list[int]:
-    """The processes that this one has started and not yet buried."""
+    """Return the ids of the child processes, zombies included."""
     return [int(pid) for thread in Path("/proc/self/task").glob("*/children") for pid in thread.read_text().split()]
 
 
-async def ask_who(port: int | None) -> int:
+async def request_pid(port: int | None) -> int:
     stream = await trio.open_tcp_stream("127.0.0.1", port or 0)
     async with stream:
-        await stream.send_all(get("/who"))
+        await stream.send_all(get("/pid"))
         return int((await read_until(stream, b";")).rpartition(b"\n")[2][:-1])
 
 
-async def ask_who_often(port: int | None) -> set[int]:
+async def request_pids(port: int | None) -> set[int]:
     found = set[int]()
 
     async def ask() -> None:
-        found.add(await ask_who(port))
+        found.add(await request_pid(port))
 
     async with trio.open_nursery() as nursery:
         for _ in range(20):
@@ -105,20 +105,20 @@ async def ask_who_often(port: int | None) -> set[int]:
     return found
 
 
-async def test_workers_share_a_port_and_are_replaced_when_they_die_and_drain_when_they_are_to_stop(
+async def test_workers_share_a_port_and_are_replaced_when_they_die_and_drain_when_they_stop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     env = {"PYTHONPATH": str(ROOT)}
-    async with keeping([sys.executable, str(PROGRAM)], workers=2, env=env) as (bound, stop):
+    async with running_workers([sys.executable, str(PROGRAM)], workers=2, env=env) as (bound, stop):
         first = set[int]()
-        while len(first) < 2:  # on a busy machine one of them may take all connections for a while
-            first |= await ask_who_often(bound.port)
-        victim = min(first)
-        os.kill(victim, signal.SIGKILL)
-        await until(lambda: not is_running(victim))
+        while len(first) < 2:  # on a busy machine one worker may accept all connections for a while
+            first |= await request_pids(bound.port)
+        killed = min(first)
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: not is_running(killed))
         found = first
         while len(found) < 3:
-            found |= await ask_who_often(bound.port)
+            found |= await request_pids(bound.port)
 
         async with await trio.open_tcp_stream("127.0.0.1", bound.port or 0) as stream:
             await stream.send_all(get("/stream"))
@@ -128,39 +128,39 @@ async def test_workers_share_a_port_and_are_replaced_when_they_die_and_drain_whe
 
     assert not any(map(is_running, found))
     (record,) = caplog.records
-    assert record.getMessage().endswith(f" (process {victim}) was killed by signal 9; it is restarted in 0.1 seconds")
+    assert record.getMessage().endswith(f" (process {killed}) was killed by signal 9; it is restarted in 0.1 seconds")
 
 
-async def test_a_worker_that_ends_before_it_serves_ends_everything() -> None:
-    error = await fail_to_keep(python("raise SystemExit(3)"))
+async def test_a_worker_that_exits_before_it_serves_is_an_error() -> None:
+    error = await fail_to_run(python("raise SystemExit(3)"))
 
     assert " ended with status 3 before it served" in str(error)
     assert children() == []
 
 
 async def test_a_worker_that_cannot_be_started_is_an_error_that_names_it() -> None:
-    error = await fail_to_keep(["/no/such/program"])
+    error = await fail_to_run(["/no/such/program"])
 
     assert "cannot be started: " in str(error)
     assert "/no/such/program" in str(error)
 
 
-async def test_the_others_stop_when_one_fails_at_the_start(tmp_path: Path) -> None:
-    claim = f"import os; os.open({str(tmp_path / 'claim')!r}, os.O_CREAT | os.O_EXCL); "  # only one process can
+async def test_all_workers_stop_when_one_fails_at_the_start(tmp_path: Path) -> None:
+    claim = f"import os; os.open({str(tmp_path / 'claim')!r}, os.O_CREAT | os.O_EXCL); "  # only one process succeeds
 
-    error = await fail_to_keep(python(claim + UNTIL_DISMISSED))
+    error = await fail_to_run(python(claim + UNTIL_DISMISSED))
 
     assert " ended with status 1 before it served" in str(error)
     assert children() == []
 
 
-async def test_a_worker_that_does_not_last_is_replaced_after_ever_longer_pauses(
+async def test_a_worker_that_exits_soon_is_replaced_after_growing_pauses(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_hypercorn_workers, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(_hypercorn_workers, "_LONGEST_PAUSE_SECONDS", 0.025)
 
-    async with keeping(python(READY + "raise SystemExit(7)")):
+    async with running_workers(python(READY + "raise SystemExit(7)")):
         await until(lambda: len(caplog.records) == 4)
 
     messages = [record.getMessage() for record in caplog.records]
@@ -169,13 +169,13 @@ async def test_a_worker_that_does_not_last_is_replaced_after_ever_longer_pauses(
     assert pauses == [0.01, 0.02, 0.025, 0.025]
 
 
-async def test_a_worker_that_lasted_is_replaced_soon(
+async def test_a_worker_that_lasted_is_replaced_after_a_short_pause(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_hypercorn_workers, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(_hypercorn_workers, "_LASTING_SECONDS", 0.0)
 
-    async with keeping(python(READY)):
+    async with running_workers(python(READY)):
         await until(lambda: len(caplog.records) == 3)
 
     pauses = [record.args[2] for record in caplog.records[:3] if isinstance(record.args, tuple)]
@@ -183,7 +183,7 @@ async def test_a_worker_that_lasted_is_replaced_soon(
 
 
 async def test_a_worker_that_does_not_stop_is_killed(caplog: pytest.LogCaptureFixture) -> None:
-    async with keeping(python(DEAF), drain_seconds=0.05, leave_seconds=0.05):
+    async with running_workers(python(UNRESPONSIVE), drain_seconds=0.05, leave_seconds=0.05):
         (pid,) = children()
         assert os.getpgid(pid) == pid  # an interrupt at the terminal is the parent's to handle
 
@@ -192,29 +192,30 @@ async def test_a_worker_that_does_not_stop_is_killed(caplog: pytest.LogCaptureFi
     assert record.getMessage() == f"worker 1 (process {pid}) does not end in time and is killed"
 
 
-async def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
+async def test_the_child_processes_of_a_worker_end_with_it(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
     start = (
-        f"import subprocess; pid = subprocess.Popen(['sleep', '1000']).pid; open({str(note)!r}, 'w').write(str(pid))"
+        "import subprocess; pid = subprocess.Popen(['sleep', '1000']).pid; "
+        f"open({str(pid_file)!r}, 'w').write(str(pid))"
     )
 
-    async with keeping(python(f"{READY}{start}; os._exit(0)")):
-        await until(lambda: note.exists() and note.read_text())
-        orphan = int(note.read_text())
+    async with running_workers(python(f"{READY}{start}; os._exit(0)")):
+        await until(lambda: pid_file.exists() and pid_file.read_text())
+        orphan = int(pid_file.read_text())
         await until(lambda: not is_running(orphan))
 
 
 async def test_cancellation_kills_the_workers() -> None:
     async with trio.open_nursery() as nursery:
         serve = partial(serve_workers, workers=2, stopping=trio.sleep_forever, drain_seconds=1000)
-        await nursery.start(serve, python(DEAF), HttpListening(port=0))
+        await nursery.start(serve, python(UNRESPONSIVE), HttpListening(port=0))
         assert len(children()) == 2
         nursery.cancel_scope.cancel()
 
     assert children() == []
 
 
-async def test_a_stop_before_all_are_ready_ends_them() -> None:
+async def test_a_stop_before_all_workers_are_ready_stops_them() -> None:
     started: list[Bound] = []
 
     class Status:
@@ -247,11 +248,13 @@ trio.run(lambda: serve_workers(
 
 
 async def test_workers_stop_when_their_parent_is_killed() -> None:
-    say_who = READY + "print(os.getpid(), flush=True); os.read(line, 1)"
-    parent = await trio.lowlevel.open_process([sys.executable, "-c", PARENT, *python(say_who)], stdout=subprocess.PIPE)
+    print_pid = READY + "print(os.getpid(), flush=True); os.read(line, 1)"
+    parent = await trio.lowlevel.open_process(
+        [sys.executable, "-c", PARENT, *python(print_pid)], stdout=subprocess.PIPE
+    )
     assert parent.stdout is not None
     async with parent.stdout:
-        with trio.fail_after(SURELY):
+        with trio.fail_after(TIMEOUT_SECONDS):
             pid = int(await parent.stdout.receive_some())
             assert is_running(pid)
             parent.kill()
@@ -260,7 +263,7 @@ async def test_workers_stop_when_their_parent_is_killed() -> None:
             await until(lambda: not is_running(pid))
 
 
-async def test_what_a_worker_inherits_is_its_own_and_not_that_of_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_children_of_a_worker_do_not_inherit_its_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     with ours:
         sockets = (await bind_sockets(HttpListening(port=0))).sockets
@@ -285,5 +288,5 @@ async def test_what_a_worker_inherits_is_its_own_and_not_that_of_its_children(mo
         assert waiting.cancelled_caught
         ours.close()
         await inheritance.wait_dismissed()
-        await inheritance.report_ready()  # to nobody
+        await inheritance.report_ready()  # the other end is closed
         inheritance.close()

@@ -1,4 +1,4 @@
-"""The HTTP application: what gets in, where it is mounted, who runs it, and what it says where nobody does."""
+"""The HTTP application: refused requests, mounting, the lifespan, and requests outside of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.transports.http.asgi_caller import Caller, call, request, scope_of
+from tests.transports.http.asgi_caller import AsgiCaller, call, request, scope_of
 from trio_mcp import Context, Limits, Server, SessionSettings, open_http_client
 from trio_mcp.server import HttpOptions, http_app
 from trio_mcp.testing import AsgiEngine
@@ -34,8 +34,8 @@ ROOTS: dict[str, Any] = {CAPABILITIES_KEY: {"roots": {}}}
 ADD = call("add", {"a": 1, "b": 2})
 
 
-def speaking(revision: str) -> dict[str, Any]:
-    """Return a request that names another revision, in its body and in what is made of that."""
+def request_in(revision: str) -> dict[str, Any]:
+    """Return a request that names another revision in its body and its header fields."""
     envelope: dict[str, Any] = {REVISION_KEY: revision}
     return request("tools/list", **envelope)
 
@@ -54,8 +54,8 @@ def make_app(**options: Any) -> HttpApp:
     return http_app(make_server(), **options)
 
 
-async def text_from(app: Any, caller: Caller) -> str:
-    """Return the text that a call of a tool is answered with."""
+async def text_from(app: Any, caller: AsgiCaller) -> str:
+    """Send the call of a tool, and return the text of its result."""
     await caller.run(app)
     assert caller.status == 200, caller.body
     text: str = caller.answer["result"]["content"][0]["text"]
@@ -66,30 +66,30 @@ async def text_from(app: Any, caller: Caller) -> str:
 @pytest.mark.parametrize(
     ("caller", "status", "code"),
     [
-        (Caller(scope_of("PUT")), 405, None),
-        (Caller(scope_of("OPTIONS")), 405, None),
-        (Caller(scope_of(path="/")), 404, None),
-        (Caller(scope_of(path="/mcp/more")), 404, None),
-        (Caller(scope_of("GET", path="/mcpx")), 404, None),
-        (Caller.post(ADD, {"host": "evil.example"}), 403, INVALID_REQUEST),
-        (Caller.post(ADD, {"host": ""}), 403, INVALID_REQUEST),
-        (Caller.post(ADD, {"origin": "https://evil.example"}), 403, INVALID_REQUEST),
-        (Caller.post(ADD, {"content-type": "text/plain"}), 415, INVALID_REQUEST),
-        (Caller.post(ADD, {"accept": "application/json"}), 406, INVALID_REQUEST),
-        (Caller.post(ADD, {"content-length": "5000000"}), 413, INVALID_REQUEST),
-        (Caller.post(b"x" * 5_000_000), 413, INVALID_REQUEST),
-        (Caller.post(b"{"), 400, PARSE_ERROR),
-        (Caller.post(b"[]"), 400, INVALID_REQUEST),
-        (Caller.post(ADD, {"mcp-protocol-version": "2026-07-27"}), 400, -32020),
-        (Caller.post(ADD, {"mcp-method": ""}), 400, -32020),
-        (Caller.post(speaking("2099-01-01")), 400, UNSUPPORTED_REVISION),
-        (Caller.post(request("tools/list", **{CAPABILITIES_KEY: None})), 400, -32602),
-        (Caller.post(ADD, {"mcp-name": "sub"}), 400, -32020),
-        (Caller.post(request("tools/call", {"name": 7}), {"mcp-name": "7"}), 200, -32602),
-        (Caller(scope_of("GET", headers={"accept": "application/json"})), 406, INVALID_REQUEST),
+        (AsgiCaller(scope_of("PUT")), 405, None),
+        (AsgiCaller(scope_of("OPTIONS")), 405, None),
+        (AsgiCaller(scope_of(path="/")), 404, None),
+        (AsgiCaller(scope_of(path="/mcp/more")), 404, None),
+        (AsgiCaller(scope_of("GET", path="/mcpx")), 404, None),
+        (AsgiCaller.post(ADD, {"host": "evil.example"}), 403, INVALID_REQUEST),
+        (AsgiCaller.post(ADD, {"host": ""}), 403, INVALID_REQUEST),
+        (AsgiCaller.post(ADD, {"origin": "https://evil.example"}), 403, INVALID_REQUEST),
+        (AsgiCaller.post(ADD, {"content-type": "text/plain"}), 415, INVALID_REQUEST),
+        (AsgiCaller.post(ADD, {"accept": "application/json"}), 406, INVALID_REQUEST),
+        (AsgiCaller.post(ADD, {"content-length": "5000000"}), 413, INVALID_REQUEST),
+        (AsgiCaller.post(b"x" * 5_000_000), 413, INVALID_REQUEST),
+        (AsgiCaller.post(b"{"), 400, PARSE_ERROR),
+        (AsgiCaller.post(b"[]"), 400, INVALID_REQUEST),
+        (AsgiCaller.post(ADD, {"mcp-protocol-version": "2026-07-27"}), 400, -32020),
+        (AsgiCaller.post(ADD, {"mcp-method": ""}), 400, -32020),
+        (AsgiCaller.post(request_in("2099-01-01")), 400, UNSUPPORTED_REVISION),
+        (AsgiCaller.post(request("tools/list", **{CAPABILITIES_KEY: None})), 400, -32602),
+        (AsgiCaller.post(ADD, {"mcp-name": "sub"}), 400, -32020),
+        (AsgiCaller.post(request("tools/call", {"name": 7}), {"mcp-name": "7"}), 200, -32602),
+        (AsgiCaller(scope_of("GET", headers={"accept": "application/json"})), 406, INVALID_REQUEST),
     ],
 )
-async def test_a_refused_request_gets_the_reason(caller: Caller, status: int, code: int | None) -> None:
+async def test_a_refused_request_gets_a_status_and_a_reason(caller: AsgiCaller, status: int, code: int | None) -> None:
     app = make_app()
     async with app.run():
         await caller.run(app)
@@ -105,7 +105,7 @@ async def test_a_refused_request_gets_the_reason(caller: Caller, status: int, co
 @pytest.mark.parametrize(
     ("headers", "writes_null"),
     [
-        ({}, True),  # 2025-03-26 has no field for it, and there is a session
+        ({}, True),  # the session is of 2025-03-26, which has no header field for the revision
         ({"mcp-protocol-version": "2025-06-18"}, True),
         ({"mcp-protocol-version": "2025-11-25"}, False),
     ],
@@ -113,27 +113,27 @@ async def test_a_refused_request_gets_the_reason(caller: Caller, status: int, co
 @pytest.mark.parametrize(
     ("caller", "status"),
     [
-        (Caller.post(INITIALIZE, {"host": "evil.example"}), 403),
-        (Caller.post(INITIALIZE, {"content-type": "text/plain"}), 415),
-        (Caller(scope_of("GET", headers={"accept": "application/json"})), 406),
-        (Caller.post(b"x" * 5_000_000), 413),
-        (Caller.post(b"{"), 400),
-        (Caller.post(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'), 404),
-        (Caller(scope_of("GET")), 404),
-        (Caller(scope_of("DELETE")), 404),
+        (AsgiCaller.post(INITIALIZE, {"host": "evil.example"}), 403),
+        (AsgiCaller.post(INITIALIZE, {"content-type": "text/plain"}), 415),
+        (AsgiCaller(scope_of("GET", headers={"accept": "application/json"})), 406),
+        (AsgiCaller.post(b"x" * 5_000_000), 413),
+        (AsgiCaller.post(b"{"), 400),
+        (AsgiCaller.post(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'), 404),
+        (AsgiCaller(scope_of("GET")), 404),
+        (AsgiCaller(scope_of("DELETE")), 404),
     ],
 )
-async def test_an_error_of_no_request_has_the_id_null_where_the_clients_revision_wants_one(
-    caller: Caller, status: int, headers: dict[str, str], writes_null: bool
+async def test_an_error_without_a_request_has_the_id_null_in_the_revisions_that_require_it(
+    caller: AsgiCaller, status: int, headers: dict[str, str], writes_null: bool
 ) -> None:
     app, fields = make_app(), {b"mcp-session-id": b"s", **{k.encode(): v.encode() for k, v in headers.items()}}
-    asked = Caller({**caller.scope, "headers": [*caller.scope["headers"], *fields.items()]}, caller.pieces)
+    sent = AsgiCaller({**caller.scope, "headers": [*caller.scope["headers"], *fields.items()]}, caller.pieces)
 
     async with app.run():
-        await asked.run(app)
+        await sent.run(app)
 
-    assert asked.status == status
-    assert asked.answer.get("id", "none") == (None if writes_null else "none")
+    assert sent.status == status
+    assert sent.answer.get("id", "none") == (None if writes_null else "none")
 
 
 @pytest.mark.parametrize(("revision", "writes_null"), [("2025-06-18", True), ("2025-11-25", False)])
@@ -144,25 +144,25 @@ async def test_an_error_in_a_session_has_the_form_of_its_revision(
     app = make_app()
     async with app.run():
         params = {**INITIALIZE["params"], "protocolVersion": revision}
-        begun = await Caller.post({**INITIALIZE, "params": params}).run(app)
-        refused = await Caller.post(body, {"mcp-session-id": begun.headers["mcp-session-id"]}).run(app)
+        begun = await AsgiCaller.post({**INITIALIZE, "params": params}).run(app)
+        refused = await AsgiCaller.post(body, {"mcp-session-id": begun.headers["mcp-session-id"]}).run(app)
 
     assert refused.status in {400, 413}
     assert refused.answer.get("id", "none") == (None if writes_null else "none")
 
 
-async def test_a_method_that_is_not_served_gets_the_list_of_those_that_are() -> None:
-    caller = await Caller(scope_of("PUT")).run(make_app())
+async def test_a_refused_http_method_gets_the_list_of_allowed_methods() -> None:
+    caller = await AsgiCaller(scope_of("PUT")).run(make_app())
 
     assert caller.headers["allow"] == "GET, POST, DELETE"
 
 
 @pytest.mark.requirement("B.4-S4", "B.8-S9")
-async def test_a_server_of_modern_revisions_alone_has_one_method_and_no_sessions() -> None:
+async def test_a_server_with_modern_revisions_alone_accepts_only_posts_and_has_no_sessions() -> None:
     app = http_app(make_server(revisions=["2026-07-28"]))
-    assert await text_from(app, Caller.post(ADD, {"mcp-session-id": "x", "last-event-id": "1"})) == "3"
+    assert await text_from(app, AsgiCaller.post(ADD, {"mcp-session-id": "x", "last-event-id": "1"})) == "3"
 
-    get, delete, initialize = (Caller(scope_of("GET")), Caller(scope_of("DELETE")), Caller.post(INITIALIZE))
+    get, delete, initialize = (AsgiCaller(scope_of("GET")), AsgiCaller(scope_of("DELETE")), AsgiCaller.post(INITIALIZE))
     for caller in (get, delete, initialize):
         await caller.run(app)
 
@@ -170,15 +170,15 @@ async def test_a_server_of_modern_revisions_alone_has_one_method_and_no_sessions
     assert (initialize.status, initialize.code) == (400, UNSUPPORTED_REVISION)
 
 
-async def test_a_server_of_older_revisions_alone_refuses_the_modern_one() -> None:
+async def test_a_server_with_legacy_revisions_alone_refuses_modern_requests() -> None:
     app = http_app(make_server(revisions=["2025-06-18"]))
 
-    assert (await Caller.post(ADD).run(app)).status == 400
+    assert (await AsgiCaller.post(ADD).run(app)).status == 400
 
 
 @pytest.mark.parametrize("origin", ["http://localhost", "https://127.0.0.1:3000", "http://[::1]:80", ""])
-async def test_pages_of_this_machine_and_programs_get_in(origin: str) -> None:
-    assert await text_from(make_app(), Caller.post(ADD, {"origin": origin, "host": "127.0.0.1:8000"})) == "3"
+async def test_requests_without_an_origin_or_from_local_pages_are_accepted(origin: str) -> None:
+    assert await text_from(make_app(), AsgiCaller.post(ADD, {"origin": origin, "host": "127.0.0.1:8000"})) == "3"
 
 
 @pytest.mark.parametrize(
@@ -194,12 +194,14 @@ async def test_pages_of_this_machine_and_programs_get_in(origin: str) -> None:
         ({"allowed_origins": "any"}, {"origin": "https://b.example"}, 200),
     ],
 )
-async def test_hosts_and_origins_are_those_that_were_named(options: Any, headers: dict[str, str], status: int) -> None:
-    assert (await Caller.post(ADD, headers).run(make_app(**options))).status == status
+async def test_allowed_hosts_and_origins_replace_the_defaults(
+    options: Any, headers: dict[str, str], status: int
+) -> None:
+    assert (await AsgiCaller.post(ADD, headers).run(make_app(**options))).status == status
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"path": "mcp"}, "path='mcp'"),
         ({"max_body_bytes": 0}, "max_body_bytes=0"),
@@ -211,28 +213,28 @@ async def test_hosts_and_origins_are_those_that_were_named(options: Any, headers
         ({"allowed_origins": ["localhost"]}, "allowed_origins"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused_at_once(options: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_an_invalid_option_is_refused_at_once(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make_app(**options)
 
 
-def test_a_misspelt_option_is_refused_with_those_there_are() -> None:
+def test_an_unknown_option_is_refused_with_the_list_of_known_ones() -> None:
     with pytest.raises(TypeError, match=r"unknown options: host; use some of path, allowed_hosts"):
         make_app(host="localhost")
 
 
-def test_every_option_is_said_what_it_does() -> None:
+def test_the_options_are_documented() -> None:
     assert HttpOptions.__doc__ is not None
 
 
-async def test_a_body_that_trickles_in_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_body_that_arrives_too_slowly_gets_408(autojump_clock: trio.testing.MockClock) -> None:
     app = make_app(body_seconds=7)
 
     async def receive() -> AsgiMessage:
         await trio.sleep(5)
         return {"type": "http.request", "body": b" ", "more_body": True}
 
-    caller = Caller.post(ADD)
+    caller = AsgiCaller.post(ADD)
     sent: list[AsgiMessage] = []
 
     async def send(message: AsgiMessage) -> None:
@@ -243,9 +245,9 @@ async def test_a_body_that_trickles_in_is_given_up(autojump_clock: trio.testing.
     assert sent[0]["status"] == 408
 
 
-async def test_a_client_that_leaves_in_the_middle_of_a_body_gets_no_answer() -> None:
-    caller = Caller.post(ADD)
-    caller.leave()
+async def test_a_client_that_disconnects_in_the_middle_of_a_body_gets_no_answer() -> None:
+    caller = AsgiCaller.post(ADD)
+    caller.disconnect()
 
     await caller.run(make_app())
 
@@ -263,17 +265,17 @@ async def test_a_client_that_leaves_in_the_middle_of_a_body_gets_no_answer() -> 
         ({"path": "/"}, "/mcp", "/mcp"),
         ({"path": "/"}, "/mcp/", "/mcp"),
         ({"path": "/a/b"}, "/a/b", ""),
-        ({"path": None}, "/where/ever", ""),
+        ({"path": None}, "/any/path", ""),
     ],
 )
-async def test_it_is_found_below_what_it_is_mounted_under(options: Any, path: str, root_path: str) -> None:
-    caller = Caller.post(ADD, path=path, root_path=root_path)
+async def test_a_mounted_application_is_found_below_its_root_path(options: Any, path: str, root_path: str) -> None:
+    caller = AsgiCaller.post(ADD, path=path, root_path=root_path)
 
     assert await text_from(make_app(**options), caller) == "3"
 
 
-async def test_a_mount_whose_name_merely_begins_the_path_takes_nothing_off() -> None:
-    caller = Caller.post(ADD, path="/mcp", root_path="/m")
+async def test_a_root_path_that_is_not_a_whole_segment_is_not_removed() -> None:
+    caller = AsgiCaller.post(ADD, path="/mcp", root_path="/m")
 
     assert await text_from(make_app(), caller) == "3"
 
@@ -292,16 +294,16 @@ async def test_nothing_is_sent_to_a_websocket() -> None:
     assert messages == []
 
 
-async def test_another_kind_of_scope_is_refused_by_name() -> None:
+async def test_an_unknown_kind_of_scope_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'webtransport'"):
-        await Caller({"type": "webtransport"}).run(make_app())
+        await AsgiCaller({"type": "webtransport"}).run(make_app())
 
 
-async def called(app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
+async def run_app(app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
     await app(scope, receive, send)
 
 
-def test_under_asyncio_a_request_is_answered_with_the_fix(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_under_asyncio_is_answered_with_instructions(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[AsgiMessage] = []
 
     async def receive() -> AsgiMessage:
@@ -311,14 +313,14 @@ def test_under_asyncio_a_request_is_answered_with_the_fix(caplog: pytest.LogCapt
         sent.append(message)
 
     for app in (make_app(), make_app().wrap(host)):
-        asyncio.run(called(app, scope_of(), receive, send))
+        asyncio.run(run_app(app, scope_of(), receive, send))
 
     assert [message.get("status") for message in sent] == [500, None] * 2
     assert b"hypercorn -k trio" in sent[-1]["body"]
     assert "hypercorn -k trio" in caplog.text
 
 
-def test_under_asyncio_the_start_fails_with_the_fix() -> None:
+def test_the_startup_under_asyncio_fails_with_instructions() -> None:
     sent: list[AsgiMessage] = []
 
     async def receive() -> AsgiMessage:
@@ -328,14 +330,14 @@ def test_under_asyncio_the_start_fails_with_the_fix() -> None:
         sent.append(message)
 
     for app in (make_app(), make_app().wrap(host)):
-        asyncio.run(called(app, {"type": "lifespan"}, receive, send))
+        asyncio.run(run_app(app, {"type": "lifespan"}, receive, send))
 
     assert [message["type"] for message in sent] == ["lifespan.startup.failed"] * 2
     assert "hypercorn -k trio" in sent[0]["message"]
 
 
 async def host(scope: Scope, receive: Receive, send: Send) -> None:
-    """Another application: answers every request with 418, and has no lifespan."""
+    """An application that answers every request with 418, and has no lifespan."""
     if scope["type"] == "lifespan":
         raise NotImplementedError
     await send({"type": "http.response.start", "status": 418, "headers": []})
@@ -358,45 +360,45 @@ def with_lifespan(log: list[str]) -> Server:
     return server
 
 
-async def test_the_lifespan_events_of_a_server_run_it() -> None:
+async def test_the_lifespan_events_of_an_asgi_server_run_the_application() -> None:
     log: list[str] = []
     app = http_app(with_lifespan(log))
 
     async with AsgiEngine(app).lifespan():
         assert log == ["entered"]
-        assert await text_from(app, Caller.post(call("state"))) == "shared"
+        assert await text_from(app, AsgiCaller.post(call("state"))) == "shared"
 
     assert log == ["entered", "left"]
 
 
-async def test_lifespan_events_are_nothing_to_an_application_that_its_owner_runs() -> None:
+async def test_lifespan_events_do_not_affect_an_application_that_is_running() -> None:
     log: list[str] = []
     app = http_app(with_lifespan(log))
 
     async with app.run():
         async with AsgiEngine(app).lifespan():
             assert log == ["entered"]
-        assert await text_from(app, Caller.post(call("state"))) == "shared"
+        assert await text_from(app, AsgiCaller.post(call("state"))) == "shared"
 
     assert log == ["entered", "left"]
 
 
-async def test_an_application_runs_once_at_a_time_and_any_number_of_times() -> None:
+async def test_an_application_can_run_again_but_not_twice_at_once() -> None:
     log: list[str] = []
     app = http_app(with_lifespan(log))
 
     async with app.run():
         with pytest.raises(RuntimeError, match="already running"):
             async with app.run():
-                pytest.fail("it runs twice")
-        assert await text_from(app, Caller.post(call("state"))) == "shared"
+                pytest.fail("the application runs twice")
+        assert await text_from(app, AsgiCaller.post(call("state"))) == "shared"
     async with app.lifespan(object()):
-        assert await text_from(app, Caller.post(call("state"))) == "shared"
+        assert await text_from(app, AsgiCaller.post(call("state"))) == "shared"
 
     assert log == ["entered", "left"] * 2
 
 
-async def test_before_and_after_its_run_the_application_refuses_with_a_reason() -> None:
+async def test_an_application_that_starts_or_has_stopped_refuses_requests_with_a_reason() -> None:
     entering, entered = trio.Event(), trio.Event()
 
     @asynccontextmanager
@@ -414,18 +416,18 @@ async def test_before_and_after_its_run_the_application_refuses_with_a_reason() 
 
         nursery.start_soon(run)
         await entering.wait()
-        early, early_sessions = Caller.post(ADD), Caller.post(INITIALIZE)
+        early, early_sessions = AsgiCaller.post(ADD), AsgiCaller.post(INITIALIZE)
         await early.run(app)
         await early_sessions.run(app)
         entered.set()
-    late = await Caller.post(ADD).run(app)
+    late = await AsgiCaller.post(ADD).run(app)
 
-    for caller, id, words in ((early, 1, "starting"), (early_sessions, 5, "starting"), (late, 1, "has stopped")):
+    for caller, id, message in ((early, 1, "starting"), (early_sessions, 5, "starting"), (late, 1, "has stopped")):
         assert (caller.status, caller.code, caller.answer["id"]) == (503, INTERNAL_ERROR, id)
-        assert words in caller.answer["error"]["message"]
+        assert message in caller.answer["error"]["message"]
 
 
-async def test_a_start_that_fails_is_reported_as_failed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_startup_is_reported_as_failed(caplog: pytest.LogCaptureFixture) -> None:
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncGenerator[None]:
         raise ZeroDivisionError("no database")
@@ -439,7 +441,7 @@ async def test_a_start_that_fails_is_reported_as_failed(caplog: pytest.LogCaptur
     assert "could not start" in caplog.text
 
 
-async def test_when_what_it_runs_fails_it_serves_nothing_any_more(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_whose_lifespan_has_failed_refuses_requests(caplog: pytest.LogCaptureFixture) -> None:
     crash = trio.Event()
 
     @asynccontextmanager
@@ -455,24 +457,24 @@ async def test_when_what_it_runs_fails_it_serves_nothing_any_more(caplog: pytest
     app = http_app(make_server(lifespan=lifespan))
     with pytest.raises(RuntimeError, match="could not shut down"):
         async with AsgiEngine(app).lifespan():
-            assert await text_from(app, Caller.post(ADD)) == "3"
+            assert await text_from(app, AsgiCaller.post(ADD)) == "3"
             crash.set()
             await trio.testing.wait_all_tasks_blocked()
             assert "lost the database" in caplog.text
-            assert (await Caller.post(ADD).run(app)).status == 503
+            assert (await AsgiCaller.post(ADD).run(app)).status == 503
 
 
-async def test_without_a_run_modern_requests_are_served_one_by_one() -> None:
+async def test_an_application_that_is_not_run_serves_modern_requests_one_by_one() -> None:
     app = make_app()
 
-    assert await text_from(app, Caller.post(ADD)) == "3"
-    assert (await Caller.post(request("server/discover")).run(app)).status == 200
+    assert await text_from(app, AsgiCaller.post(ADD)) == "3"
+    assert (await AsgiCaller.post(request("server/discover")).run(app)).status == 200
 
 
-async def test_without_a_run_the_error_says_how_to_run_a_lifespan() -> None:
+async def test_an_application_that_is_not_run_explains_how_to_run_its_lifespan() -> None:
     app = http_app(with_lifespan([]))
 
-    caller = await Caller.post(ADD).run(app)
+    caller = await AsgiCaller.post(ADD).run(app)
 
     assert (caller.status, caller.code, caller.answer["id"]) == (503, INTERNAL_ERROR, 1)
     assert "app.run()" in caller.answer["error"]["message"]
@@ -481,15 +483,15 @@ async def test_without_a_run_the_error_says_how_to_run_a_lifespan() -> None:
 @pytest.mark.parametrize(
     ("caller", "id"),
     [
-        (Caller.post(INITIALIZE), 5),
-        (Caller.post(INITIALIZE, {"mcp-session-id": "x"}), 5),
-        (Caller(scope_of("GET", headers={"mcp-session-id": "x"})), None),
-        (Caller(scope_of("DELETE", headers={"mcp-session-id": "x"})), None),
-        (Caller.post(request("com.example/news", id=None)), "none"),
+        (AsgiCaller.post(INITIALIZE), 5),
+        (AsgiCaller.post(INITIALIZE, {"mcp-session-id": "x"}), 5),
+        (AsgiCaller(scope_of("GET", headers={"mcp-session-id": "x"})), None),
+        (AsgiCaller(scope_of("DELETE", headers={"mcp-session-id": "x"})), None),
+        (AsgiCaller.post(request("com.example/news", id=None)), "none"),
     ],
 )
-async def test_without_a_run_messages_that_outlive_a_request_are_refused_with_the_fix(
-    caller: Caller, id: int | str | None
+async def test_an_application_that_is_not_run_refuses_sessions_and_notifications_with_instructions(
+    caller: AsgiCaller, id: int | str | None
 ) -> None:
     await caller.run(make_app())
 
@@ -497,7 +499,7 @@ async def test_without_a_run_messages_that_outlive_a_request_are_refused_with_th
     assert "app.run()" in caller.answer["error"]["message"]
 
 
-async def test_without_a_run_the_number_of_requests_is_bounded() -> None:
+async def test_an_application_that_is_not_run_limits_the_requests_in_flight() -> None:
     server, go = make_server(limits=Limits(max_running=2)), trio.Event()
 
     @server.tool
@@ -505,33 +507,33 @@ async def test_without_a_run_the_number_of_requests_is_bounded() -> None:
         await go.wait()
         return "went"
 
-    app, callers = http_app(server), [Caller.post(call("wait")) for _ in range(2)]
+    app, callers = http_app(server), [AsgiCaller.post(call("wait")) for _ in range(2)]
     async with trio.open_nursery() as nursery:
         for caller in callers:
             nursery.start_soon(caller.run, app)
         await trio.testing.wait_all_tasks_blocked()
-        refused = await Caller.post(call("wait")).run(app)
+        refused = await AsgiCaller.post(call("wait")).run(app)
         go.set()
 
     assert refused.status == 503
     assert "Limits.max_running" in refused.answer["error"]["message"]
     assert [caller.status for caller in callers] == [200, 200]
-    assert await text_from(app, Caller.post(ADD)) == "3"
+    assert await text_from(app, AsgiCaller.post(ADD)) == "3"
 
 
-async def test_without_a_run_a_listener_lasts_until_its_client_leaves() -> None:
+async def test_an_application_that_is_not_run_serves_a_listener_until_its_client_disconnects() -> None:
     server = make_server()
     app = http_app(server)
-    caller = Caller.post(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+    caller = AsgiCaller.post(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, app)
-        await caller.messages_are(1)
+        await caller.wait_for_messages(1)
         server.tools.remove("add")
-        await caller.messages_are(2)
-        caller.leave()
+        await caller.wait_for_messages(2)
+        caller.disconnect()
 
 
-async def test_without_a_run_questions_are_asked_by_replaying() -> None:
+async def test_an_application_that_is_not_run_asks_questions_by_replaying_the_handler() -> None:
     server = make_server(keys=[b"k" * 16])
 
     @server.tool
@@ -539,16 +541,18 @@ async def test_without_a_run_questions_are_asked_by_replaying() -> None:
         return str((await ctx.list_roots())[0].uri)
 
     app = http_app(server)
-    asked = (await Caller.post(call("greet", **ROOTS)).run(app)).answer["result"]
-    (key,) = asked["inputRequests"]
+    question = (await AsgiCaller.post(call("greet", **ROOTS)).run(app)).answer["result"]
+    (key,) = question["inputRequests"]
     retry = call("greet", **ROOTS)
     answers = {key: {"roots": [{"uri": "file:///here"}]}}
-    retry["params"] |= {"requestState": asked["requestState"], "inputResponses": answers}
+    retry["params"] |= {"requestState": question["requestState"], "inputResponses": answers}
 
-    assert await text_from(app, Caller.post(retry)) == "file:///here"
+    assert await text_from(app, AsgiCaller.post(retry)) == "file:///here"
 
 
-async def test_a_failure_costs_one_request_and_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_fails_one_request_and_is_logged_but_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app, sent = make_app(), list[AsgiMessage]()
 
     async def receive() -> AsgiMessage:
@@ -557,17 +561,17 @@ async def test_a_failure_costs_one_request_and_is_not_shown(caplog: pytest.LogCa
     async def send(message: AsgiMessage) -> None:
         sent.append(message)
 
-    await app(Caller.post(ADD).scope, receive, send)
+    await app(AsgiCaller.post(ADD).scope, receive, send)
 
     assert sent[0]["status"] == 500
     assert b"log says why" in sent[1]["body"]
     assert b"secret" not in sent[1]["body"]
     assert "ZeroDivisionError: a secret" in caplog.text
-    assert await text_from(app, Caller.post(ADD)) == "3"
+    assert await text_from(app, AsgiCaller.post(ADD)) == "3"
 
 
-async def test_a_failure_in_the_middle_of_a_response_cuts_it(caplog: pytest.LogCaptureFixture) -> None:
-    caller, receive = Caller.post(ADD), Caller.post(ADD)._receive
+async def test_an_internal_error_in_the_middle_of_a_response_breaks_it_off(caplog: pytest.LogCaptureFixture) -> None:
+    caller, receive = AsgiCaller.post(ADD), AsgiCaller.post(ADD)._receive
     sent: list[AsgiMessage] = []
 
     async def send(message: AsgiMessage) -> None:
@@ -581,30 +585,30 @@ async def test_a_failure_in_the_middle_of_a_response_cuts_it(caplog: pytest.LogC
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_wrapped_around_another_application_it_answers_at_its_path_alone() -> None:
+async def test_an_application_that_wraps_another_one_answers_only_at_its_path() -> None:
     log: list[str] = []
     both = http_app(with_lifespan(log)).wrap(host)
 
     async with AsgiEngine(both).lifespan():
         assert log == ["entered"]
-        assert await text_from(both, Caller.post(call("state"))) == "shared"
-        assert (await Caller(scope_of("GET", path="/other")).run(both)).status == 418
+        assert await text_from(both, AsgiCaller.post(call("state"))) == "shared"
+        assert (await AsgiCaller(scope_of("GET", path="/other")).run(both)).status == 418
 
     assert log == ["entered", "left"]
 
 
-def test_what_answers_everywhere_leaves_nothing_for_another_application() -> None:
+def test_an_application_without_a_path_cannot_wrap_another_one() -> None:
     with pytest.raises(ValueError, match="path=None"):
         make_app(path=None).wrap(host)
 
 
-async def test_stopping_what_does_not_run_is_harmless() -> None:
+async def test_stopping_an_application_that_does_not_run_does_nothing() -> None:
     app = make_app()
 
     app.stop()
     await app.drained()
 
-    assert await text_from(app, Caller.post(ADD)) == "3"
+    assert await text_from(app, AsgiCaller.post(ADD)) == "3"
 
 
 async def test_a_stop_may_be_repeated() -> None:
@@ -613,41 +617,41 @@ async def test_a_stop_may_be_repeated() -> None:
         app.stop()
         app.stop()
         await app.drained()
-        stopping = await Caller.post(ADD).run(app)
+        stopping = await AsgiCaller.post(ADD).run(app)
 
     assert stopping.status == 503
     assert "stops" in stopping.answer["error"]["message"]
 
 
-@pytest.mark.parametrize(("asking", "goes_on"), [("parked", True), ("replayed", False), (None, True)])
-async def test_where_handlers_wait_for_answers_is_an_option(asking: Any, goes_on: bool) -> None:
+@pytest.mark.parametrize(("asking", "continues"), [("parked", True), ("replayed", False), (None, True)])
+async def test_an_option_decides_whether_handlers_are_parked_or_replayed(asking: Any, continues: bool) -> None:
     server, begun = make_server(), 0
 
     @server.tool
-    async def where(ctx: Context) -> str:
+    async def first_root(ctx: Context) -> str:
         nonlocal begun
         begun += 1
         return str((await ctx.list_roots())[0].uri)
 
     app = http_app(server, asking=asking)
     async with app.run():
-        asked = (await Caller.post(call("where", **ROOTS)).run(app)).answer["result"]
-        (key,) = asked["inputRequests"]
-        retry = call("where", **ROOTS)
+        question = (await AsgiCaller.post(call("first_root", **ROOTS)).run(app)).answer["result"]
+        (key,) = question["inputRequests"]
+        retry = call("first_root", **ROOTS)
         answers = {key: {"roots": [{"uri": "file:///here"}]}}
-        retry["params"] |= {"requestState": asked["requestState"], "inputResponses": answers}
-        assert await text_from(app, Caller.post(retry)) == "file:///here"
+        retry["params"] |= {"requestState": question["requestState"], "inputResponses": answers}
+        assert await text_from(app, AsgiCaller.post(retry)) == "file:///here"
 
-    assert begun == (1 if goes_on else 2)
+    assert begun == (1 if continues else 2)
 
 
-async def begun_session(app: HttpApp) -> dict[str, str]:
-    """Make a handshake; return the header fields of the session."""
-    caller = await Caller.post(INITIALIZE).run(app)
+async def start_session(app: HttpApp) -> dict[str, str]:
+    """Perform a handshake; return the header fields of the session."""
+    caller = await AsgiCaller.post(INITIALIZE).run(app)
     assert (caller.status, caller.answer["result"]["protocolVersion"]) == (200, "2025-06-18")
     headers = {"mcp-session-id": caller.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
     initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert (await Caller.post(initialized, headers).run(app)).status == 202
+    assert (await AsgiCaller.post(initialized, headers).run(app)).status == 202
     return headers
 
 
@@ -655,66 +659,66 @@ async def begun_session(app: HttpApp) -> dict[str, str]:
 async def test_both_eras_are_served_at_one_path() -> None:
     app = make_app()
     async with app.run():
-        headers = await begun_session(app)
+        headers = await start_session(app)
         call_of_session = {**ADD, "params": {"name": "add", "arguments": {"a": 3, "b": 4}}}
-        assert await text_from(app, Caller.post(call_of_session, headers)) == "7"
-        without_version = {**headers, "mcp-protocol-version": ""}  # the session knows it
-        assert await text_from(app, Caller.post(call_of_session, without_version)) == "7"
-        assert await text_from(app, Caller.post(ADD)) == "3"
+        assert await text_from(app, AsgiCaller.post(call_of_session, headers)) == "7"
+        without_version = {**headers, "mcp-protocol-version": ""}  # the session has a revision
+        assert await text_from(app, AsgiCaller.post(call_of_session, without_version)) == "7"
+        assert await text_from(app, AsgiCaller.post(ADD)) == "3"
 
 
-async def test_a_session_has_a_stream_and_an_end() -> None:
+async def test_a_session_has_a_standalone_stream_and_can_be_deleted() -> None:
     app = make_app()
     async with app.run():
-        headers = await begun_session(app)
-        stream = Caller(scope_of("GET", headers=headers))
+        headers = await start_session(app)
+        stream = AsgiCaller(scope_of("GET", headers=headers))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stream.run, app)
             await trio.testing.wait_all_tasks_blocked()
-            assert (stream.status, stream.streams, stream.complete) == (200, True, False)
-            assert (await Caller(scope_of("DELETE", headers=headers)).run(app)).status == 204
+            assert (stream.status, stream.is_stream, stream.complete) == (200, True, False)
+            assert (await AsgiCaller(scope_of("DELETE", headers=headers)).run(app)).status == 204
         assert stream.complete
-        assert (await Caller(scope_of("GET", headers=headers)).run(app)).status == 404
+        assert (await AsgiCaller(scope_of("GET", headers=headers)).run(app)).status == 404
 
 
-async def test_without_sessions_legacy_clients_are_refused_with_the_spoken_revisions() -> None:
+async def test_without_sessions_legacy_clients_are_refused_with_the_supported_revisions() -> None:
     app = make_app(sessions=False)
     async with app.run():
-        refused = await Caller.post(INITIALIZE).run(app)
+        refused = await AsgiCaller.post(INITIALIZE).run(app)
         assert (refused.status, refused.code) == (400, UNSUPPORTED_REVISION)
         assert refused.answer["error"]["data"]["supported"] == ["2026-07-28"]
-        assert (await Caller(scope_of("GET")).run(app)).status == 405
-        assert await text_from(app, Caller.post(ADD)) == "3"
+        assert (await AsgiCaller(scope_of("GET")).run(app)).status == 405
+        assert await text_from(app, AsgiCaller.post(ADD)) == "3"
 
 
 @pytest.mark.requirement("B.4-S5")
 @pytest.mark.parametrize("path", ["/mcp", "/sse"])
-async def test_clients_of_http_and_sse_are_served_too(path: str) -> None:
+async def test_clients_of_http_sse_are_served(path: str) -> None:
     app = make_app(sessions=SessionSettings(sse_path="/sse"))
     async with app.run(), trio.open_nursery() as nursery:
-        stream = Caller(scope_of("GET", path=path, headers={"accept": "text/event-stream"}))
+        stream = AsgiCaller(scope_of("GET", path=path, headers={"accept": "text/event-stream"}))
         nursery.start_soon(stream.run, app)
         await trio.testing.wait_all_tasks_blocked()
         address = stream.body.decode().split("data: ")[1].strip()
-        where, _, query = address.partition("?")
-        assert where == path
+        path_of_posts, _, query = address.partition("?")
+        assert path_of_posts == path
 
-        posted = await Caller.post(INITIALIZE, path=where, query_string=query.encode()).run(app)
+        posted = await AsgiCaller.post(INITIALIZE, path=path_of_posts, query_string=query.encode()).run(app)
         assert posted.status == 202
         while b'"protocolVersion"' not in stream.body:
             await trio.testing.wait_all_tasks_blocked()
         app.stop()
-        late = await Caller.post(INITIALIZE, path=where, query_string=query.encode()).run(app)
+        late = await AsgiCaller.post(INITIALIZE, path=path_of_posts, query_string=query.encode()).run(app)
         assert late.status == 503
         await app.drained()
         assert stream.complete
 
 
-async def test_the_older_path_is_not_there_unless_it_is_named() -> None:
-    assert (await Caller(scope_of("GET", path="/sse")).run(make_app())).status == 404
+async def test_http_sse_has_no_extra_path_by_default() -> None:
+    assert (await AsgiCaller(scope_of("GET", path="/sse")).run(make_app())).status == 404
 
 
-async def test_our_client_speaks_to_it_in_both_eras() -> None:
+async def test_the_client_of_this_package_connects_in_both_eras() -> None:
     app = make_app()
     engine = AsgiEngine(app)
     async with engine.lifespan():

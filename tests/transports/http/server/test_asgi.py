@@ -1,4 +1,4 @@
-"""What an ASGI scope says of a request, and how much of a body is read."""
+"""ASGI requests: the scope, the body and its limits, and servers without Trio."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def chunk(body: bytes, *, more: bool) -> AsgiMessage:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
-class Scripted:
-    """Gives one message after the other, and then none."""
+class ScriptedReceive:
+    """A `receive` that returns one message after the other, and then waits forever."""
 
     def __init__(self, *messages: AsgiMessage) -> None:
         self.messages = list(messages)
@@ -43,7 +43,7 @@ def test_header_fields_have_lower_case_names_and_joined_values() -> None:
     assert (request.principal, request.body) == (None, b"")
 
 
-def test_over_a_unix_socket_a_request_has_no_address() -> None:
+def test_a_request_over_a_unix_socket_has_no_address() -> None:
     scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
     assert HttpRequest.of(scope).client is None
@@ -51,14 +51,16 @@ def test_over_a_unix_socket_a_request_has_no_address() -> None:
     assert HttpRequest.of(scope).client is None
 
 
-async def test_a_body_comes_in_pieces() -> None:
-    receive = Scripted(chunk(b"ab", more=True), {"type": "http.request", "more_body": True}, chunk(b"c", more=False))
+async def test_the_parts_of_a_body_are_joined() -> None:
+    receive = ScriptedReceive(
+        chunk(b"ab", more=True), {"type": "http.request", "more_body": True}, chunk(b"c", more=False)
+    )
 
     assert await read_body(receive, 3, 1) == b"abc"
 
 
-async def test_of_a_body_over_the_limit_the_rest_is_not_read() -> None:
-    receive = Scripted(chunk(b"abcd", more=True), chunk(b"never read", more=False))
+async def test_the_rest_of_a_body_over_the_limit_is_not_read() -> None:
+    receive = ScriptedReceive(chunk(b"abcd", more=True), chunk(b"never read", more=False))
 
     body = await read_body(receive, 3, 1)
 
@@ -68,10 +70,10 @@ async def test_of_a_body_over_the_limit_the_rest_is_not_read() -> None:
     assert len(receive.messages) == 1
 
 
-async def test_a_body_that_trickles_in_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_body_that_arrives_too_slowly_is_refused(autojump_clock: trio.testing.MockClock) -> None:
     began = trio.current_time()
 
-    body = await read_body(Scripted(chunk(b"a", more=True)), 3, 10)
+    body = await read_body(ScriptedReceive(chunk(b"a", more=True)), 3, 10)
 
     assert isinstance(body, Refusal)
     assert body.status == 408
@@ -79,8 +81,8 @@ async def test_a_body_that_trickles_in_is_given_up(autojump_clock: trio.testing.
     assert trio.current_time() - began == 10
 
 
-async def test_a_client_that_leaves_in_the_middle_of_a_body_has_sent_none() -> None:
-    assert await read_body(Scripted(chunk(b"a", more=True), {"type": "http.disconnect"}), 3, 1) is None
+async def test_a_client_that_disconnects_in_the_middle_of_a_body_has_sent_no_body() -> None:
+    assert await read_body(ScriptedReceive(chunk(b"a", more=True), {"type": "http.disconnect"}), 3, 1) is None
 
 
 def refused_under_asyncio(scope: dict[str, Any]) -> list[AsgiMessage]:
@@ -98,14 +100,14 @@ def refused_under_asyncio(scope: dict[str, Any]) -> list[AsgiMessage]:
     return sent
 
 
-def test_without_trio_the_start_fails_with_the_fix() -> None:
+def test_the_startup_without_trio_fails_with_instructions() -> None:
     (failed,) = refused_under_asyncio({"type": "lifespan"})
 
     assert failed["type"] == "lifespan.startup.failed"
     assert "hypercorn -k trio" in failed["message"]
 
 
-def test_without_trio_a_request_is_answered_with_the_fix(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_without_trio_is_answered_with_instructions(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "trio_mcp.transports"):
         start, body = refused_under_asyncio({"type": "http"})
 
@@ -114,6 +116,6 @@ def test_without_trio_a_request_is_answered_with_the_fix(caplog: pytest.LogCaptu
     assert "hypercorn -k trio" in caplog.text
 
 
-def test_without_trio_anything_else_raises_the_fix() -> None:
+def test_other_scopes_without_trio_raise_instructions() -> None:
     with pytest.raises(RuntimeError, match="hypercorn -k trio"):
         refused_under_asyncio({"type": "websocket"})

@@ -1,4 +1,4 @@
-"""What one owner has in an event log, when the log is slow, and when nothing is to be kept any more."""
+"""The event record of one session: slow logs, deletion, and the names of owners."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from trio_mcp import MemoryEventStore
 from trio_mcp.transports.http.server._event_store import EventRecord
 
 
-class Slow:
-    """A log that takes its time."""
+class SlowLog:
+    """An event log that appends once the test sets `go`."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self.go = trio.Event()
 
     async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
         await self.go.wait()
-        self.said.append("appended")
+        self.calls.append("appended")
 
     async def read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
         raise AssertionError
 
     async def forget(self, owner: str) -> None:
-        self.said.append("forgotten")
+        self.calls.append("forgotten")
 
 
 async def test_events_being_stored_are_deleted_too(nursery: trio.Nursery) -> None:
-    log = Slow()
+    log = SlowLog()
     record = EventRecord(log)
     nursery.start_soon(record.append, 1, 1, [b"a"])
     await wait_all_tasks_blocked()
     nursery.start_soon(record.forget)
     await wait_all_tasks_blocked()
-    assert log.said == []
+    assert log.calls == []
 
     log.go.set()
     await wait_all_tasks_blocked()
 
-    assert log.said == ["appended", "forgotten"]
+    assert log.calls == ["appended", "forgotten"]
 
 
 async def test_nothing_is_stored_for_a_deleted_owner() -> None:
@@ -54,7 +54,7 @@ async def test_nothing_is_stored_for_a_deleted_owner() -> None:
         assert await record.read(1, 0) == (1, [])
 
 
-async def test_owners_of_one_log_have_names_of_their_own() -> None:
+async def test_records_of_one_log_have_different_owners() -> None:
     async with MemoryEventStore().open() as log:
         first, second = EventRecord(log), EventRecord(log)
         await first.append(1, 1, [b"a"])

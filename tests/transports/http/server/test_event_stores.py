@@ -1,4 +1,4 @@
-"""What every event store keeps to: one contract, for the one in memory and the one in a file."""
+"""The contract of event stores, for the store in memory and the SQLite store."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KIB = 1024
 
 @frozen
 class Kind:
-    """One kind of store."""
+    """A kind of event store."""
 
     make: Callable[..., EventStore]
-    """Takes the bounds by keyword."""
+    """Make a store with bounds as keyword arguments."""
 
     @asynccontextmanager
     async def open(self, **bounds: float) -> AsyncGenerator[EventLog]:
@@ -37,7 +37,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
 
 
 async def all_of(log: EventLog, owner: str, stream: int, after: int = 0) -> dict[int, bytes]:
-    """Return all events of a stream, by number, however many reads that takes."""
+    """Read a stream completely; return its events by number."""
     events: dict[int, bytes] = {}
     while True:
         first, page = await log.read(owner, stream, after)
@@ -47,7 +47,7 @@ async def all_of(log: EventLog, owner: str, stream: int, after: int = 0) -> dict
         after = first + len(page) - 1
 
 
-async def test_events_come_back_in_order_after_the_one_that_was_had(kind: Kind) -> None:
+async def test_events_after_a_number_are_returned_in_order(kind: Kind) -> None:
     async with kind.open() as log:
         await log.append("a", 1, 1, [b"one", b"two"])
         await log.append("a", 1, 3, [b"three", b""])
@@ -57,7 +57,7 @@ async def test_events_come_back_in_order_after_the_one_that_was_had(kind: Kind) 
         assert (await log.read("a", 1, 4))[1] == []
 
 
-async def test_streams_and_owners_know_nothing_of_one_another(kind: Kind) -> None:
+async def test_streams_and_owners_are_independent(kind: Kind) -> None:
     async with kind.open() as log:
         await log.append("a", 1, 1, [b"a1"])
         await log.append("a", 2, 1, [b"a2"])
@@ -70,7 +70,7 @@ async def test_streams_and_owners_know_nothing_of_one_another(kind: Kind) -> Non
         assert await all_of(log, "c", 1) == {}
 
 
-async def test_much_is_read_in_pages_and_a_long_event_at_once(kind: Kind) -> None:
+async def test_many_events_are_read_in_pages_and_a_long_event_alone(kind: Kind) -> None:
     events = [bytes([number]) * 30 * KIB for number in range(10)] + [b"x" * 200 * KIB, b"end"]
     async with kind.open() as log:
         await log.append("a", 1, 1, events)
@@ -86,7 +86,7 @@ async def test_a_deleted_owner_has_no_events_and_may_store_new_ones(kind: Kind) 
         await log.append("b", 1, 1, [b"b"])
 
         await log.forget("a")
-        await log.forget("nobody")
+        await log.forget("unknown")
 
         assert await all_of(log, "a", 1) == {}
         assert await all_of(log, "b", 1) == {1: b"b"}
@@ -94,7 +94,7 @@ async def test_a_deleted_owner_has_no_events_and_may_store_new_ones(kind: Kind) 
         assert await all_of(log, "a", 1) == {1: b"again"}
 
 
-async def test_too_many_events_cost_their_owner_its_oldest(kind: Kind) -> None:
+async def test_too_many_events_evict_the_oldest_ones_of_their_owner(kind: Kind) -> None:
     async with kind.open(max_events=10) as log:
         for number in range(1, 8):
             await log.append("talker", 1 + number % 2, (number + 1) // 2, [b"%d" % number])
@@ -126,7 +126,7 @@ async def test_an_event_larger_than_the_store_is_not_stored(kind: Kind) -> None:
         assert await all_of(log, "a", 1) == {2: b"small"}
 
 
-async def test_what_is_left_of_a_stream_is_found_from_before_the_gap(kind: Kind) -> None:
+async def test_the_remaining_events_of_a_stream_are_found_from_a_number_before_the_gap(kind: Kind) -> None:
     async with kind.open(max_events=4) as log:
         await log.append("a", 1, 1, [b"1", b"2", b"3", b"4", b"5"])
 
@@ -135,7 +135,7 @@ async def test_what_is_left_of_a_stream_is_found_from_before_the_gap(kind: Kind)
         assert await all_of(log, "a", 1, after=0) == await all_of(log, "a", 1, after=1)
 
 
-async def test_many_owners_within_the_bounds_all_keep_theirs(kind: Kind) -> None:
+async def test_many_owners_within_the_bounds_keep_all_their_events(kind: Kind) -> None:
     async with kind.open(max_events=50) as log:
         for number in range(40):
             await log.append(f"owner {number}", 1, 1, [b"x"])
@@ -158,7 +158,7 @@ async def test_streams_are_appended_to_and_read_at_the_same_time(kind: Kind) -> 
         assert [len(await all_of(log, "a", stream)) for stream in range(5)] == [10] * 5
 
 
-async def test_a_store_is_opened_again_when_it_was_closed(kind: Kind) -> None:
+async def test_a_closed_store_can_be_opened_again(kind: Kind) -> None:
     store = kind.make()
     async with store.open() as log:
         await log.append("a", 1, 1, [b"x"])
@@ -176,7 +176,7 @@ def test_an_invalid_bound_is_refused_by_name(kind: Kind, bounds: dict[str, float
         kind.make(**bounds)
 
 
-async def test_events_in_memory_are_not_handed_out_when_they_are_too_old(
+async def test_events_in_memory_that_are_too_old_are_not_returned(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with MemoryEventStore(max_age=100.0).open() as log:
@@ -190,11 +190,11 @@ async def test_events_in_memory_are_not_handed_out_when_they_are_too_old(
         assert await all_of(log, "a", 1) == {}
 
 
-async def test_old_events_go_when_anybody_appends(autojump_clock: trio.testing.MockClock) -> None:
+async def test_old_events_are_deleted_when_any_owner_appends(autojump_clock: trio.testing.MockClock) -> None:
     async with MemoryEventStore(max_age=100.0, max_events=2).open() as log:
         await log.append("silent", 1, 1, [b"old"])
         await trio.sleep(150)
         await log.append("talker", 1, 1, [b"x"])
         await log.append("talker", 1, 2, [b"y"])
 
-        assert await all_of(log, "talker", 1) == {1: b"x", 2: b"y"}, "the old one would have counted"
+        assert await all_of(log, "talker", 1) == {1: b"x", 2: b"y"}, "the old event does not count"

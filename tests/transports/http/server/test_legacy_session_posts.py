@@ -1,4 +1,4 @@
-"""What a POST of a session gets: how a session begins, when a response is JSON, and what goes out by it."""
+"""POSTs of legacy sessions: the handshake, the form of responses, and the messages that they carry."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import trio
 from attrs import evolve
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.transports.http.server.scripted_client import (
+from tests.transports.http.server.raw_session_client import (
     LATEST,
     SESSION,
     VERSION,
-    Theatre,
+    ToolServer,
     call,
     initialize,
     logged,
     message,
-    open_theatre,
-    sessions_of,
+    open_session_client,
+    session_statistics,
     text_of,
 )
 from trio_mcp import CallNext, Request
@@ -31,82 +31,82 @@ ELICITS: dict[str, Any] = {"elicitation": {}}
 
 
 @pytest.fixture
-def theatre() -> Theatre:
-    return Theatre()
+def tool_server() -> ToolServer:
+    return ToolServer()
 
 
-# How a session begins.
+# The handshake.
 
 
 @pytest.mark.requirement("B.6-S9a", "B.6-S9b")
-async def test_the_answer_to_initialize_names_a_new_session_and_no_other_does(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_only_the_answer_to_initialize_names_a_new_session(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         begun = [await client.post(initialize(revision)) for revision in LEGACY_REVISIONS]
         client.headers[SESSION] = begun[-1].headers[SESSION]
-        others = [await client.post(said) for said in (message("notifications/initialized"), message("ping", id=2))]
+        others = [await client.post(body) for body in (message("notifications/initialized"), message("ping", id=2))]
 
     assert [each.answer["result"]["protocolVersion"] for each in begun] == list(LEGACY_REVISIONS)
     ids = {each.headers[SESSION] for each in begun}
     assert len(ids) == len(begun)
-    assert all(len(id) > 40 and all("\x21" <= sign <= "\x7e" for sign in id) for id in ids)
+    assert all(len(id) > 40 and all("\x21" <= character <= "\x7e" for character in id) for id in ids)
     assert [each.status for each in others] == [202, 200]
     assert not any(SESSION in each.headers for each in others)
     assert others[-1].answer == {"jsonrpc": "2.0", "id": 2, "result": {}}
 
 
 @pytest.mark.parametrize("version", [LATEST, "2025-03-26", ""])
-async def test_initialize_may_name_any_revision_in_its_head(theatre: Theatre, version: str) -> None:
-    async with open_theatre(theatre) as client:
+async def test_initialize_may_name_any_revision_in_its_header_field(tool_server: ToolServer, version: str) -> None:
+    async with open_session_client(tool_server) as client:
         begun = await client.post(initialize(), mcp_protocol_version=version)
 
     assert begun.answer["result"]["protocolVersion"] == LATEST
 
 
-async def test_a_refused_initialize_leaves_no_session(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_refused_initialize_leaves_no_session(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         refused = await client.post(message("initialize", {"protocolVersion": 7}, id="x"))
 
         assert (refused.code, refused.answer["id"]) == (INVALID_PARAMS, "x")
         assert SESSION not in refused.headers
-        assert sessions_of(client).sessions == 0
+        assert session_statistics(client).sessions == 0
 
 
-async def test_a_client_that_leaves_before_it_knows_its_session_leaves_none(theatre: Theatre) -> None:
-    @theatre.server.middleware
-    async def hold(visit: Request, call_next: CallNext) -> Any:
-        await theatre.go.wait()
-        return await call_next(visit)
+async def test_the_session_of_a_client_that_disconnects_during_the_handshake_ends(tool_server: ToolServer) -> None:
+    @tool_server.server.middleware
+    async def hold(request: Request, call_next: CallNext) -> Any:
+        await tool_server.go.wait()
+        return await call_next(request)
 
-    async with open_theatre(theatre) as client:
+    async with open_session_client(tool_server) as client:
         beginning = client.start(initialize())
         await wait_all_tasks_blocked()
-        assert sessions_of(client).sessions == 1
+        assert session_statistics(client).sessions == 1
 
-        beginning.leave()
+        beginning.disconnect()
         await beginning.returned.wait()
 
-        assert sessions_of(client).sessions == 0
+        assert session_statistics(client).sessions == 0
 
 
-async def test_an_initialize_that_sends_updates_first_streams_and_names_the_session(theatre: Theatre) -> None:
-    @theatre.server.middleware
-    async def talk(visit: Request, call_next: CallNext) -> Any:
-        await visit.context.log("info", "beginning")
-        return await call_next(visit)
+async def test_an_initialize_that_sends_updates_first_streams_and_names_the_session(tool_server: ToolServer) -> None:
+    @tool_server.server.middleware
+    async def talk(request: Request, call_next: CallNext) -> Any:
+        await request.context.log("info", "beginning")
+        return await call_next(request)
 
-    async with open_theatre(theatre, kept=True) as client:
+    async with open_session_client(tool_server, resumable=True) as client:
         begun = await client.post(initialize())
         client.headers[SESSION] = begun.headers[SESSION]
         pinged = await client.post(message("ping", id=2))
 
-    assert begun.streams
+    assert begun.is_stream
     assert logged(begun) == ["beginning"]
     assert begun.answer["result"]["protocolVersion"] == LATEST
     assert pinged.answer["result"] == {}
 
 
-async def test_a_second_initialize_begins_a_second_session_or_is_refused_in_the_first(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_second_initialize_opens_a_second_session_or_is_refused_in_the_first(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         first = await client.post(initialize())
         second = await client.post(initialize())
         inside = await client.post(initialize(), mcp_session_id=first.headers[SESSION])
@@ -128,22 +128,22 @@ async def test_a_second_initialize_begins_a_second_session_or_is_refused_in_the_
         ({VERSION: "2024-01-01"}, 400),
     ],
 )
-async def test_a_request_that_fits_no_session_is_refused_with_its_id(
-    theatre: Theatre, headers: dict[str, str], status: int
+async def test_a_request_with_an_invalid_session_or_revision_is_refused_with_its_id(
+    tool_server: ToolServer, headers: dict[str, str], status: int
 ) -> None:
-    async with open_theatre(theatre) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         posted = await client.post(message("ping", id="p"), **headers)
         others = [await client.request(method, **headers) for method in ("GET", "DELETE")]
-        still = await client.post(message("ping", id=2))
+        accepted = await client.post(message("ping", id=2))
 
     assert (posted.status, posted.code, posted.answer["id"]) == (status, INVALID_REQUEST, "p")
     assert [(each.status, each.code) for each in others] == [(status, INVALID_REQUEST)] * 2
-    assert still.answer["result"] == {}
+    assert accepted.answer["result"] == {}
 
 
-async def test_without_a_version_the_revision_is_that_of_the_session(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_request_without_a_revision_has_that_of_its_session(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin("2025-03-26")
         del client.headers[VERSION]
         answered = await client.post([message("ping", id=2)])
@@ -151,8 +151,8 @@ async def test_without_a_version_the_revision_is_that_of_the_session(theatre: Th
     assert answered.answer == {"jsonrpc": "2.0", "id": 2, "result": {}}
 
 
-async def test_requests_are_served_before_the_initialized_notification(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_requests_are_served_before_the_initialized_notification(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         client.headers[SESSION] = (await client.post(initialize())).headers[SESSION]
         answered = await client.post(call("add", a=1, b=2))
 
@@ -160,7 +160,9 @@ async def test_requests_are_served_before_the_initialized_notification(theatre: 
 
 
 @pytest.mark.requirement("B.6-S12")
-async def test_to_anybody_else_a_session_is_not_there(theatre: Theatre, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_is_not_found_by_other_principals(
+    tool_server: ToolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make = HttpRequest.of
 
     def signed_in(scope: Any) -> Any:
@@ -169,24 +171,24 @@ async def test_to_anybody_else_a_session_is_not_there(theatre: Theatre, monkeypa
         return evolve(request, access=None if user is None else Access(user))
 
     monkeypatch.setattr(HttpRequest, "of", signed_in)
-    async with open_theatre(theatre) as client:
+    async with open_session_client(tool_server) as client:
         client.headers["x-user"] = "ada"
         await client.begin()
-        mine = await client.post(call("seen"))
+        own = await client.post(call("show_context"))
         others = [await client.post(message("ping", id=2), x_user=user) for user in ("eve", "")]
         opened = [await client.request(method, x_user="eve") for method in ("GET", "DELETE")]
-        still = await client.post(message("ping", id=2))
+        accepted = await client.post(message("ping", id=2))
 
-    assert text_of(mine).startswith("ada ")
+    assert text_of(own).startswith("ada ")
     assert [each.status for each in [*others, *opened]] == [404] * 4
-    assert still.status == 200
+    assert accepted.status == 200
 
 
-async def test_handlers_see_the_head_of_their_own_post_without_secrets(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_handlers_see_the_header_fields_of_their_own_post_without_credentials(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
-        one = await client.post(call("seen"), x_color="blue", authorization="Bearer s3cret", cookie="a=b")
-        other = await client.post(call("seen"))
+        one = await client.post(call("show_context"), x_color="blue", authorization="Bearer s3cret", cookie="a=b")
+        other = await client.post(call("show_context"))
 
     assert "'x-color'" in text_of(one)
     assert "authorization" not in text_of(one)
@@ -195,79 +197,81 @@ async def test_handlers_see_the_head_of_their_own_post_without_secrets(theatre: 
     assert text_of(other).startswith("None ")
 
 
-# What the response is.
+# The form of the response.
 
 
 @pytest.mark.requirement("B.6-S4")
-async def test_a_response_that_is_nothing_but_the_answer_is_json(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_response_with_nothing_but_the_answer_is_json(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         at_once = await client.post(message("ping", id=2))
         later = await client.post(call("add", a=1, b=2))
         refused = await client.post(message("rooms/list", id=3))
 
-    assert not any(each.streams for each in (at_once, later, refused))
+    assert not any(each.is_stream for each in (at_once, later, refused))
     assert text_of(later) == "3"
     assert (refused.status, refused.code) == (200, METHOD_NOT_FOUND)
 
 
 @pytest.mark.requirement("B.6-S5a", "B.6-S5d")
-async def test_what_is_said_before_the_answer_makes_it_a_stream(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_response_with_messages_before_the_answer_is_a_stream(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
-        calling = client.start(call("say", words=["a", "b"]))
-        await calling.messages_are(2)
-        assert calling.streams
+        calling = client.start(call("log_twice", words=["a", "b"]))
+        await calling.wait_for_messages(2)
+        assert calling.is_stream
         assert not calling.complete
 
-        theatre.go.set()
+        tool_server.go.set()
         await calling.returned.wait()
 
     assert logged(calling) == ["a", "b", "a again", "b again"]
-    assert text_of(calling) == "said"
+    assert text_of(calling) == "logged"
     assert calling.complete
     assert b"id:" not in calling.body
 
 
-async def test_what_was_said_and_answered_before_anybody_looked_streams_too(theatre: Theatre) -> None:
-    theatre.go.set()
-    async with open_theatre(theatre) as client:
+async def test_a_response_that_is_complete_before_it_is_sent_is_a_stream_as_well(tool_server: ToolServer) -> None:
+    tool_server.go.set()
+    async with open_session_client(tool_server) as client:
         await client.begin()
-        calling = await client.post(call("say", words=["a"]))
+        calling = await client.post(call("log_twice", words=["a"]))
 
-    assert calling.streams
+    assert calling.is_stream
     assert logged(calling) == ["a", "a again"]
 
 
-async def test_silence_starts_a_stream_with_keep_alives(theatre: Theatre, autojump_clock: MockClock) -> None:
-    async with open_theatre(theatre, keep_alive=10.0) as client:
+async def test_a_long_request_starts_a_stream_with_keep_alives(
+    tool_server: ToolServer, autojump_clock: MockClock
+) -> None:
+    async with open_session_client(tool_server, keep_alive=10.0) as client:
         await client.begin()
         calling = client.start(call("wait"))
         await wait_all_tasks_blocked()
         assert calling.sent == []
 
         await trio.sleep(35)
-        assert calling.streams
+        assert calling.is_stream
         assert calling.comments == 2
 
-        theatre.go.set()
+        tool_server.go.set()
         await calling.returned.wait()
 
-    assert text_of(calling) == "went"
+    assert text_of(calling) == "done"
 
 
 @pytest.mark.requirement("B.6-S3")
-async def test_notifications_and_responses_are_accepted_without_a_word(theatre: Theatre) -> None:
-    told: list[Any] = [
+async def test_notifications_and_responses_are_accepted_with_an_empty_body(tool_server: ToolServer) -> None:
+    valid: list[Any] = [
         message("notifications/roots/list_changed"),
         {"jsonrpc": "2.0", "id": 99, "result": {}},
         {"jsonrpc": "2.0", "id": 99, "error": {"code": 1, "message": "no"}},
     ]
     broken: list[Any] = [b"{", {"jsonrpc": "2.0"}, []]
-    async with open_theatre(theatre) as client:
+    async with open_session_client(tool_server) as client:
         await client.begin()
-        accepted = [await client.post(said) for said in told]
-        refused = [await client.post(said) for said in broken]
+        accepted = [await client.post(body) for body in valid]
+        refused = [await client.post(body) for body in broken]
 
     assert [(each.status, each.body) for each in accepted] == [(202, b"")] * 3
     assert [(each.status, each.code) for each in refused] == [
@@ -277,32 +281,34 @@ async def test_notifications_and_responses_are_accepted_without_a_word(theatre: 
     ]
 
 
-async def test_an_array_of_2025_03_26_is_answered_by_an_array(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_an_array_of_2025_03_26_is_answered_by_an_array(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin("2025-03-26")
         mixed = await client.post([call("add", 2, a=1, b=2), message("notifications/x"), message("ping", id=3), {}])
-        silent = await client.post([message("notifications/x")])
+        notified = await client.post([message("notifications/x")])
 
-    assert not mixed.streams
+    assert not mixed.is_stream
     assert mixed.body.startswith(b"[")
     assert {each.get("id") for each in mixed.messages} == {2, 3, None}
-    assert (silent.status, silent.body) == (202, b"")
+    assert (notified.status, notified.body) == (202, b"")
 
 
-async def test_an_array_whose_requests_send_updates_streams_and_its_answers_come_together(theatre: Theatre) -> None:
-    theatre.go.set()
-    async with open_theatre(theatre) as client:
+async def test_an_array_whose_requests_send_updates_streams_and_its_answers_come_together(
+    tool_server: ToolServer,
+) -> None:
+    tool_server.go.set()
+    async with open_session_client(tool_server) as client:
         await client.begin("2025-03-26")
-        calling = await client.post([call("say", 2, words=["a"]), call("add", 3, a=1, b=2)])
+        calling = await client.post([call("log_twice", 2, words=["a"]), call("add", 3, a=1, b=2)])
 
-    assert calling.streams
+    assert calling.is_stream
     assert logged(calling) == ["a", "a again"]
     assert {each["id"] for each in calling.answer} == {2, 3}
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
-async def test_an_array_of_any_other_revision_is_refused(theatre: Theatre, revision: str) -> None:
-    async with open_theatre(theatre) as client:
+async def test_an_array_of_any_other_revision_is_refused(tool_server: ToolServer, revision: str) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin(revision)
         del client.headers[VERSION]
         refused = await client.post([message("ping", id=2)])
@@ -311,42 +317,42 @@ async def test_an_array_of_any_other_revision_is_refused(theatre: Theatre, revis
     assert revision in refused.answer["error"]["message"]
 
 
-async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_an_id_that_is_in_use_is_refused_and_the_first_request_continues(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         first = client.start(call("wait", 7))
         await wait_all_tasks_blocked()
         second = await client.post(call("wait", 7))
-        theatre.go.set()
+        tool_server.go.set()
         await first.returned.wait()
 
     assert second.code == INVALID_REQUEST
-    assert text_of(first) == "went"
+    assert text_of(first) == "done"
 
 
-async def test_a_session_serves_many_requests_at_once(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_session_serves_many_requests_at_once(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         waiting = [client.start(call("wait", id)) for id in range(100, 120)]
         await wait_all_tasks_blocked()
-        meanwhile = await client.post(call("add", a=1, b=2))
-        theatre.go.set()
+        concurrent = await client.post(call("add", a=1, b=2))
+        tool_server.go.set()
         for each in waiting:
             await each.returned.wait()
 
-    assert text_of(meanwhile) == "3"
+    assert text_of(concurrent) == "3"
     assert [each.answer["id"] for each in waiting] == list(range(100, 120))
 
 
-# What belongs to a request.
+# Questions, cancellation and slow clients.
 
 
-async def test_a_question_goes_out_by_the_response_and_its_answer_comes_by_a_post(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_question_is_sent_on_the_response_and_answered_by_a_post(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
-        standing = client.get()
-        calling = client.start(call("book"))
-        await calling.messages_are(1)
+        standalone = client.get()
+        calling = client.start(call("elicit_seats"))
+        await calling.wait_for_messages(1)
         (question,) = calling.messages
         reply = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"count": 3}}}
         accepted = await client.post(reply)
@@ -355,181 +361,187 @@ async def test_a_question_goes_out_by_the_response_and_its_answer_comes_by_a_pos
         assert question["method"] == "elicitation/create"
         assert accepted.status == 202
         assert "count=3" in text_of(calling)
-        assert standing.messages == []
-        standing.leave()
+        assert standalone.messages == []
+        standalone.disconnect()
 
 
-async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
-        silent = client.start(call("wait", "w"))
-        talking = client.start(call("say", "s", words=["a"]))
-        await talking.messages_are(1)
+        waiting_call = client.start(call("wait", "w"))
+        streaming = client.start(call("log_twice", "s", words=["a"]))
+        await streaming.wait_for_messages(1)
 
         for id in ("w", "s"):
             cancelled = await client.post(message("notifications/cancelled", {"requestId": id, "reason": "enough"}))
             assert cancelled.status == 202
-        await silent.returned.wait()
-        await talking.returned.wait()
+        await waiting_call.returned.wait()
+        await streaming.returned.wait()
 
-    assert theatre.log == ["cancelled", "cancelled"]
-    assert (silent.status, silent.body) == (202, b"")
-    assert talking.complete
-    assert len(talking.messages) == 1
+    assert tool_server.log == ["cancelled", "cancelled"]
+    assert (waiting_call.status, waiting_call.body) == (202, b"")
+    assert streaming.complete
+    assert len(streaming.messages) == 1
 
 
-@pytest.mark.parametrize("kept", [False, True])
-async def test_a_question_of_a_cancelled_call_is_withdrawn_on_its_stream(kept: bool) -> None:
-    for _ in range(8):  # whether the handler or the response hears of it first is random
-        theatre = Theatre()
-        async with open_theatre(theatre, kept=kept) as client:
+@pytest.mark.parametrize("resumable", [False, True])
+async def test_the_question_of_a_cancelled_call_is_withdrawn_on_its_stream(resumable: bool) -> None:
+    for _ in range(8):  # the order in which the handler and the response learn of it is random
+        tool_server = ToolServer()
+        async with open_session_client(tool_server, resumable=resumable) as client:
             await client.begin(**ELICITS)
-            asking, other = client.start(call("book", "b")), client.start(call("book", "c"))
-            await asking.messages_are(1)
-            await other.messages_are(1)
+            asking, other = client.start(call("elicit_seats", "b")), client.start(call("elicit_seats", "c"))
+            await asking.wait_for_messages(1)
+            await other.wait_for_messages(1)
             await client.post(message("notifications/cancelled", {"requestId": "b"}))
             await asking.returned.wait()
 
-            question, taken_back = asking.messages
-            assert taken_back["method"] == "notifications/cancelled"
-            assert taken_back["params"] == {"requestId": question["id"]}
+            question, withdrawal = asking.messages
+            assert withdrawal["method"] == "notifications/cancelled"
+            assert withdrawal["params"] == {"requestId": question["id"]}
             await wait_all_tasks_blocked()
-            assert theatre.log == []
-            for asked in (question, other.messages[0]):
-                answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}
+            assert tool_server.log == []
+            for sent_question in (question, other.messages[0]):
+                answer = {"jsonrpc": "2.0", "id": sent_question["id"], "result": {"action": "decline"}}
                 assert (await client.post(answer)).status == 202
             await other.returned.wait()
-            assert theatre.log == ["booked"]
+            assert tool_server.log == ["answered"]
 
 
-@pytest.mark.parametrize("kept", [False, True])
-async def test_a_handler_waits_for_a_client_that_reads_slowly_and_others_do_not(theatre: Theatre, kept: bool) -> None:
-    async with open_theatre(theatre, kept=kept) as client:
+@pytest.mark.parametrize("resumable", [False, True])
+async def test_a_handler_waits_for_a_client_that_reads_slowly_and_others_do_not(
+    tool_server: ToolServer, resumable: bool
+) -> None:
+    async with open_session_client(tool_server, resumable=resumable) as client:
         await client.begin()
         slow = client.caller(call("flood", 9, count=300))
         slow.stop_reading()
         client.nursery.start_soon(slow.run, client.app)
         await wait_all_tasks_blocked()
-        said = len(theatre.log)
-        assert 0 < said < 300
+        logged_lines = len(tool_server.log)
+        assert 0 < logged_lines < 300
 
         quick = await client.post(call("add", a=1, b=2))
         assert text_of(quick) == "3"
-        slow.read_on()
+        slow.resume_reading()
         await slow.returned.wait()
 
     assert len(logged(slow)) == 300
     assert text_of(slow) == "300"
 
 
-# A client that leaves, without an event store.
+# Clients that disconnect, without an event store.
 
 
 @pytest.mark.requirement("B.6-S5e")
-async def test_a_client_that_leaves_has_cancelled_nothing_and_its_answer_is_counted(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_client_that_disconnects_cancels_nothing_and_its_answer_counts_as_undelivered(
+    tool_server: ToolServer,
+) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         calling = client.start(call("wait"))
         await wait_all_tasks_blocked()
-        calling.leave()
+        calling.disconnect()
         await calling.returned.wait()
-        assert theatre.log == []
+        assert tool_server.log == []
 
-        theatre.go.set()
+        tool_server.go.set()
         await wait_all_tasks_blocked()
 
-        assert theatre.log == ["gone"]
-        assert sessions_of(client).undelivered == 1
+        assert tool_server.log == ["done"]
+        assert session_statistics(client).undelivered == 1
         assert calling.sent == []
 
 
-async def test_an_answer_that_had_not_left_when_the_client_did_is_counted(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_an_unsent_answer_to_a_client_that_disconnects_counts_as_undelivered(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
-        calling = client.caller(call("say", words=["a"]))
+        calling = client.caller(call("log_twice", words=["a"]))
         calling.stop_reading()
         client.nursery.start_soon(calling.run, client.app)
         await wait_all_tasks_blocked()
-        theatre.go.set()
+        tool_server.go.set()
         await wait_all_tasks_blocked()
-        assert sessions_of(client).outbox_bytes > 0
-        calling._left.set()  # while it still takes nothing
+        assert session_statistics(client).outbox_bytes > 0
+        calling._disconnected.set()  # while it still does not read
         await calling.returned.wait()
 
-        assert sessions_of(client).undelivered == 1
-        assert sessions_of(client).outbox_bytes == 0
+        assert session_statistics(client).undelivered == 1
+        assert session_statistics(client).outbox_bytes == 0
 
 
-async def test_a_handler_whose_client_has_left_is_not_held_up(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_handler_does_not_wait_for_a_client_that_has_disconnected(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin()
         calling = client.caller(call("flood", 9, count=300))
         calling.stop_reading()
         client.nursery.start_soon(calling.run, client.app)
         await wait_all_tasks_blocked()
-        calling.leave()
+        calling.disconnect()
         await wait_all_tasks_blocked()
 
-        assert len(theatre.log) == 300
-        assert sessions_of(client).undelivered == 1
-        assert sessions_of(client).outbox_bytes == 0
+        assert len(tool_server.log) == 300
+        assert session_statistics(client).undelivered == 1
+        assert session_statistics(client).outbox_bytes == 0
 
 
-async def test_where_the_client_has_left_nothing_can_be_asked_any_more(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_question_to_a_client_that_has_disconnected_fails(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
-        calling = client.start(call("book", late=True))
+        calling = client.start(call("elicit_seats", late=True))
         await wait_all_tasks_blocked()
-        calling.leave()
+        calling.disconnect()
         await calling.returned.wait()
-        theatre.go.set()
+        tool_server.go.set()
         await wait_all_tasks_blocked()
 
-    assert theatre.log == ["ConnectionBroken: the client has closed the response that the question belongs to"]
+    assert tool_server.log == ["ConnectionBroken: the client has closed the response that the question belongs to"]
 
 
-async def test_a_question_that_had_not_left_when_the_client_did_fails(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_an_unsent_question_to_a_client_that_disconnects_fails(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
-        calling = client.caller(call("book", after="a word"))
+        calling = client.caller(call("elicit_seats", after="a word"))
         calling.stop_reading()
         client.nursery.start_soon(calling.run, client.app)
         await wait_all_tasks_blocked()
         await wait_all_tasks_blocked()
-        calling._left.set()  # while it still takes nothing
+        calling._disconnected.set()  # while it still does not read
         await calling.returned.wait()
         await wait_all_tasks_blocked()
 
-    assert theatre.log == ["ConnectionBroken: the client has closed the response that the question belongs to"]
+    assert tool_server.log == ["ConnectionBroken: the client has closed the response that the question belongs to"]
 
 
-async def test_a_question_that_is_given_up_before_it_has_left_is_never_asked(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_question_that_is_cancelled_before_it_was_sent_is_never_sent(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
-        calling = client.caller(call("book", "b", after="a word"))
+        calling = client.caller(call("elicit_seats", "b", after="a word"))
         calling.stop_reading()
         client.nursery.start_soon(calling.run, client.app)
         await wait_all_tasks_blocked()
         await wait_all_tasks_blocked()
         await client.post(message("notifications/cancelled", {"requestId": "b"}))
         await wait_all_tasks_blocked()
-        calling.read_on()
+        calling.resume_reading()
         await calling.returned.wait()
 
     assert calling.complete
     assert [each["method"] for each in calling.messages] == ["notifications/message"]
 
 
-async def test_a_question_that_has_left_may_still_be_answered(theatre: Theatre) -> None:
-    async with open_theatre(theatre) as client:
+async def test_a_question_that_was_sent_may_be_answered_after_the_client_has_disconnected(
+    tool_server: ToolServer,
+) -> None:
+    async with open_session_client(tool_server) as client:
         await client.begin(**ELICITS)
-        calling = client.start(call("book"))
-        await calling.messages_are(1)
-        calling.leave()
+        calling = client.start(call("elicit_seats"))
+        await calling.wait_for_messages(1)
+        calling.disconnect()
         await calling.returned.wait()
         reply = {"jsonrpc": "2.0", "id": calling.messages[0]["id"], "result": {"action": "decline"}}
         await client.post(reply)
         await wait_all_tasks_blocked()
 
-        assert theatre.log == ["booked"]
-        assert sessions_of(client).undelivered == 1
+        assert tool_server.log == ["answered"]
+        assert session_statistics(client).undelivered == 1

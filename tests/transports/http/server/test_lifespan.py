@@ -1,4 +1,4 @@
-"""Lifespan events between a server, an application that is run meanwhile, and another one beside it."""
+"""Lifespan events between an ASGI server, an application, and a host application that it wraps."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ SCOPE: dict[str, Any] = {"type": "lifespan"}
 
 
 @define
-class AsgiServer:
-    """Says startup, and shutdown as soon as that is complete, or later; notes what it and others say."""
+class ScriptedAsgiServer:
+    """An ASGI server that sends startup, and shutdown at once or when `stop` is set, and that logs all events."""
 
     log: list[str] = field(factory=list[str])
     stops_at_once: bool = True
     stop: trio.Event = field(factory=trio.Event)
-    _said: int = 0
+    _received: int = 0
 
     async def serve(self, app: AsgiApp) -> list[str]:
-        """Run a lifespan; return all that happened."""
+        """Run a lifespan; return the log."""
         await app(SCOPE, self._receive, self._send)
         return self.log
 
     async def _receive(self) -> AsgiMessage:
-        assert self._said < 2, "asked for more than there is"
-        if self._said == 1:
+        assert self._received < 2, "the application received more than two events"
+        if self._received == 1:
             await self.stop.wait()
             self.log.append("stop")
-        self._said += 1
-        return {"type": ("lifespan.startup", "lifespan.shutdown")[self._said - 1]}
+        self._received += 1
+        return {"type": ("lifespan.startup", "lifespan.shutdown")[self._received - 1]}
 
     async def _send(self, message: AsgiMessage) -> None:
         await trio.lowlevel.checkpoint()
@@ -62,7 +62,7 @@ def running(log: list[str], *, fails: str = "") -> Run:
     return run
 
 
-def application(server: AsgiServer, host: AsgiApp = no_host, *, fails: str = "") -> AsgiApp:
+def application(server: ScriptedAsgiServer, host: AsgiApp = no_host, *, fails: str = "") -> AsgiApp:
     run = running(server.log, fails=fails)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,16 +71,16 @@ def application(server: AsgiServer, host: AsgiApp = no_host, *, fails: str = "")
     return app
 
 
-async def test_what_is_run_is_entered_before_the_start_is_complete_and_left_before_the_end_is() -> None:
-    server = AsgiServer()
+async def test_the_lifespan_is_entered_before_the_startup_completes_and_left_before_the_shutdown_completes() -> None:
+    server = ScriptedAsgiServer()
 
     log = await server.serve(application(server))
 
     assert log == ["entered", "startup.complete", "stop", "left", "shutdown.complete"]
 
 
-async def test_a_start_that_fails_is_said_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    server = AsgiServer()
+async def test_a_failed_startup_is_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = ScriptedAsgiServer()
 
     with caplog.at_level(logging.ERROR, "trio_mcp.transports"):
         log = await server.serve(application(server, fails="start"))
@@ -89,8 +89,8 @@ async def test_a_start_that_fails_is_said_and_logged(caplog: pytest.LogCaptureFi
     assert "could not start" in caplog.text
 
 
-async def test_an_end_that_fails_is_said_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    server = AsgiServer()
+async def test_a_failed_shutdown_is_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = ScriptedAsgiServer()
 
     with caplog.at_level(logging.ERROR, "trio_mcp.transports"):
         log = await server.serve(application(server, fails="end"))
@@ -99,8 +99,10 @@ async def test_an_end_that_fails_is_said_and_logged(caplog: pytest.LogCaptureFix
     assert "the HTTP application failed" in caplog.text
 
 
-async def test_what_fails_while_it_runs_is_logged_and_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    server, crash = AsgiServer(stops_at_once=False), trio.Event()
+async def test_a_lifespan_that_fails_while_serving_is_logged_and_reported_at_the_shutdown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, crash = ScriptedAsgiServer(stops_at_once=False), trio.Event()
 
     @asynccontextmanager
     async def run() -> AsyncGenerator[None]:
@@ -142,8 +144,8 @@ def host_with_lifespan(log: list[str], *, start: str = "startup.complete", end: 
     return host
 
 
-async def test_a_host_starts_after_what_is_run_and_stops_before_it() -> None:
-    server = AsgiServer()
+async def test_a_host_starts_after_the_application_and_stops_before_it() -> None:
+    server = ScriptedAsgiServer()
 
     log = await server.serve(application(server, host_with_lifespan(server.log)))
 
@@ -158,16 +160,16 @@ async def test_a_host_starts_after_what_is_run_and_stops_before_it() -> None:
     ]
 
 
-async def test_a_host_that_cannot_start_ends_what_is_run() -> None:
-    server = AsgiServer()
+async def test_a_host_that_cannot_start_stops_the_application() -> None:
+    server = ScriptedAsgiServer()
 
     log = await server.serve(application(server, host_with_lifespan(server.log, start="startup.failed")))
 
     assert log == ["entered", "host starts", "startup.failed: host's"]
 
 
-async def test_the_shutdown_event_of_a_host_is_passed_on() -> None:
-    server = AsgiServer()
+async def test_the_failed_shutdown_of_a_host_is_passed_on() -> None:
+    server = ScriptedAsgiServer()
 
     log = await server.serve(application(server, host_with_lifespan(server.log, end="shutdown.failed")))
 
@@ -178,7 +180,7 @@ async def test_a_host_may_raise_at_lifespan_events(caplog: pytest.LogCaptureFixt
     async def host(scope: Scope, receive: Receive, send: Send) -> None:
         raise KeyError(scope["type"])
 
-    server = AsgiServer()
+    server = ScriptedAsgiServer()
     with caplog.at_level(logging.INFO, "trio_mcp.transports"):
         log = await server.serve(application(server, host))
 
@@ -186,7 +188,7 @@ async def test_a_host_may_raise_at_lifespan_events(caplog: pytest.LogCaptureFixt
     assert caplog.records == []
 
 
-async def test_a_host_that_fails_after_its_start_is_logged_and_the_rest_goes_on(
+async def test_a_host_that_fails_after_its_startup_is_logged_and_the_application_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def host(scope: Scope, receive: Receive, send: Send) -> None:
@@ -194,7 +196,7 @@ async def test_a_host_that_fails_after_its_start_is_logged_and_the_rest_goes_on(
         await send({"type": "lifespan.startup.complete"})
         raise ZeroDivisionError
 
-    server = AsgiServer()
+    server = ScriptedAsgiServer()
     with caplog.at_level(logging.INFO, "trio_mcp.transports"):
         log = await server.serve(application(server, host))
 
@@ -202,11 +204,11 @@ async def test_a_host_that_fails_after_its_start_is_logged_and_the_rest_goes_on(
     assert "the lifespan of the other application failed" in caplog.text
 
 
-async def test_a_host_may_swallow_the_start_and_return() -> None:
+async def test_a_host_may_receive_the_startup_and_return() -> None:
     async def host(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
 
-    server = AsgiServer()
+    server = ScriptedAsgiServer()
     log = await server.serve(application(server, host))
 
     assert log == ["entered", "startup.complete", "stop", "left", "shutdown.complete"]

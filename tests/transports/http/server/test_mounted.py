@@ -1,4 +1,4 @@
-"""The HTTP application inside of others: Starlette, Quart-Trio, and under Hypercorn's own Trio worker."""
+"""The HTTP application inside Starlette and Quart-Trio, and under Hypercorn's own Trio worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from tests.transports.http.asgi_caller import Caller, scope_of
+from tests.transports.http.asgi_caller import AsgiCaller, scope_of
 from trio_mcp import Context, Server, http_app, open_http_client
 from trio_mcp.testing import AsgiEngine
 
@@ -42,22 +42,22 @@ def make_server(log: list[str]) -> Server:
 
 
 async def check(engine: AsgiEngine, url: str) -> None:
-    """Use it as a client of either era does."""
+    """Call a tool as a client of each era."""
     for revision in ("2025-11-25", "2026-07-28"):
         async with open_http_client(url, engine=engine, revision=revision) as client:
-            result = await client.call_tool("state", on_progress=heard)
+            result = await client.call_tool("state", on_progress=ignore_progress)
             assert result.structured_content == {"result": "shared"}
 
 
-async def heard(_: object) -> None:
-    """Take progress, so that the answer is an event stream."""
+async def ignore_progress(_: object) -> None:
+    """Accept progress, so that the answer is an event stream."""
 
 
 async def hello(_: Request) -> PlainTextResponse:
     return PlainTextResponse("hello")
 
 
-async def test_starlette_routes_to_it_and_runs_it() -> None:
+async def test_a_starlette_route_serves_the_application_and_its_lifespan_runs_it() -> None:
     log: list[str] = []
     app = http_app(make_server(log))
     host = Starlette(routes=[Route("/hello", hello), Route("/mcp", endpoint=app)], lifespan=app.lifespan)
@@ -66,13 +66,13 @@ async def test_starlette_routes_to_it_and_runs_it() -> None:
     async with engine.lifespan():
         assert log == ["entered"]
         await check(engine, "http://localhost/mcp")
-        assert (await Caller(scope_of("GET", path="/hello")).run(host)).body == b"hello"
+        assert (await AsgiCaller(scope_of("GET", path="/hello")).run(host)).body == b"hello"
 
     assert log == ["entered", "left"]
 
 
 @pytest.mark.parametrize(("path", "url"), [("/mcp", "http://localhost/api/mcp"), ("/", "http://localhost/api/")])
-async def test_starlette_mounts_it(path: str, url: str) -> None:
+async def test_a_starlette_mount_serves_the_application(path: str, url: str) -> None:
     app = http_app(make_server([]), path=path)
     host = Starlette(routes=[Mount("/api", app=app)], lifespan=app.lifespan)
     engine = AsgiEngine(host)
@@ -81,7 +81,7 @@ async def test_starlette_mounts_it(path: str, url: str) -> None:
         await check(engine, url)
 
 
-async def test_starlette_is_wrapped_with_a_lifespan_of_its_own() -> None:
+async def test_the_application_wraps_starlette_with_its_own_lifespan() -> None:
     log: list[str] = []
 
     @asynccontextmanager
@@ -95,13 +95,13 @@ async def test_starlette_is_wrapped_with_a_lifespan_of_its_own() -> None:
 
     async with engine.lifespan():
         await check(engine, "http://localhost/mcp")
-        assert (await Caller(scope_of("GET", path="/hello")).run(both)).body == b"hello"
+        assert (await AsgiCaller(scope_of("GET", path="/hello")).run(both)).body == b"hello"
 
     assert log == ["entered", "host entered", "host left", "left"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="Quart-Trio needs Python 3.13")
-async def test_quart_trio_is_wrapped() -> None:
+async def test_the_application_wraps_quart_trio() -> None:
     quart: Any = importlib.import_module("quart_trio").QuartTrio("host")
 
     async def greet() -> str:
@@ -113,7 +113,7 @@ async def test_quart_trio_is_wrapped() -> None:
 
     async with engine.lifespan():
         await check(engine, "http://localhost/mcp")
-        assert (await Caller(scope_of("GET", path="/hello")).run(both)).body == b"hello"
+        assert (await AsgiCaller(scope_of("GET", path="/hello")).run(both)).body == b"hello"
 
 
 PROGRAM = """
@@ -131,7 +131,7 @@ app = http_app(server)
 """
 
 
-async def test_hypercorns_own_trio_worker_runs_it(tmp_path: Path) -> None:
+async def test_hypercorns_own_trio_worker_runs_the_application(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Writing one HTTP response: its forms, its keep-alives, its proper end, and clients that leave or do not read."""
+"""Writing an HTTP response: forms, keep-alives, the end, and clients that disconnect or do not read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from tests.transports.http.asgi_caller import NEVER, Caller, scope_of
+from tests.transports.http.asgi_caller import NEVER, AsgiCaller, scope_of
 from trio_mcp import McpError
 from trio_mcp.transports import AsgiMessage, Receive, Scope, Send
 from trio_mcp.transports.http.server._asgi import Responding
@@ -18,8 +18,8 @@ KEEP_ALIVE, STALL = 15.0, 100.0
 Respond = Callable[[Responding], Awaitable[None]]
 
 
-class Answering:
-    """An application that answers every request in the way of a test."""
+class RespondingApp:
+    """An application that answers every request with a function of the test."""
 
     def __init__(self, respond: Respond) -> None:
         self.respond = respond
@@ -32,12 +32,12 @@ class Answering:
         await self.respond(self.responding)
 
 
-async def respond(answer: Respond) -> Caller:
-    return await Caller(scope_of()).run(Answering(answer))
+async def respond(answer: Respond) -> AsgiCaller:
+    return await AsgiCaller(scope_of()).run(RespondingApp(answer))
 
 
 async def streaming(responding: Responding) -> None:
-    """Stream one event, and then nothing for ever."""
+    """Stream one event, and then wait forever."""
     async with responding.attending(), responding.stream() as stream:
         await stream.send(b"data: 1\n\n")
         await trio.sleep(math.inf)
@@ -55,7 +55,7 @@ async def test_json_is_one_body_of_known_length() -> None:
     }
 
 
-async def test_a_large_body_is_handed_over_in_pieces() -> None:
+async def test_a_large_body_is_sent_in_parts() -> None:
     body = bytes(200_000)
 
     response = await respond(lambda responding: responding.json(body))
@@ -75,7 +75,7 @@ async def test_a_status_alone_has_no_body(status: int, headers: dict[str, str]) 
     assert (response.status, response.headers, response.body, response.complete) == (status, headers, b"", True)
 
 
-async def test_a_refusal_is_its_error_and_the_fields_of_its_status() -> None:
+async def test_a_refusal_sends_its_error_and_its_header_fields() -> None:
     refusal = Refusal(503, McpError(-32603, "no"), 7, {"retry-after": "1"})
 
     response = await respond(lambda responding: responding.refuse(refusal))
@@ -84,7 +84,7 @@ async def test_a_refusal_is_its_error_and_the_fields_of_its_status() -> None:
     assert decode(response.body) == {"jsonrpc": "2.0", "id": 7, "error": {"code": -32603, "message": "no"}}
 
 
-async def test_a_refusal_without_error_is_its_status() -> None:
+async def test_a_refusal_without_an_error_sends_only_its_status() -> None:
     response = await respond(lambda responding: responding.refuse(Refusal(405, headers={"allow": "POST"})))
 
     assert (response.status, response.headers["allow"], response.body) == (405, "POST", b"")
@@ -110,15 +110,15 @@ async def test_a_stream_ends_with_its_block() -> None:
     assert (response.body, response.complete) == (b"data: 1\n\ndata: 2\n\n", True)
 
 
-async def test_a_stream_whose_block_fails_is_cut() -> None:
+async def test_a_stream_whose_block_raises_is_broken_off() -> None:
     async def answer(responding: Responding) -> None:
         async with responding.attending(), responding.stream() as stream:
             await stream.send(b"data: 1\n\n")
             raise ZeroDivisionError
 
-    caller = Caller(scope_of())
+    caller = AsgiCaller(scope_of())
     with pytest.raises(ZeroDivisionError):
-        await caller.run(Answering(answer))
+        await caller.run(RespondingApp(answer))
 
     assert caller.body == b"data: 1\n\n"
     assert not caller.complete
@@ -136,14 +136,14 @@ async def test_a_silent_stream_sends_keep_alives(nursery: trio.Nursery, autojump
             await trio.sleep(15)
             assert caller.comments == 2
 
-    caller = Caller(scope_of())
-    await caller.run(Answering(answer))
+    caller = AsgiCaller(scope_of())
+    await caller.run(RespondingApp(answer))
     await trio.sleep(NEVER)
 
     assert (caller.comments, caller.complete) == (2, True)
 
 
-async def test_no_comment_stands_inside_of_an_event(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_keep_alive_is_sent_inside_of_an_event(autojump_clock: trio.testing.MockClock) -> None:
     event = b"data: " + b"x" * 200_000 + b"\n\n"
 
     async def answer(responding: Responding) -> None:
@@ -151,32 +151,34 @@ async def test_no_comment_stands_inside_of_an_event(autojump_clock: trio.testing
             caller.stop_reading()
             await stream.send(event)
 
-    caller = Caller(scope_of())
+    caller = AsgiCaller(scope_of())
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(caller.run, Answering(answer))
+        nursery.start_soon(caller.run, RespondingApp(answer))
         await trio.sleep(4 * KEEP_ALIVE)
-        caller.read_on()
+        caller.resume_reading()
 
     assert (caller.body, caller.complete) == (event, True)
 
 
-async def test_an_event_waits_for_a_comment_that_is_being_sent(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_event_waits_for_a_keep_alive_that_is_being_sent(autojump_clock: trio.testing.MockClock) -> None:
     async def answer(responding: Responding) -> None:
         async with responding.attending(), responding.stream() as stream:
             caller.stop_reading()
             await trio.sleep(KEEP_ALIVE + 1)
             await stream.send(b"data: 1\n\n")
 
-    caller = Caller(scope_of())
+    caller = AsgiCaller(scope_of())
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(caller.run, Answering(answer))
+        nursery.start_soon(caller.run, RespondingApp(answer))
         await trio.sleep(KEEP_ALIVE + 2)
-        caller.read_on()
+        caller.resume_reading()
 
     assert caller.body == b":\n\ndata: 1\n\n"
 
 
-async def test_the_end_waits_for_a_comment_that_is_being_sent(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_end_of_a_stream_waits_for_a_keep_alive_that_is_being_sent(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     cut: list[AsgiMessage] = []
 
     async def answer(responding: Responding) -> None:
@@ -192,48 +194,48 @@ async def test_the_end_waits_for_a_comment_that_is_being_sent(autojump_clock: tr
                 cut.append(message)
                 raise
 
-        await Answering(answer)(scope, receive, sending)
+        await RespondingApp(answer)(scope, receive, sending)
 
-    caller = Caller(scope_of())
+    caller = AsgiCaller(scope_of())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, application)
         await trio.sleep(KEEP_ALIVE + 2)
-        caller.read_on()
+        caller.resume_reading()
 
     assert cut == []
     assert (caller.body, caller.complete) == (b":\n\n", True)
 
 
-async def test_a_client_that_leaves_cancels_the_block(nursery: trio.Nursery) -> None:
-    app, caller = Answering(streaming), Caller(scope_of())
+async def test_a_client_that_disconnects_cancels_the_block(nursery: trio.Nursery) -> None:
+    app, caller = RespondingApp(streaming), AsgiCaller(scope_of())
     nursery.start_soon(caller.run, app)
     await trio.testing.wait_all_tasks_blocked()
     assert not app.responding.left
 
-    caller.leave()
+    caller.disconnect()
     await caller.returned.wait()
 
     assert app.responding.left
     assert not caller.complete
 
 
-async def test_a_client_that_leaves_before_the_first_event_cancels_the_block(nursery: trio.Nursery) -> None:
+async def test_a_client_that_disconnects_before_the_first_event_cancels_the_block(nursery: trio.Nursery) -> None:
     async def answer(responding: Responding) -> None:
         async with responding.attending():
             await trio.sleep(math.inf)
 
-    app, caller = Answering(answer), Caller(scope_of())
+    app, caller = RespondingApp(answer), AsgiCaller(scope_of())
     nursery.start_soon(caller.run, app)
     await trio.testing.wait_all_tasks_blocked()
 
-    caller.leave()
+    caller.disconnect()
     await caller.returned.wait()
 
     assert app.responding.left
     assert caller.sent == []
 
 
-async def test_other_received_events_are_ignored() -> None:
+async def test_received_events_other_than_a_disconnect_are_ignored() -> None:
     messages: list[AsgiMessage] = [
         {"type": "http.request", "body": b"", "more_body": False},
         {"type": "http.disconnect"},
@@ -254,8 +256,8 @@ async def test_other_received_events_are_ignored() -> None:
     assert messages == []
 
 
-async def test_a_client_that_reads_nothing_has_left(autojump_clock: trio.testing.MockClock) -> None:
-    app, caller = Answering(streaming), Caller(scope_of())
+async def test_a_client_that_reads_nothing_counts_as_disconnected(autojump_clock: trio.testing.MockClock) -> None:
+    app, caller = RespondingApp(streaming), AsgiCaller(scope_of())
     caller.stop_reading()
     began = trio.current_time()
 
@@ -265,11 +267,11 @@ async def test_a_client_that_reads_nothing_has_left(autojump_clock: trio.testing
     assert trio.current_time() - began == STALL
 
 
-async def test_a_stalled_comment_ends_the_stream(autojump_clock: trio.testing.MockClock) -> None:
-    app, caller = Answering(streaming), Caller(scope_of())
+async def test_a_keep_alive_that_is_not_read_ends_the_stream(autojump_clock: trio.testing.MockClock) -> None:
+    app, caller = RespondingApp(streaming), AsgiCaller(scope_of())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(caller.run, app)
-        await caller.messages_are(1)
+        await caller.wait_for_messages(1)
         caller.stop_reading()
         began = trio.current_time()
 
@@ -277,7 +279,7 @@ async def test_a_stalled_comment_ends_the_stream(autojump_clock: trio.testing.Mo
     assert trio.current_time() - began == KEEP_ALIVE + STALL
 
 
-async def test_a_server_that_raises_for_a_client_that_has_left_is_understood() -> None:
+async def test_a_send_that_raises_an_oserror_means_a_disconnected_client() -> None:
     async def receive() -> AsgiMessage:
         await trio.sleep(math.inf)
         raise AssertionError

@@ -1,4 +1,4 @@
-"""A protection whose tokens a test makes up itself: whose they are, what they are good for, and when they end."""
+"""A resource server whose tokens a test issues: their subject, scopes, audience and expiry."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ METADATA_URL = f"https://mcp.example{METADATA}"
 
 @define(eq=False)
 class Tokens:
-    """Verifies the tokens that it has given out."""
+    """A token verifier that knows the tokens that it has issued."""
 
     known: dict[str, VerifiedToken] = field(factory=dict[str, VerifiedToken], init=False)
-    seen: list[str] = field(factory=list[str], init=False)
-    """Those that were shown, in order."""
+    verified: list[str] = field(factory=list[str], init=False)
+    """The tokens that were verified, in order."""
 
-    def give(self, who: str, *scopes: str, ends: float | None = None, audience: str = RESOURCE) -> dict[str, str]:
-        """Return the header field that shows a new token."""
+    def issue(
+        self, subject: str, *scopes: str, expires_at: float | None = None, audience: str = RESOURCE
+    ) -> dict[str, str]:
+        """Issue a token; return the header field that carries it."""
         token = f"token-{len(self.known)}"
         self.known[token] = VerifiedToken(
             issuer=ISSUER,
-            subject=who,
+            subject=subject,
             client_id="test",
             audiences=(audience,),
             scopes=frozenset(scopes),
-            expires_at=ends,
+            expires_at=expires_at,
         )
         return {"authorization": f"Bearer {token}"}
 
     async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
         del fetch
         await trio.lowlevel.checkpoint()
-        self.seen.append(token)
+        self.verified.append(token)
         if token not in self.known:
-            raise InvalidToken("nobody was given it")
+            raise InvalidToken("it was never issued")
         return self.known[token]
 
 
 def protection(tokens: Any, *, clock: Callable[[], float] = lambda: 0.0, **options: Any) -> ResourceServer:
-    """Return a protection by *tokens*."""
+    """Return a resource server that verifies its tokens with *tokens*."""
     return ResourceServer(RESOURCE, issuers=[ISSUER], verifier=tokens, clock=clock, **options)

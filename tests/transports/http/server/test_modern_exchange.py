@@ -1,4 +1,4 @@
-"""An exchange in a POST of its own, and who its sender is to the engine, where no handler leads."""
+"""Modern HTTP requests and the client addresses that share their limits, without an application."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ CONTEXT = ExchangeContext(
 )
 
 
-def guest_of(serving: HttpServing) -> ClientAddress:
+def address_of(serving: HttpServing) -> ClientAddress:
     return ClientAddresses(serving).of(HttpRequest.of(scope_of()))
 
 
-def exchange_of(serving: HttpServing) -> IncomingHttpRequest:
-    return IncomingHttpRequest("tools/call", {}, CONTEXT, 1, guest_of(serving), 10)
+def incoming_request(serving: HttpServing) -> IncomingHttpRequest:
+    return IncomingHttpRequest("tools/call", {}, CONTEXT, 1, address_of(serving), 10)
 
 
 @pytest.mark.requirement("B.8-S4b")
-async def test_nothing_can_be_asked_of_a_modern_client() -> None:
+async def test_a_modern_client_cannot_be_sent_requests() -> None:
     async with Server("x").serving() as serving:
         with pytest.raises(LocalProtocolError, match="'roots/list' cannot be sent"):
-            exchange_of(serving).ask("roots/list", None)
+            incoming_request(serving).ask("roots/list", None)
 
 
-async def test_a_task_that_waits_for_room_fails_when_the_client_leaves(nursery: trio.Nursery) -> None:
+async def test_a_task_that_waits_for_room_fails_when_the_client_disconnects(nursery: trio.Nursery) -> None:
     async with Server("x").serving() as serving:
-        exchange = exchange_of(serving)
+        exchange = incoming_request(serving)
         exchange.notify("notifications/message", {"data": "x" * 100})
         assert not exchange.has_room()
 
@@ -49,9 +49,9 @@ async def test_a_task_that_waits_for_room_fails_when_the_client_leaves(nursery: 
     assert await exchange.take() == []
 
 
-async def test_who_waits_for_room_goes_on_when_it_is_answered_by_others(nursery: trio.Nursery) -> None:
+async def test_a_task_that_waits_for_room_continues_when_another_task_answers(nursery: trio.Nursery) -> None:
     async with Server("x").serving() as serving:
-        exchange = exchange_of(serving)
+        exchange = incoming_request(serving)
         exchange.notify("notifications/message", {"data": "x" * 100})
 
         async def answer() -> None:
@@ -65,38 +65,38 @@ async def test_who_waits_for_room_goes_on_when_it_is_answered_by_others(nursery:
     assert await exchange.take() == []
 
 
-async def test_nothing_goes_to_a_sender_but_answers() -> None:
+async def test_notifications_to_a_client_address_are_dropped() -> None:
     async with Server("x").serving() as serving:
-        guest = guest_of(serving)
-        await guest.room()
-        guest.notify_nowait("notifications/message", {})
+        address = address_of(serving)
+        await address.room()
+        address.notify_nowait("notifications/message", {})
 
-        assert guest.has_room()
-        assert not guest.admission.operating
+        assert address.has_room()
+        assert not address.admission.operating
 
 
-async def test_a_sender_is_lost_when_the_serving_stops() -> None:
-    told: list[str] = []
+async def test_client_addresses_are_disconnected_when_the_serving_stops() -> None:
+    reasons: list[str] = []
     async with Server("x").serving() as serving:
-        guests = ClientAddresses(serving)
-        guest = guests.of(HttpRequest.of(scope_of()))
-        guest.on_disconnect(lambda reason: told.append(f"later: {reason}"))
-        guests.disconnect(ConnectionClosed("stopped"))
-        guest.on_disconnect(lambda reason: told.append(f"at once: {reason}"))
+        addresses = ClientAddresses(serving)
+        address = addresses.of(HttpRequest.of(scope_of()))
+        address.on_disconnect(lambda reason: reasons.append(f"later: {reason}"))
+        addresses.disconnect(ConnectionClosed("stopped"))
+        address.on_disconnect(lambda reason: reasons.append(f"at once: {reason}"))
 
-    assert told == ["later: stopped", "at once: stopped"]
+    assert reasons == ["later: stopped", "at once: stopped"]
 
 
-async def test_requests_of_one_address_or_of_one_principal_have_one_sender() -> None:
+async def test_requests_of_one_address_or_of_one_principal_share_a_client_address() -> None:
     async with Server("x").serving() as serving:
-        guests = ClientAddresses(serving)
+        addresses = ClientAddresses(serving)
         requests = [
             HttpRequest(
                 method="POST", path="/", headers={}, client=client, access=Access(principal) if principal else None
             )
             for client, principal in [("a", None), ("a", None), ("b", None), ("a", "ann"), ("b", "ann"), (None, None)]
         ]
-        first, again, other, ann, ann_elsewhere, nowhere = map(guests.of, requests)
+        first, again, other, ann, ann_elsewhere, nowhere = map(addresses.of, requests)
 
         assert first is again
         assert ann is ann_elsewhere
