@@ -1,4 +1,4 @@
-"""The statistics of the benchmarks, on numbers that can be checked by hand."""
+"""The statistics of the benchmarks, on a few numbers whose results are known."""
 
 from __future__ import annotations
 

@@ -210,8 +210,8 @@ class EngineMachine(RuleBasedStateMachine):
         run = self.workers[inbound].run
         assert run is not None
         assert run.exchange is not None
-        self.model.send({"method": "news", "params": {"n": number}})
-        self.stage.do(run.exchange.notify, "news", {"n": number})
+        self.model.send({"method": "notifications/update", "params": {"n": number}})
+        self.stage.do(run.exchange.notify, "notifications/update", {"n": number})
 
     # Requests to the peer.
 

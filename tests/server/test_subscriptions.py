@@ -220,10 +220,10 @@ async def test_nothing_is_told_before_the_acknowledgement_even_if_there_is_room_
         asked.full = False  # but the task that waits for room has not seen it yet
         serving.changes.notify_nowait(ResourceUpdated(CONFIG))
         serving.changes.notify_now()
-        assert asked.told == []
+        assert asked.notifications == []
         asked.emptied.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert [method for method, _ in asked.told] == [ACK, UPDATED]
+        assert [method for method, _ in asked.notifications] == [ACK, UPDATED]
 
 
 @pytest.mark.requirement("B.12-P2a")

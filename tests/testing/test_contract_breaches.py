@@ -337,15 +337,15 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: received(losing(b'"result"')),
     ),
     "a fraction becomes an integer": (
-        "values_cross_as_they_are",
+        "values_are_transferred_unchanged",
         lambda: received(lambda line: line.replace(b'"value":1.0', b'"value":1')),
     ),
     "a string becomes a number": (
-        "values_cross_as_they_are",
+        "values_are_transferred_unchanged",
         lambda: sent(lambda line: line.replace(b'"value":"1"', b'"value":1')),
     ),
     "large messages are lost": (
-        "a_large_message_crosses_both_ways",
+        "large_messages_are_transferred_in_both_directions",
         lambda: sent(lambda line: None if len(line) > 100_000 else line),
     ),
     "the data of errors are lost": (
@@ -357,15 +357,15 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: received(lambda line: line.replace(b'"code":-5', b'"code":"-5"')),
     ),
     "values that are not JSON are sent": (
-        "what_is_no_json_is_refused_before_it_is_sent",
+        "params_that_are_not_json_are_refused_before_they_are_sent",
         lambda: Transported(AcceptsAnyValue),
     ),
     "updates are reordered": (
-        "updates_come_in_order_and_before_the_result",
+        "updates_arrive_in_order_and_before_the_result",
         lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[reorder(progress(3))])),
     ),
     "the last update comes after the result": (
-        "updates_come_in_order_and_before_the_result",
+        "updates_arrive_in_order_and_before_the_result",
         lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[reorder(progress(1))])),
     ),
     "updates go to the wrong request": (
@@ -373,7 +373,7 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: received(lambda line: re.sub(rb'"progressToken":\d+', b'"progressToken":1', line)),
     ),
     "every request gets updates": (
-        "no_updates_come_where_none_are_wanted",
+        "no_updates_arrive_for_a_request_without_updates",
         lambda: Transported(AlwaysWantsUpdates),
     ),
     "a notification is lost": (
@@ -393,15 +393,15 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         ),
     ),
     "one request at a time": (
-        "requests_run_side_by_side_and_answers_may_overtake",
+        "requests_run_concurrently_and_are_answered_in_any_order",
         lambda: Transported(OneAtATime),
     ),
     "one answer of many is lost": (
-        "many_requests_at_once_get_each_its_own_answer",
+        "many_concurrent_requests_each_get_their_own_result",
         lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[rewrite(lambda _: None, when=150)])),
     ),
     "two answers of many are swapped": (
-        "many_requests_at_once_get_each_its_own_answer",
+        "many_concurrent_requests_each_get_their_own_result",
         lambda: received(
             lambda line: re.sub(
                 rb'"id":(7|8)\b',
@@ -411,19 +411,19 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         ),
     ),
     "requests in flight are not counted": (
-        "what_is_under_way_is_counted",
+        "requests_in_flight_are_counted",
         lambda: Transported(CountsNoRequests),
     ),
     "cancellations are lost": (
-        "leaving_a_request_stops_its_handler_and_nothing_comes_after",
+        "leaving_a_request_stops_its_handler_and_nothing_arrives_afterwards",
         lambda: sent(losing(b"notifications/cancelled")),
     ),
     "a result comes after the cancellation": (
-        "leaving_a_request_stops_its_handler_and_nothing_comes_after",
+        "leaving_a_request_stops_its_handler_and_nothing_arrives_afterwards",
         lambda: received(lambda line: line + b'\n{"jsonrpc":"2.0","id":1,"result":{}}' if b"stopped" in line else line),
     ),
     "cancellations of callers are lost": (
-        "a_cancelled_caller_stops_its_handler_and_no_other",
+        "a_cancelled_caller_stops_only_its_own_handler",
         lambda: sent(losing(b"notifications/cancelled")),
     ),
     "leaving a request has no effect": (
@@ -431,27 +431,27 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: Transported(NeverLeaves),
     ),
     "closing does not close, and waiting callers keep waiting": (
-        "closing_tells_those_who_wait",
+        "closing_fails_the_waiting_callers",
         lambda: Opened(never_closing),
     ),
     "closing does not close, and requests are still sent": (
-        "after_closing_nothing_can_be_asked",
+        "after_closing_requests_fail",
         lambda: Opened(never_closing),
     ),
     "disconnect callbacks are not called": (
-        "whoever_wants_to_know_of_the_loss_is_told_once",
+        "disconnect_callbacks_are_called_once",
         lambda: Transported(IgnoresDisconnectCallbacks),
     ),
     "exceptions are wrapped": (
-        "the_exception_of_a_block_comes_out_as_it_is",
+        "the_exception_of_a_block_is_raised_unchanged",
         lambda: Opened(wrapping_exceptions),
     ),
     "a block that failed is never left": (
-        "the_exception_of_a_block_comes_out_as_it_is",
+        "the_exception_of_a_block_is_raised_unchanged",
         lambda: Opened(hanging_on_failure),
     ),
     "an opener connects only once": (
-        "an_opener_connects_anew_each_time",
+        "an_opener_can_connect_repeatedly",
         OneStream,
     ),
     "a task is left running": (
@@ -459,7 +459,7 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: Opened(leaking_a_task),
     ),
     "the tap is not called": (
-        "the_tap_sees_what_passes",
+        "the_tap_sees_every_message",
         lambda: Opened(untapped),
     ),
     "a modern client is asked": (
@@ -467,19 +467,19 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: Opened(asking_a_modern_client),
     ),
     "legacy revisions do not work": (
-        "a_client_works_over_it_in_every_revision",
+        "a_client_works_in_every_revision",
         lambda: sent(losing(b'"initialize"')),
     ),
     "the end is not noticed by waiting callers": (
-        "the_end_of_the_other_side_is_told_to_those_who_wait",
+        "the_end_of_the_connection_fails_the_waiting_callers",
         lambda: Wrapped(client=NoEnd),
     ),
     "the end is not noticed by later callers": (
-        "after_the_end_of_the_other_side_nothing_can_be_asked",
+        "after_the_end_of_the_connection_requests_fail",
         lambda: Wrapped(client=NoEnd),
     ),
     "updates before the end are lost": (
-        "updates_that_came_before_the_end_are_still_read",
+        "updates_received_before_the_end_can_still_be_read",
         lambda: received(losing(b"notifications/progress")),
     ),
     "an opener does not connect again after the end": (
@@ -487,15 +487,15 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         OneStream,
     ),
     "ids become strings": (
-        "a_response_has_the_id_of_its_request_as_it_came",
+        "a_response_has_the_unchanged_id_of_its_request",
         lambda: received(lambda line: line.replace(b'"id":7', b'"id":"7"')),
     ),
     "a chunk is a message": (
-        "bytes_may_come_in_any_pieces",
+        "messages_may_arrive_in_any_chunks",
         lambda: Wrapped(server=ChunksAreMessages),
     ),
     "bad input ends the connection": (
-        "what_is_no_message_harms_nothing",
+        "invalid_messages_are_harmless",
         lambda: Wrapped(server=lambda stream: FaultyStream(stream, receiving=[rewrite(fail_on_junk)])),
     ),
     "the end of input ends the output": (
@@ -503,7 +503,7 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: Wrapped(server=CannotSendAfterEndOfInput),
     ),
     "a stopped server does not close its stream": (
-        "a_serving_that_is_cancelled_closes_its_end",
+        "a_cancelled_serving_closes_its_stream",
         lambda: Wrapped(server=StaysOpen),
     ),
 }
@@ -546,7 +546,7 @@ async def test_the_broken_clauses_are_raised_together_each_with_its_name(autojum
         await check_contract(Opened(untapped))
     (broken,) = caught.value.exceptions
     assert "messages: expected" in str(broken)
-    assert broken.__notes__ == ["clause the_tap_sees_what_passes"]
+    assert broken.__notes__ == ["clause the_tap_sees_every_message"]
 
 
 class Incomplete(RemoteTransportContract):
@@ -555,7 +555,7 @@ class Incomplete(RemoteTransportContract):
 
 async def test_a_contract_without_a_way_to_connect_raises_a_clear_error() -> None:
     with pytest.raises(NotImplementedError, match="Incomplete must implement `served`"):
-        await Incomplete().test_values_cross_as_they_are()
+        await Incomplete().test_values_are_transferred_unchanged()
     with pytest.raises(NotImplementedError, match="Incomplete must implement `cut`"):
         await Incomplete().cut(cast("Transport", None))
 

@@ -267,11 +267,11 @@ async def test_calls_to_a_server_that_stops_sending_time_out_one_by_one(revision
 async def test_a_server_that_stops_reading_is_disconnected_after_the_stall_limit(
     revision: str, autojump_clock: object
 ) -> None:
-    def deaf(stream: trio.abc.Stream) -> trio.abc.Stream:
+    def stops_reading(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, sending=[stall(names("add"))])
 
     limits = Limits(stall_seconds=30)
-    async with open_memory_client(make_server(), wrap=deaf, revision=revision, limits=limits) as client:
+    async with open_memory_client(make_server(), wrap=stops_reading, revision=revision, limits=limits) as client:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fails, client, ConnectionBroken)
@@ -284,10 +284,10 @@ async def test_a_server_that_stops_reading_is_disconnected_after_the_stall_limit
 async def test_a_client_of_a_server_that_stops_reading_closes_in_bounded_time(
     revision: str, autojump_clock: object
 ) -> None:
-    def deaf(stream: trio.abc.Stream) -> trio.abc.Stream:
+    def stops_reading(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, sending=[stall(names("add"))])
 
-    async with open_memory_client(make_server(), wrap=deaf, revision=revision) as client:
+    async with open_memory_client(make_server(), wrap=stops_reading, revision=revision) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(fails, client, ConnectionClosed, "add", a=1, b=2))
             await trio.testing.wait_all_tasks_blocked()

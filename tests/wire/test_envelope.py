@@ -89,7 +89,7 @@ def test_an_unsupported_revision_is_refused_with_the_supported_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "spoken", "offered"),
+    ("revision", "supported", "offered"),
     [
         ("1999-01-01", SPOKEN, SPOKEN),
         ("2025-11-25", SPOKEN, ["2026-07-28"]),
@@ -97,10 +97,10 @@ def test_an_unsupported_revision_is_refused_with_the_supported_ones() -> None:
     ],
 )
 def test_a_revision_that_cannot_be_used_is_refused_before_a_bad_progress_token(
-    revision: str, spoken: list[str], offered: list[str]
+    revision: str, supported: list[str], offered: list[str]
 ) -> None:
     with pytest.raises(McpError) as refused:
-        read_envelope(meta({REVISION_KEY: revision, "progressToken": True}), spoken)
+        read_envelope(meta({REVISION_KEY: revision, "progressToken": True}), supported)
 
     assert refused.value.code == UNSUPPORTED_REVISION
     assert refused.value.data == {"supported": offered, "requested": revision}

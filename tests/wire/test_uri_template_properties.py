@@ -52,15 +52,15 @@ ANY_VALUES = st.dictionaries(st.sampled_from(NAMES), TEXT | st.lists(TEXT, max_s
 
 @st.composite
 def readable_values(draw: st.DrawFn, template: UriTemplate) -> Values:
-    """Values without the characters that separate things, nor those of the texts in this template.
+    """Return values without separators, and without the characters of the literal parts of the template.
 
-    Percent signs are left out as well: two hex digits after one would be a percent-encoding where reserved characters
-    stay.
+    The values contain no percent signs either, because expressions that keep reserved characters would read a percent
+    sign with two hex digits as a percent-encoding.
     """
-    texts = spelled("".join(re.split(r"\{[^}]*\}", template.template)))
-    assert texts is not None
-    barred = [chr(ord(each) & 0x7F) if "\udc00" <= each <= "\udc7f" else each for each in texts]
-    characters = st.characters(exclude_categories=["Cs"], exclude_characters=[*barred, *"?#.,%"])
+    literals = spelled("".join(re.split(r"\{[^}]*\}", template.template)))
+    assert literals is not None
+    excluded = [chr(ord(each) & 0x7F) if "\udc00" <= each <= "\udc7f" else each for each in literals]
+    characters = st.characters(exclude_categories=["Cs"], exclude_characters=[*excluded, *"?#.,%"])
     values: Values = {}
     for body in re.findall(r"\{([^}]*)\}", template.template):
         operator = body[0] if body[0] in "+#./;?&" else ""
@@ -80,7 +80,7 @@ def readable_values(draw: st.DrawFn, template: UriTemplate) -> Values:
 
 
 def normalised(uri: str) -> str:
-    """The same URI with one spelling for each of its characters, by RFC 3986 and RFC 3987; not how the code does it."""
+    """Return the URI with one spelling for each character, by RFC 3986 and RFC 3987, independently of the code."""
     octets = b""
     for part in re.findall(r"%[0-9A-Fa-f]{2}|[^%]", uri):
         if len(part) == 1:
