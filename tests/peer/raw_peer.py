@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from trio_mcp.peer import (
     Link,
     ServerSession,
 )
+from trio_mcp.testing import ScriptedPeer
 from trio_mcp.transports.stdio import ImmediateStream
 from trio_mcp.transports.stdio._pipes import PipeStream
 from trio_mcp.types import REVISIONS
@@ -33,8 +33,6 @@ from trio_mcp.wire import (
     METHOD_NOT_FOUND,
     REVISION_KEY,
     JsonObject,
-    LineFramer,
-    decode,
     encode,
 )
 
@@ -51,41 +49,14 @@ def pipe_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
 
 
 @define(eq=False)
-class RawPeer:
-    """The other end of a link's stream."""
-
-    stream: trio.abc.Stream
-    _framer: LineFramer = field(factory=lambda: LineFramer(2**30), init=False)
-    _lines: deque[Any] = field(factory=deque[Any], init=False)
+class RawPeer(ScriptedPeer):
+    """A scripted peer at the other end of a link's stream, which writes several messages at once."""
 
     async def send(self, *messages: Any) -> None:
-        """Send each message as one line, and bytes unchanged."""
+        """Send each message as one line, and bytes unchanged, in a single write."""
         await self.stream.send_all(
             b"".join(message if isinstance(message, bytes) else encode(message) + b"\n" for message in messages)
         )
-
-    async def receive(self) -> Any:
-        """Return the next line, decoded, or None at the end of the stream."""
-        while not self._lines:
-            chunk = await self.stream.receive_some(2**16)
-            if not chunk:
-                return None
-            self._lines += [decode(line) for line in self._framer.feed(bytes(chunk)) if isinstance(line, bytes)]
-        return self._lines.popleft()
-
-    async def rest(self) -> list[Any]:
-        """Return all lines up to the end of the stream."""
-        lines: list[Any] = []
-        while (line := await self.receive()) is not None:
-            lines.append(line)
-        return lines
-
-    async def receives_nothing(self) -> bool:
-        """Return True if no line arrives within a second, and raise otherwise; this needs the autojump clock."""
-        with trio.move_on_after(1):
-            line = await self.receive()
-            raise AssertionError(f"received {line!r}")
-        return True
 
     async def exchange(self, *messages: Any) -> Any:
         """Send *messages*, and return the next line that is received."""

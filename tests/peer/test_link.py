@@ -144,7 +144,7 @@ async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock:
         await bench.peer.send(cancelled(1, reason="changed my mind"))
         await stopped.wait()
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
@@ -225,7 +225,7 @@ async def test_a_cancellation_that_names_no_request_in_flight_is_ignored(id: Any
     async with linked(HANDLERS) as bench:
         await bench.peer.send(modern(1, "forever"), cancelled(id), notification("notifications/cancelled"))
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().incoming == 1
         assert bench.link.statistics().malformed == 0
 
@@ -236,7 +236,7 @@ async def test_a_cancellation_of_an_answered_request_is_ignored(autojump_clock: 
         assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
         await bench.peer.send(cancelled(1))
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
 
 
@@ -349,7 +349,7 @@ async def test_an_incomplete_line_at_the_end_of_input_is_answered_with_a_parse_e
 
             async def send_half_a_line() -> None:
                 await bench.peer.send(b'{"jsonrpc": "2.0", "id": 1')
-                await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+                await bench.peer.send_eof()
 
             nursery.start_soon(send_half_a_line)
             assert [shape(line) for line in await bench.peer.rest()] == [error(..., PARSE_ERROR)]
@@ -360,7 +360,7 @@ async def test_an_incomplete_line_at_the_end_of_input_is_answered_with_a_parse_e
 async def test_a_complete_last_line_without_a_newline_is_answered(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         await bench.peer.send(encode(modern(1, "echo")))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
 
         assert await bench.peer.rest() == [result(1, {"echo": {}})]
 
@@ -373,7 +373,7 @@ async def test_unexpected_responses_are_counted_and_dropped(revision: str | None
         unasked = {"jsonrpc": "2.0", "id": "7", "error": {"code": 1, "message": "no"}}
         await bench.peer.send(result(7, {}), unasked)
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().unmatched_responses == 2
         assert bench.link.statistics().malformed == 0
 
@@ -385,7 +385,7 @@ async def test_broken_responses_are_counted_logged_and_not_answered(
         nameless = {"jsonrpc": "2.0", "error": {"code": -32700, "message": "what?"}}
         await bench.peer.send(result(None, {}), result(7, []), nameless)
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().malformed == 3
         assert bench.link.statistics().unmatched_responses == 1
     assert [record.getMessage() for record in caplog.records] == [
@@ -400,7 +400,7 @@ async def test_notifications_reach_the_owner_of_the_link_and_are_never_answered(
     async with linked(HANDLERS) as bench:
         await bench.peer.send(notification("a"), notification("b", {"c": 1}), notification("notifications/progress"))
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.notifications == [("a", {}), ("b", {"c": 1})]
 
 
@@ -409,7 +409,7 @@ async def test_progress_for_an_unknown_request_is_ignored(token: Any, autojump_c
     async with linked(HANDLERS) as bench:
         await bench.peer.send(notification("notifications/progress", {"progressToken": token, "progress": 1}))
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
@@ -583,7 +583,7 @@ async def test_a_batch_that_needs_no_response_is_not_answered(line: bytes, autoj
         await handshake(bench, "2025-03-26")
         await bench.peer.send(line)
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
@@ -591,7 +591,7 @@ async def test_the_response_to_a_batch_does_not_wait_for_a_cancelled_member(auto
     async with linked(HANDLERS) as bench:
         await handshake(bench, "2025-03-26")
         await bench.peer.send(batch(request(1, "forever"), request(2, "echo")))
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
 
         assert await bench.peer.exchange(cancelled(1)) == [result(2, {"echo": {}})]
         assert bench.holds_nothing()
@@ -611,7 +611,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair,
     async with linked({"slow": slow}, pair=pair) as bench:
         began = trio.current_time()
         await bench.peer.send(modern(1, "slow"), modern(2, "slow"))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         await wait_all_tasks_blocked()
         assert not bench.ended.is_set()
         with pytest.raises(ConnectionBroken, match="the peer ended the connection"):
@@ -631,7 +631,7 @@ async def test_after_the_drain_time_the_remaining_requests_are_answered_that_the
     async with linked(HANDLERS, pair=pair, limits=Limits(drain_seconds=3)) as bench:
         began = trio.current_time()
         await bench.peer.send(modern(1, "forever"), modern(2, "forever"))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         answers = await bench.peer.rest()
 
         assert trio.current_time() - began == 3
@@ -787,7 +787,7 @@ async def test_a_client_of_a_modern_server_answers_no_request_of_the_server(
     async with linked(HANDLERS, admission=client_admission(REVISIONS[-1])) as bench:
         await bench.peer.send(request(1, "ping"), b"junk\n", request(None, "echo"))
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().malformed == 3
     assert caplog.records[0].getMessage() == "a request that the server's revision does not allow: ping"
 
@@ -798,7 +798,7 @@ async def test_a_client_of_a_legacy_server_answers_its_requests_but_no_message_w
     async with linked(HANDLERS, admission=client_admission("2025-06-18")) as bench:
         assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
         await bench.peer.send(b"junk\n", request(None, "echo"))
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
 
 
 async def test_a_refusal_leaves_out_an_id_that_belongs_to_a_request_in_flight() -> None:

@@ -125,7 +125,7 @@ async def test_a_link_ends_cleanly_if_its_last_responses_overflow_the_outbox(aut
 
     async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
         await bench.peer.send(*[modern(number, "forever") for number in range(50)])
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         await bench.ended.wait()
         await wait_all_tasks_blocked()
 

@@ -72,7 +72,7 @@ async def test_leaving_a_request_after_its_result_sends_nothing(autojump_clock: 
             await bench.peer.send(result(1, {}))
             await outgoing.result()
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
 
 
 @pytest.mark.requirement("B.14-P1a")
@@ -178,7 +178,7 @@ async def test_leaving_a_request_early_sends_exactly_one_cancellation_and_nothin
         outgoing.leave()
 
         assert await bench.peer.receive() == cancelled(1)
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         await bench.peer.send(progress(1, 1), result(1, {}))
         await wait_all_tasks_blocked()
         assert bench.holds_nothing()
@@ -220,7 +220,7 @@ async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
         async with bench.link.ask("initialize", None):
             assert (await bench.peer.receive())["method"] == "initialize"
 
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
@@ -236,7 +236,7 @@ async def test_an_unsent_request_is_withdrawn_without_a_trace(autojump_clock: Mo
         assert await bench.peer.receive() == request(1, "first")
         assert await bench.peer.receive() == notification("third")
         assert await bench.peer.receive() == cancelled(1)
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().outbox_bytes == 0
 
 
@@ -251,7 +251,7 @@ async def test_a_request_cancelled_while_it_waits_for_room_is_never_sent(autojum
         assert bench.holds_nothing()
 
         assert await bench.peer.receive() == notification("full")
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
 
 
 @pytest.mark.parametrize("params", [{"a": float("nan")}, {"a": "\ud800"}, {"a": object()}])
@@ -264,7 +264,7 @@ async def test_params_that_are_not_json_raise_for_the_caller_and_leave_nothing(
                 pass
 
         assert bench.holds_nothing()
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
 
 
 # -- the end of the connection
@@ -388,7 +388,7 @@ async def test_after_the_link_is_lost_a_cancelled_caller_sees_its_cancellation()
 async def test_while_accepted_requests_drain_a_cancelled_caller_sees_its_cancellation() -> None:
     async with linked({"forever": forever}, admission=client_admission("2025-06-18")) as bench:
         await bench.peer.send(request(1, "forever"))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         await wait_all_tasks_blocked()
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -475,7 +475,7 @@ async def test_a_thousand_cancelled_calls_to_a_peer_that_does_not_read_queue_one
         assert sorted(notifications, key=lambda message: message["params"]["requestId"]) == [
             cancelled(number) for number in range(1, 1001)
         ]
-        assert await bench.peer.receives_nothing()
+        await bench.peer.expect_silence()
 
 
 @define(eq=False)
