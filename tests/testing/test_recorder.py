@@ -188,7 +188,7 @@ async def test_a_difference_is_shown_as_a_diff() -> None:
     assert str(raised.value).splitlines() == [
         "the conversation differs from the expected one",
         "--- expected",
-        "+++ what was said",
+        "+++ the recorded conversation",
         "@@ -1,8 +1,8 @@",
         " sent:",
         "   {",

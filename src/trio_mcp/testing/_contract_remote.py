@@ -64,10 +64,10 @@ class RemoteTransportContract(TransportContract):
 
     async def test_after_the_end_of_the_connection_requests_fail(self) -> None:
         """Later requests and notifications raise `ConnectionBroken`, even after closing; `on_disconnect` reports it."""
-        told: list[bool] = []
+        reports: list[bool] = []
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
-                transport.on_disconnect(lambda reason: told.append(isinstance(reason, ConnectionBroken)))
+                transport.on_disconnect(lambda reason: reports.append(isinstance(reason, ConnectionBroken)))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(failure_of, partial(call, transport, "wait", key="never"), ConnectionBroken)
                     await self._until_waiting(transport, 1)
@@ -76,24 +76,24 @@ class RemoteTransportContract(TransportContract):
                     await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
                 await failure_of(partial(transport.notify, "notifications/x", None), ConnectionBroken)
             await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
-        check(told, [True], "what `on_disconnect` told")
+        check(reports, [True], "the broken connections that `on_disconnect` reported")
 
     async def test_updates_received_before_the_end_can_still_be_read(self) -> None:
         """An update that has arrived is delivered before the loss."""
         async with (
             self._opened() as transport,
-            transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked,
+            transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as outgoing,
         ):
 
             async def arrived() -> bool:
                 await trio.lowlevel.checkpoint()
-                return asked.waiting == 1
+                return outgoing.waiting == 1
 
             await until(arrived, lambda: "no update has come", self.seconds / 2)
             await self.cut(transport)
-            await failure_of(asked.result, ConnectionBroken)
-            check(await asked.next_update() is not None, True, "the update is there")
-            check(await asked.next_update(), None, "the next update")
+            await failure_of(outgoing.result, ConnectionBroken)
+            check(await outgoing.next_update() is not None, True, "the update is there")
+            check(await outgoing.next_update(), None, "the next update")
 
     async def test_a_new_connection_works_after_the_end_of_another(self) -> None:
         """After the other side of one connection is lost, the opener can connect again."""
