@@ -139,7 +139,7 @@ async def test_a_registration_that_is_not_a_json_object_is_refused(kind: str, bo
     assert answer.error == (400, "invalid_request")
 
 
-class Web:
+class FakeWeb:
     """A fake web with documents at some URLs."""
 
     def __init__(self, **pages: Any) -> None:
@@ -163,7 +163,7 @@ def document(**members: Any) -> dict[str, Any]:
 
 
 async def test_a_client_may_be_identified_by_its_metadata_document() -> None:
-    web = Web()
+    web = FakeWeb()
     bench = Bench(fetch=web)
 
     assert (await bench.get("/.well-known/openid-configuration")).json["client_id_metadata_document_supported"]
@@ -176,7 +176,7 @@ async def test_a_client_may_be_identified_by_its_metadata_document() -> None:
 
 
 async def test_a_metadata_document_is_fetched_again_after_five_minutes() -> None:
-    web = Web()
+    web = FakeWeb()
     bench = Bench(fetch=web)
     await bench.authorize(client_id=DOCUMENT)
     bench.clock.now += 301.0
@@ -205,7 +205,7 @@ async def test_a_metadata_document_is_fetched_again_after_five_minutes() -> None
     ],
 )
 async def test_a_client_with_an_invalid_metadata_document_is_refused(page: Any) -> None:
-    web = Web()
+    web = FakeWeb()
     web.pages[DOCUMENT] = page
 
     assert (await Bench(fetch=web).authorize(client_id=DOCUMENT)).status == 400
@@ -224,7 +224,7 @@ async def test_a_client_with_an_invalid_metadata_document_is_refused(page: Any) 
     ],
 )
 async def test_a_client_id_that_is_not_a_valid_document_url_is_not_fetched(client_id: str) -> None:
-    web = Web()
+    web = FakeWeb()
 
     assert (await Bench(fetch=web).authorize(client_id=client_id)).status == 400
     assert web.calls == []
@@ -232,7 +232,7 @@ async def test_a_client_id_that_is_not_a_valid_document_url_is_not_fetched(clien
 
 async def test_a_metadata_document_may_be_on_this_machine() -> None:
     here = "http://localhost:8000/client.json"
-    web = Web(**{here: document(client_id=here)})
+    web = FakeWeb(**{here: document(client_id=here)})
 
     assert (await Bench(fetch=web).authorize(client_id=here)).status == 302
 
@@ -241,7 +241,7 @@ async def test_a_metadata_document_may_be_on_this_machine() -> None:
 async def test_a_client_with_a_metadata_document_may_authenticate_with_its_keys(is_beside: bool) -> None:
     signer, keys = Signer(), "https://app.test/keys.json"
     keys_member = {"jwks_uri": keys} if is_beside else {"jwks": signer.jwks}
-    web = Web(**{keys: signer.jwks})
+    web = FakeWeb(**{keys: signer.jwks})
     web.pages[DOCUMENT] = document(token_endpoint_auth_method="private_key_jwt", **keys_member)
     bench = Bench(fetch=web)
     claims = {"iss": DOCUMENT, "sub": DOCUMENT, "aud": bench.auth.issuer, "exp": bench.clock.now + 60, "jti": "1"}
@@ -259,7 +259,7 @@ async def test_a_client_with_a_metadata_document_may_authenticate_with_its_keys(
 async def test_the_number_of_cached_metadata_documents_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._clients._MAX_DOCUMENTS", 1)
     other = "https://app.test/other.json"
-    web = Web(**{other: document(client_id=other)})
+    web = FakeWeb(**{other: document(client_id=other)})
     bench = Bench(fetch=web)
 
     for client_id in (DOCUMENT, other, DOCUMENT):

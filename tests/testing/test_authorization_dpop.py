@@ -11,7 +11,7 @@ from joserfc.jwk import RSAKey
 from .authorization_bench import ISSUER, Bench, Signer, basic
 
 KEY, OTHER = Signer(), Signer()
-OWN = basic("known", "s3cret")
+CREDENTIALS = basic("known", "s3cret")
 
 
 def proof(
@@ -29,7 +29,7 @@ numbers: list[None] = []
 
 async def ask(bench: Bench, fields: dict[str, str]) -> Any:
     """Request a token with the client credentials grant; return the response, or status and error."""
-    answer = await bench.token("client_credentials", {**OWN, **fields})
+    answer = await bench.token("client_credentials", {**CREDENTIALS, **fields})
     return answer.json if answer.status == 200 else answer.error
 
 

@@ -17,7 +17,7 @@ ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 IDP = "https://idp.test"
 PLATFORM = "https://platform.test"
 SIGNER = Signer()
-OWN = basic("known", "s3cret")
+CREDENTIALS = basic("known", "s3cret")
 GRANTED_IDP = KnownClient("sso", secret="s3cret", known_as={ISSUER: "known"})
 
 
@@ -66,7 +66,7 @@ async def test_an_identity_provider_and_the_servers_own_authorization_server_wor
     bench = Bench(trusted_issuers={IDP: idp.auth.jwks})
 
     given = await exchange(idp)
-    claims = await exchange_assertion(bench, given["access_token"], OWN)
+    claims = await exchange_assertion(bench, given["access_token"], CREDENTIALS)
 
     described = {name: given[name] for name in ("issued_token_type", "token_type", "expires_in", "scope")}
     assert described == {"issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300, "scope": "read write"}
@@ -156,15 +156,15 @@ async def jag(**changed: Any) -> tuple[Bench, str]:
 async def test_a_token_request_beyond_the_claims_of_an_id_jag_is_refused(form: dict[str, str], error: str) -> None:
     bench, assertion = await jag()
 
-    assert await exchange_assertion(bench, assertion, OWN, **form) == (400, error)
-    assert (await exchange_assertion(bench, assertion, OWN, scope="read", resource=RESOURCE))["scope"] == "read"
+    assert await exchange_assertion(bench, assertion, CREDENTIALS, **form) == (400, error)
+    assert (await exchange_assertion(bench, assertion, CREDENTIALS, scope="read", resource=RESOURCE))["scope"] == "read"
 
 
 async def test_an_id_jag_is_accepted_once() -> None:
     bench, assertion = await jag()
 
-    assert (await exchange_assertion(bench, assertion, OWN))["sub"] == "ada"
-    assert await exchange_assertion(bench, assertion, OWN) == (400, "invalid_grant")
+    assert (await exchange_assertion(bench, assertion, CREDENTIALS))["sub"] == "ada"
+    assert await exchange_assertion(bench, assertion, CREDENTIALS) == (400, "invalid_grant")
 
 
 async def test_the_number_of_remembered_id_jags_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,11 @@ async def test_the_number_of_remembered_id_jags_is_bounded(monkeypatch: pytest.M
     bench = trusting()
     jags = [SIGNER.sign(asserted(bench, client_id="known", jti=number), typ="oauth-id-jag+jwt") for number in "12"]
 
-    assert ["sub" in await exchange_assertion(bench, each, OWN) for each in [*jags, jags[0]]] == [True, True, True]
+    assert ["sub" in await exchange_assertion(bench, each, CREDENTIALS) for each in [*jags, jags[0]]] == [
+        True,
+        True,
+        True,
+    ]
 
 
 async def test_the_client_of_an_id_jag_must_authenticate() -> None:
@@ -187,20 +191,23 @@ async def test_an_id_jag_for_another_client_or_without_an_id_is_refused(changed:
     bench = trusting()
     claims = asserted(bench, **{"client_id": "known", "jti": "1", **changed})
 
-    assert await exchange_assertion(bench, SIGNER.sign(claims, typ="oauth-id-jag+jwt"), OWN) == (400, "invalid_grant")
+    assert await exchange_assertion(bench, SIGNER.sign(claims, typ="oauth-id-jag+jwt"), CREDENTIALS) == (
+        400,
+        "invalid_grant",
+    )
 
 
 async def test_an_id_jag_without_a_resource_allows_no_resource() -> None:
     bench = trusting()
     assertion = SIGNER.sign(asserted(bench, client_id="known", jti="1"), typ="oauth-id-jag+jwt")
 
-    assert await exchange_assertion(bench, assertion, OWN, resource=RESOURCE) == (400, "invalid_target")
-    assert (await exchange_assertion(bench, assertion, OWN, scope="read"))["aud"] == ISSUER
+    assert await exchange_assertion(bench, assertion, CREDENTIALS, resource=RESOURCE) == (400, "invalid_target")
+    assert (await exchange_assertion(bench, assertion, CREDENTIALS, scope="read"))["aud"] == ISSUER
 
 
 @pytest.mark.parametrize(
     ("headers", "form", "client_id"),
-    [(None, {}, "job-1"), (None, {"client_id": "workload"}, "workload"), (OWN, {}, "known")],
+    [(None, {}, "job-1"), (None, {"client_id": "workload"}, "workload"), (CREDENTIALS, {}, "known")],
 )
 async def test_a_workload_gets_a_token_for_its_identity(
     headers: dict[str, str] | None, form: dict[str, str], client_id: str
@@ -219,8 +226,8 @@ async def test_a_client_that_did_not_register_for_the_assertion_grants_is_refuse
     limited = KnownClient("known", secret="s3cret", grant_types=["client_credentials"])
     bench = trusting(clients=[limited])
 
-    assert await exchange_assertion(bench, SIGNER.sign(asserted(bench)), OWN) == (400, "unauthorized_client")
-    assert (await bench.token(TOKEN_EXCHANGE, OWN)).error == (400, "unauthorized_client")
+    assert await exchange_assertion(bench, SIGNER.sign(asserted(bench)), CREDENTIALS) == (400, "unauthorized_client")
+    assert (await bench.token(TOKEN_EXCHANGE, CREDENTIALS)).error == (400, "unauthorized_client")
 
 
 @pytest.mark.parametrize(

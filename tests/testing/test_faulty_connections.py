@@ -49,7 +49,7 @@ async def add(client: Client, a: int = 1, b: int = 2) -> None:
     assert called.content == [types.TextContent(text=str(a + b))]
 
 
-async def fails(client: Client, failure: type[Exception], tool: str = "hang", **arguments: Any) -> None:
+async def expect_failure(client: Client, failure: type[Exception], tool: str = "hang", **arguments: Any) -> None:
     with pytest.raises(failure):
         await client.call_tool(tool, arguments or {"key": "k"})
 
@@ -71,7 +71,7 @@ async def test_a_slow_connection_delays_calls_and_changes_nothing_else(revision:
 
     limits = TimeLimits(probe=100)
     async with open_memory_client(make_server(), wrap=slow, revision=revision, time_limits=limits) as client:
-        await add(client)  # behind the last word of a handshake, where there is one
+        await add(client)  # it is sent after the last message of a handshake, if there is one
         began = trio.current_time()
         await add(client)
         assert trio.current_time() - began == pytest.approx(5)
@@ -88,7 +88,7 @@ async def test_a_call_that_is_delayed_beyond_its_timeout_fails_and_its_late_resp
     limits = TimeLimits(idle=10)
     async with open_memory_client(make_server(), wrap=slow, revision=revision, time_limits=limits) as client:
         began = trio.current_time()
-        await fails(client, RequestTimedOut, "add", a=1, b=2)
+        await expect_failure(client, RequestTimedOut, "add", a=1, b=2)
         assert trio.current_time() - began == pytest.approx(10)
         await trio.sleep(15)
         assert client.statistics().unmatched_responses == 1
@@ -98,7 +98,7 @@ async def test_a_call_that_is_delayed_beyond_its_timeout_fails_and_its_late_resp
 # Cuts.
 
 
-async def test_a_cut_at_any_byte_of_a_request_fails_all_calls_and_ends_the_server(
+async def test_a_cut_inside_a_request_fails_all_calls_and_ends_the_server(
     revision: str, autojump_clock: object
 ) -> None:
     wire = WireRecorder()
@@ -114,17 +114,15 @@ async def test_a_cut_at_any_byte_of_a_request_fails_all_calls_and_ends_the_serve
         with trio.fail_after(10):  # the serving ends as well
             async with open_memory_client(make_server(), wrap=cutting, revision=revision) as client:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(fails, client, ConnectionBroken)
+                    nursery.start_soon(expect_failure, client, ConnectionBroken)
                     await trio.testing.wait_all_tasks_blocked()
-                    await fails(client, ConnectionBroken, "add", a=1, b=2)
-                await fails(client, ConnectionBroken, "add", a=1, b=2)
+                    await expect_failure(client, ConnectionBroken, "add", a=1, b=2)
+                await expect_failure(client, ConnectionBroken, "add", a=1, b=2)
                 assert client.statistics().outgoing == 0
 
 
 @pytest.mark.parametrize("broken", [False, True])
-async def test_a_cut_at_any_byte_of_a_response_fails_all_calls(
-    broken: bool, revision: str, autojump_clock: object
-) -> None:
+async def test_a_cut_inside_a_response_fails_all_calls(broken: bool, revision: str, autojump_clock: object) -> None:
     for place in range(0, 100, 7):
 
         def cutting(stream: trio.abc.Stream, place: int = place) -> trio.abc.Stream:
@@ -133,9 +131,9 @@ async def test_a_cut_at_any_byte_of_a_response_fails_all_calls(
         with trio.fail_after(10):
             async with open_memory_client(make_server(), wrap=cutting, revision=revision) as client:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(fails, client, ConnectionBroken)
+                    nursery.start_soon(expect_failure, client, ConnectionBroken)
                     await trio.testing.wait_all_tasks_blocked()
-                    await fails(client, ConnectionBroken, "add", a=1, b=2)
+                    await expect_failure(client, ConnectionBroken, "add", a=1, b=2)
                 assert client.statistics().outgoing == 0
 
 
@@ -150,19 +148,19 @@ async def test_a_cut_connection_does_not_affect_other_connections_of_the_same_se
 
     async with make_server().serving() as serving, connected(serving) as whole:
         async with connected(serving, cut(20, is_result("3"))) as broken, trio.open_nursery() as nursery:
-            nursery.start_soon(fails, broken, ConnectionBroken)
+            nursery.start_soon(expect_failure, broken, ConnectionBroken)
             async with whole.open_call("hang", {"key": "other"}) as call:
                 await anext(call.updates)
-                await fails(broken, ConnectionBroken, "add", a=1, b=2)
+                await expect_failure(broken, ConnectionBroken, "add", a=1, b=2)
                 await add(whole)
-                await trio.sleep(100)  # the handlers of the broken connection are stopped, this one is not
+                await trio.sleep(100)  # only the handlers of the broken connection are stopped
                 assert serving.statistics().running == 1
         await add(whole)
         await trio.testing.wait_all_tasks_blocked()
         assert serving.statistics().running == 0
 
 
-# Messages that come twice, or in another order.
+# Duplicate and reordered messages.
 
 
 async def test_a_duplicate_response_is_dropped(revision: str, autojump_clock: object) -> None:
@@ -258,7 +256,7 @@ async def test_calls_to_a_server_that_stops_sending_time_out_one_by_one(revision
     async with open_memory_client(make_server(), wrap=silent, revision=revision, time_limits=limits) as client:
         for _ in range(2):
             began = trio.current_time()
-            await fails(client, RequestTimedOut, "add", a=1, b=2)
+            await expect_failure(client, RequestTimedOut, "add", a=1, b=2)
             assert trio.current_time() - began == pytest.approx(60)
         began = trio.current_time()
     assert trio.current_time() - began < 10  # closing waits for a bounded time
@@ -274,7 +272,7 @@ async def test_a_server_that_stops_reading_is_disconnected_after_the_stall_limit
     async with open_memory_client(make_server(), wrap=stops_reading, revision=revision, limits=limits) as client:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fails, client, ConnectionBroken)
+            nursery.start_soon(expect_failure, client, ConnectionBroken)
             await trio.testing.wait_all_tasks_blocked()
             with pytest.raises(ConnectionBroken, match="has read nothing for 30 s"):
                 await client.call_tool("add", {"a": 1, "b": 2})
@@ -289,7 +287,7 @@ async def test_a_client_of_a_server_that_stops_reading_closes_in_bounded_time(
 
     async with open_memory_client(make_server(), wrap=stops_reading, revision=revision) as client:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(fails, client, ConnectionClosed, "add", a=1, b=2))
+            nursery.start_soon(partial(expect_failure, client, ConnectionClosed, "add", a=1, b=2))
             await trio.testing.wait_all_tasks_blocked()
             began = trio.current_time()
             await client.aclose()

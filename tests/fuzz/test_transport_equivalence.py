@@ -11,7 +11,7 @@ import trio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.talk_server import make_server
+from tests.fuzz.conversation_server import make_server
 from tests.interaction.conftest import connected
 from tests.model.stage import examples
 from trio_mcp import Client, ConnectionLost, ErrorResponse, StructureError, TrioMcpError, types
@@ -20,7 +20,7 @@ Step: TypeAlias = tuple[str, Any]
 Outcome: TypeAlias = Any
 
 TRANSPORTS = ("memory", "bytes", "stdio", "unix", "http", "http-socket")
-PROGRAM = [str(Path(__file__).with_name("talk_server.py"))]
+PROGRAM = [str(Path(__file__).with_name("conversation_server.py"))]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.integers(-(2**70), 2**70) | st.integers(-3, 3)
