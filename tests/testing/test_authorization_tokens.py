@@ -278,7 +278,7 @@ async def test_introspection_requires_client_authentication() -> None:
     assert (await bench.post("/introspect", {"token": "x"})).error == (401, "invalid_client")
 
 
-async def test_a_client_revokes_credentials_tokens() -> None:
+async def test_a_client_revokes_its_own_tokens() -> None:
     bench = Bench()
     first, second = await bench.tokens(), await bench.tokens()
     credentials = basic("known", "s3cret")
