@@ -26,7 +26,7 @@ ASK = "import importlib.metadata as m, json, sys; print(json.dumps({n: m.version
 
 def about(launcher: Launcher, rounds: int) -> dict[str, Any]:
     """Return the lines above the tables."""
-    told = {
+    facts = {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -35,12 +35,12 @@ def about(launcher: Launcher, rounds: int) -> dict[str, Any]:
     }
     for home, names in PEERS.items():
         if launcher.has(home):
-            told[home] = _listed(json.loads(_output([launcher.python(home), "-c", ASK, *names])).items())
+            facts[home] = _listed(json.loads(_output([launcher.python(home), "-c", ASK, *names])).items())
     if launcher.has("typescript"):
         folder = launcher.home("typescript") / "node_modules" / "@modelcontextprotocol"
         versions = ((f"@modelcontextprotocol/{name}", _package(folder / name)) for name in ("client", "server"))
-        told["typescript"] = f"node {_output(['node', '--version'])}, {_listed(versions)}"
-    return told
+        facts["typescript"] = f"node {_output(['node', '--version'])}, {_listed(versions)}"
+    return facts
 
 
 def _listed(versions: Iterable[tuple[str, str]]) -> str:

@@ -188,7 +188,7 @@ def chosen(patterns: Iterable[str], cells: Iterable[Cell] = CELLS) -> list[Cell]
 def plan(cells: Sequence[Cell], rounds: int) -> Iterator[Cell]:
     """Return the order of all runs: the contenders of a work run together, in reverse in every second round.
 
-    So what is compared was measured within minutes, and nobody always comes after the same neighbour.
+    So compared figures are measured within minutes, and no contender always runs after the same neighbour.
     """
     works = list(dict.fromkeys(cell.work for cell in cells))
     for number in range(rounds):

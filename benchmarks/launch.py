@@ -19,7 +19,7 @@ __all__ = ["CellFailed", "Launcher"]
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = Path(__file__).parent / "adapters" / "typescript"
-PATIENCE = 600
+TIMEOUT_SECONDS = 600
 """The seconds after which a cell counts as hanging."""
 
 
@@ -83,10 +83,10 @@ class Launcher:
     def _figures(self, cell: Cell) -> dict[str, float]:
         try:
             done = subprocess.run(
-                self.command(cell), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+                self.command(cell), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as failure:
-            raise CellFailed(f"took longer than {PATIENCE} s") from failure
+            raise CellFailed(f"took longer than {TIMEOUT_SECONDS} s") from failure
         if done.returncode != 0:
             raise CellFailed(f"status {done.returncode}\n{done.stderr[-3000:]}")
         figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

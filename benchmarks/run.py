@@ -63,9 +63,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--from", type=Path, dest="figures", metavar="FILE", help="measure nothing; use kept figures")
     parser.add_argument("--check", action="store_true", help="print the budget and which rows hold")
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
-    parser.add_argument("--smoke", action="store_true", help="only see that everything runs")
+    parser.add_argument("--smoke", action="store_true", help="run everything with little work, to test that it runs")
     parser.add_argument("--list", action="store_true", help="print the names of all cells")
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="where the peers are installed")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="the folder in which the peers are installed")
     return parser.parse_args()
 
 

@@ -52,9 +52,9 @@ def _table(results: Results, work: Work, names: Sequence[str]) -> Iterator[str]:
 
 
 def _slower(results: Results, work: Work, name: str) -> str:
-    own = reference(work, name)
+    ours = reference(work, name)
     better = FIGURES[work.main].more_is_better
-    ratio = results.ratio(work.name, work.main, *((own, name) if better else (name, own)))
+    ratio = results.ratio(work.name, work.main, *((ours, name) if better else (name, ours)))
     return "" if ratio is None else f"{ratio:.2f}"
 
 
@@ -71,4 +71,4 @@ def _row(cells: Sequence[str]) -> str:
 
 def _failures(results: Results) -> Iterator[str]:
     for cell, text in results.failures.items():
-        yield f"`{cell}` failed: {text.strip().splitlines()[-1] if text.strip() else 'it said nothing'}"
+        yield f"`{cell}` failed: {text.strip().splitlines()[-1] if text.strip() else 'it printed nothing'}"

@@ -26,7 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.replay is not None:
         return _replay(options.replay)
     guided = not options.unguided and find_spec("atheris") is not None
-    print("guided by atheris" if guided else "atheris is not installed: hypothesis looks, and does not see branches")
+    print(
+        "guided by atheris"
+        if guided
+        else "atheris is not installed: hypothesis searches, without knowledge of branches"
+    )
     runs = options.runs or (None if options.seconds else _RUNS)
     run = partial(run_guided if guided else run_unguided, runs=runs, seconds=options.seconds)
     with tempfile.TemporaryDirectory() as emptied, ThreadPoolExecutor(options.jobs) as pool:
@@ -45,7 +49,7 @@ def _report(verdict: Verdict) -> int:
     print(verdict.output)
     if verdict.crash is not None:
         print(f"saved: {verdict.crash}\nagain: python -m fuzz --replay {verdict.target} {verdict.crash}")
-        print(f"when it is mended, the file goes to fuzz/regressions/{verdict.target}/, which a test runs", flush=True)
+        print(f"after the fix, move the file to fuzz/regressions/{verdict.target}/, which a test runs", flush=True)
     return 1
 
 
@@ -61,12 +65,20 @@ def _replay(named: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fuzz", description="Look for bytes that break a property.")
-    parser.add_argument("--seconds", type=int, metavar="N", help="look for so long, at each target")
-    parser.add_argument("--runs", type=int, metavar="N", help=f"try so many inputs, the same each time ({_RUNS})")
-    parser.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be given again")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="targets at once")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="where what is found is kept, crashes in DIR/crashes")
-    parser.add_argument("--unguided", action="store_true", help="use hypothesis even where atheris is installed")
+    parser.add_argument("--seconds", type=int, metavar="N", help="search each target for N seconds")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help=f"try N inputs of each target, the same in each run ({_RUNS} by default)"
+    )
+    parser.add_argument(
+        "--target", action="append", choices=TARGETS, help="a target to search; may be repeated; all by default"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), metavar="N", help="the number of targets that run at once"
+    )
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR", help="the folder for interesting inputs; crashes go to DIR/crashes"
+    )
+    parser.add_argument("--unguided", action="store_true", help="use hypothesis even if atheris is installed")
     parser.add_argument("--replay", nargs="+", metavar=("TARGET", "FILE"), help="run a target with these inputs")
     return parser
 

@@ -23,32 +23,42 @@ _USUAL = Pace(total=0)
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long each run takes")
+    parser.add_argument("--minutes", type=float, default=10.0, help="the duration of each run")
     parser.add_argument(
-        "--over", choices=[*get_args(Over), "both"], default="both", help="both runs one after the other"
+        "--over",
+        choices=[*get_args(Over), "both"],
+        default="both",
+        help="the transport; both are run one after the other",
     )
-    parser.add_argument("--seed", type=int, default=1, help="chooses what is done")
-    parser.add_argument("--idle-seconds", type=float, default=_USUAL.idle, help="of rest after each fault; 0 for none")
-    parser.add_argument("--busy-seconds", type=float, default=_USUAL.busy, help="of load in each round")
-    parser.add_argument("--settle-seconds", type=float, default=_USUAL.resolve, help="between load and rest")
-    parser.add_argument("--json", type=Path, help="a file for everything that was measured")
+    parser.add_argument("--seed", type=int, default=1, help="selects the actions")
+    parser.add_argument(
+        "--idle-seconds", type=float, default=_USUAL.idle, help="the measurement at rest after each fault; 0 omits it"
+    )
+    parser.add_argument("--busy-seconds", type=float, default=_USUAL.busy, help="the load of each round")
+    parser.add_argument(
+        "--rest-delay-seconds",
+        type=float,
+        default=_USUAL.rest_delay,
+        help="the wait after a fault, before the measurement at rest",
+    )
+    parser.add_argument("--json", type=Path, help="the file for all measurements")
     return parser.parse_args(given)
 
 
 async def _run_all(given: argparse.Namespace) -> list[Report]:
     pace = Pace(
-        total=given.minutes * 60, busy=given.busy_seconds, resolve=given.settle_seconds, idle=given.idle_seconds
+        total=given.minutes * 60, busy=given.busy_seconds, rest_delay=given.rest_delay_seconds, idle=given.idle_seconds
     )
     chosen: list[Over] = [*get_args(Over)] if given.over == "both" else [given.over]
     reports: list[Report] = []
     for over in chosen:
-        report = await run(over, pace, seed=given.seed, say=partial(_say, over))
+        report = await run(over, pace, seed=given.seed, report_progress=partial(_print_progress, over))
         print("\n".join(report.lines()), flush=True)
         reports.append(report)
     return reports
 
 
-def _say(over: str, line: str) -> None:
+def _print_progress(over: str, line: str) -> None:
     print(f"{over}: {line}", flush=True)
 
 
@@ -56,7 +66,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     arguments = _arguments(given)
     if not is_measurable():
-        print("soak needs Linux, which tells what processes hold", file=sys.stderr)
+        print("soak needs Linux, whose /proc shows the resources of processes", file=sys.stderr)
         return 2
     reports = trio.run(_run_all, arguments)
     if arguments.json is not None:

@@ -65,7 +65,7 @@ class _Call:
     def faults(self) -> Iterator[str]:
         """Yield the faults of the call."""
         if not self.peril:
-            yield "was worked on, and nobody had asked for it"
+            yield "was handled, but no client had called it"
             return
         yield from self._faults_of_the_client()
         yield from self._faults_of_the_server()
@@ -76,24 +76,24 @@ class _Call:
                 yield "has no outcome: its answer is lost"
             case [outcome]:
                 if _kind_of(outcome) not in _EXPLAINED[self.peril]:
-                    yield f"came to this: {outcome}"
+                    yield f"has an unexpected outcome: {outcome}"
             case more:
                 yield f"has {len(more)} outcomes: {', '.join(more)}"
 
     def _faults_of_the_server(self) -> Iterator[str]:
         answered = ANSWERED in self.outcomes
         if self.began > 1:
-            yield f"was worked on {self.began} times"
+            yield f"was handled {self.began} times"
         if answered and "done" not in self.ended:
-            yield "was answered, and its handler has not come to its end"
+            yield "was answered, but its handler did not run to its end"
         if self.peril != KILL and len(self.ended) < self.began:
             yield "has a handler that never ended"
         if len(self.ended) > self.began:
             yield f"has a handler that ended {len(self.ended)} times and began {self.began} times"
         if self.questioned > 1:
-            yield f"asked the user the same {self.questioned} times"
+            yield f"asked the user the same question {self.questioned} times"
         if answered and self.kind == "question" and not self.questioned:
-            yield "was answered, and the user was never asked"
+            yield "was answered, but the user was never asked"
 
 
 @frozen(kw_only=True)

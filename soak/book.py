@@ -16,9 +16,9 @@ from trio_mcp.wire import decode, is_object
 from .accounting import SAFE
 from .journal import ASKED, GOT, QUESTIONED, Journal
 
-__all__ = ["PATIENCE", "Book", "WrongAnswerError"]
+__all__ = ["TIMEOUT_SECONDS", "Book", "WrongAnswerError"]
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """The seconds after which a call without an outcome counts as lost."""
 _REMEMBERED = 256
 """The number of recent answers of a connection among which duplicates are detected."""
@@ -62,7 +62,7 @@ class Book:
         await trio.lowlevel.checkpoint()
         return types.ElicitResult(action="accept", content={"n": number})
 
-    def witness(self) -> Callable[[Literal["sent", "received"], bytes], None]:
+    def duplicate_detector(self) -> Callable[[Literal["sent", "received"], bytes], None]:
         """Return a tap for one connection that notices when a request is answered twice."""
         answered: deque[Any] = deque(maxlen=_REMEMBERED)
 
@@ -81,12 +81,12 @@ class Book:
 
 async def _outcome_of(call: Callable[[int], Awaitable[None]], number: int) -> str:
     try:
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(TIMEOUT_SECONDS):
             await call(number)
     except (ConnectionLost, ResponseLost) as exc:
         return f"lost: {type(exc).__name__}: {exc}"
     except trio.TooSlowError:
-        return f"silence: nothing came of it in {PATIENCE:g} s"
+        return f"silence: no response within {TIMEOUT_SECONDS:g} s"
     except (WrongAnswerError, TrioMcpError) as exc:
         return f"{type(exc).__name__}: {exc}"
     return "answered"

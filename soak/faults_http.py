@@ -15,9 +15,9 @@ from trio_mcp.testing import ScriptedPeer
 from trio_mcp.wire import decode, encode, is_object, request_fields
 
 from .accounting import CANCEL, CUT, KILL, SAFE
-from .book import PATIENCE, Book, WrongAnswerError
+from .book import TIMEOUT_SECONDS, Book, WrongAnswerError
 from .cuttable import cuttable
-from .load import LARGE, call_number, many_under_way
+from .load import LARGE, call_number, start_many_calls
 from .places import ERAS, Fault, HttpPlace, HttpServer, Place, Watched, lasting_port
 from .shared_faults import SHARED
 
@@ -42,23 +42,23 @@ async def sockets_cut(place: Place) -> AsyncGenerator[Watched]:
         client.listen(tools=True) as changes,
     ):
         async with trio.open_nursery() as nursery:
-            many_under_way(nursery, client, place.book, peril=CUT)
+            start_many_calls(nursery, client, place.book, peril=CUT)
             await trio.sleep(place.rng.uniform(0, 0.2))
             network.cut()
         await place.book.ask("change", lambda n: call_number(client, n, "flip"))
-        await _hear(place.book, changes)
+        await _expect_change(place.book, changes)
         yield {}
 
 
-async def _hear(book: Book, changes: Changes) -> None:
+async def _expect_change(book: Book, changes: Changes) -> None:
     """Check that a listener gets the change, or a notice that it may have missed changes."""
     try:
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(TIMEOUT_SECONDS):
             await anext(changes)
     except ResponseLost:
         pass
     except trio.TooSlowError:
-        book.fault("a listener whose connection was cut has heard nothing of it")
+        book.fault("a listener whose connection was cut received neither a change nor a notice")
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def sessions_abandoned(place: Place) -> AsyncGenerator[Watched]:
                 open_http_client(network.url, **place.options(revision)) as client,
                 trio.open_nursery() as nursery,
             ):
-                many_under_way(nursery, client, place.book, peril=KILL)
+                start_many_calls(nursery, client, place.book, peril=KILL)
                 await trio.sleep(place.rng.uniform(0, 0.1))
                 network.is_plugged_in = False
                 network.cut()
@@ -88,7 +88,7 @@ async def server_killed(place: Place) -> AsyncGenerator[Watched]:
         async with HttpServer.run(place.book, place.folder, port) as server:
             client = await stack.enter_async_context(open_http_client(server.url, **place.options(revision)))
             async with trio.open_nursery() as nursery:
-                many_under_way(nursery, client, place.book, peril=KILL)
+                start_many_calls(nursery, client, place.book, peril=KILL)
                 await trio.sleep(place.rng.uniform(0, 0.2))
                 server.process.kill()
         yield {}
@@ -106,7 +106,7 @@ async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
         open_http_client(server.url, **place.options(revision)) as client,
         trio.open_nursery() as nursery,
     ):
-        many_under_way(nursery, client, place.book, peril=SAFE)
+        start_many_calls(nursery, client, place.book, peril=SAFE)
         await trio.sleep(place.rng.uniform(0, 0.1))
         os.kill(server.process.pid, signal.SIGSTOP)
         try:
@@ -136,12 +136,12 @@ async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
     """Request an answer larger than the socket buffers and read it much later: it is complete."""
     server = _server_of(place)
     async with trio.open_nursery() as calls:
-        go_on = trio.Event()
+        may_read = trio.Event()
 
         async def ask_and_wait(n: int) -> None:
             async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
                 await stream.send_all(b"".join(_post(n, "echo", size=_MANY)))
-                await go_on.wait()
+                await may_read.wait()
                 response = b"".join([bytes(chunk) async for chunk in stream])
             _check(response, n)
 
@@ -151,22 +151,22 @@ async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
         try:
             yield {}
         finally:
-            go_on.set()
+            may_read.set()
 
 
 def _check(response: bytes, n: int) -> None:
     head, _, body = response.partition(b"\r\n\r\n")
     if b"chunked" in head.lower():
-        raise WrongAnswerError("an answer whose length is known came in chunks")
+        raise WrongAnswerError("an answer of known length was sent in chunks")
     answer = decode(body)
     result: Any = answer.get("result") if is_object(answer) else None
     content = result.get("structuredContent") if is_object(result) else None
     if content != {"n": n, "fill": "x" * _MANY}:
-        raise WrongAnswerError(f"{n} was asked, and the answer was {response[:200]!r}")
+        raise WrongAnswerError(f"{n} was called, and the answer was {response[:200]!r}")
 
 
 @asynccontextmanager
-async def half_said(place: Place) -> AsyncGenerator[Watched]:
+async def partial_requests(place: Place) -> AsyncGenerator[Watched]:
     """Send partial requests (half a head, half a body), and disconnect during a running request."""
     port = _server_of(place).port
     async with AsyncExitStack() as stack:
@@ -193,6 +193,6 @@ HTTP_FAULTS: Mapping[str, Fault] = {
     "server killed": server_killed,
     "server frozen": server_frozen,
     "slow reader": slow_reader,
-    "half said": half_said,
+    "partial requests": partial_requests,
     **SHARED,
 }

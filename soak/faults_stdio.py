@@ -19,7 +19,7 @@ from trio_mcp.testing import ScriptedPeer
 
 from .accounting import CANCEL, KILL, SAFE
 from .book import Book, WrongAnswerError
-from .load import LARGE, many_under_way
+from .load import LARGE, start_many_calls
 from .places import ERAS, ROOT, Fault, Place, Watched, stdio_command
 from .shared_faults import SHARED, inside, pid_of
 
@@ -35,7 +35,7 @@ async def server_killed(place: Place) -> AsyncGenerator[Watched]:
     async with place.client(place.rng.choice(ERAS)) as client:
         pid = await pid_of(client)
         async with trio.open_nursery() as nursery:
-            many_under_way(nursery, client, place.book, peril=KILL)
+            start_many_calls(nursery, client, place.book, peril=KILL)
             await trio.sleep(place.rng.uniform(0, 0.2))
             os.kill(pid, signal.SIGKILL)
         try:
@@ -43,7 +43,7 @@ async def server_killed(place: Place) -> AsyncGenerator[Watched]:
         except ConnectionLost:
             pass
         else:
-            place.book.fault("a server that was killed has answered")
+            place.book.fault("a server that was killed still answers")
         yield {}
 
 
@@ -52,7 +52,7 @@ async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
     """Suspend a server with calls in flight and resume it: every call is answered."""
     async with place.client(place.rng.choice(ERAS)) as client, trio.open_nursery() as nursery:
         pid = await pid_of(client)
-        many_under_way(nursery, client, place.book, peril=SAFE)
+        start_many_calls(nursery, client, place.book, peril=SAFE)
         await trio.sleep(place.rng.uniform(0, 0.1))
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -62,19 +62,19 @@ async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
 
 
 @define(eq=False)
-class ByHand:
+class RawClient:
     """A server process with a client that writes raw bytes and reads on demand."""
 
     process: trio.Process
     _book: Book
     _received: dict[int, Any] = field(factory=dict[int, Any], init=False)
     """The answers read so far, by request id."""
-    _is_here: defaultdict[int, trio.Event] = field(factory=lambda: defaultdict(trio.Event), init=False)
+    _arrived: defaultdict[int, trio.Event] = field(factory=lambda: defaultdict(trio.Event), init=False)
     """The event that is set when the answer arrives, by request id."""
     _waiting: bytes = field(default=b"", init=False)
     _writing: trio.Lock = field(factory=trio.Lock, init=False)
 
-    async def say(self, n: int, tool: str, **arguments: Any) -> None:
+    async def call(self, n: int, tool: str, **arguments: Any) -> None:
         """Call a tool; the number of the call is the id of the request."""
         params = {"name": tool, "arguments": {"n": n, **arguments}, "_meta": ScriptedPeer.envelope(ERAS[0])}
         line = json.dumps({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params})
@@ -82,7 +82,7 @@ class ByHand:
         async with self._writing:
             await self.process.stdin.send_all(line.encode() + b"\n")
 
-    async def hear(self) -> None:
+    async def receive_all(self) -> None:
         """Read until standard output ends."""
         assert self.process.stdout is not None
         async for chunk in self.process.stdout:
@@ -92,7 +92,7 @@ class ByHand:
                 if message["id"] in self._received:
                     self._book.fault(f"call {message['id']} was answered twice")
                 self._received[message["id"]] = message
-                self._is_here[message["id"]].set()
+                self._arrived[message["id"]].set()
 
     async def answer(self, n: int) -> None:
         """Wait for the answer of a call and check that it is complete.
@@ -100,15 +100,15 @@ class ByHand:
         Raises:
             WrongAnswerError: it is not.
         """
-        await self._is_here[n].wait()
+        await self._arrived[n].wait()
         message = self._received[n]
         content = message.get("result", {}).get("structuredContent", {})
         if content != {"n": n, "fill": "x" * LARGE}:
-            raise WrongAnswerError(f"{n} was asked, and the answer was {str(message)[:200]}")
+            raise WrongAnswerError(f"{n} was called, and the answer was {str(message)[:200]}")
 
 
 @asynccontextmanager
-async def by_hand(place: Place) -> AsyncGenerator[ByHand]:
+async def raw_client(place: Place) -> AsyncGenerator[RawClient]:
     """Run a server process; at the end the client disconnects and the process must exit."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = await trio.lowlevel.open_process(stdio_command(place.folder), cwd=ROOT, **pipes)
@@ -116,11 +116,11 @@ async def by_hand(place: Place) -> AsyncGenerator[ByHand]:
     assert process.stdout is not None
     try:
         async with process.stdin, process.stdout:
-            yield ByHand(process, place.book)
+            yield RawClient(process, place.book)
         with trio.move_on_after(_ENDS_WITHIN):
             await process.wait()
         if process.returncode is None:
-            place.book.fault(f"a server still ran {_ENDS_WITHIN:g} s after its client had gone")
+            place.book.fault(f"a server still ran {_ENDS_WITHIN:g} s after its client had disconnected")
     finally:
         with trio.CancelScope(shield=True):
             if process.returncode is None:
@@ -131,10 +131,10 @@ async def by_hand(place: Place) -> AsyncGenerator[ByHand]:
 @asynccontextmanager
 async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
     """Request an answer larger than the pipe buffer and read it much later: it is complete and not duplicated."""
-    async with by_hand(place) as peer, trio.open_nursery() as readers:
+    async with raw_client(place) as peer, trio.open_nursery() as readers:
 
         async def ask_and_wait(n: int) -> None:
-            await peer.say(n, "echo", size=LARGE)
+            await peer.call(n, "echo", size=LARGE)
             await peer.answer(n)
 
         async with trio.open_nursery() as calls:
@@ -142,25 +142,25 @@ async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
                 calls.start_soon(place.book.ask, "slow", ask_and_wait)
             await trio.sleep(0.5)
             yield {"server that is not read": peer.process.pid}
-            readers.start_soon(peer.hear)
+            readers.start_soon(peer.receive_all)
         readers.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def hung_up(place: Place) -> AsyncGenerator[Watched]:
     """Disconnect without notice with calls in flight: the server and its handlers end."""
-    async with by_hand(place) as peer:
+    async with raw_client(place) as peer:
         for tool, arguments in (("hang", {}), ("nap", {"seconds": 0.3}), ("echo", {"size": LARGE})):
             with trio.CancelScope() as scope:
 
-                async def say_and_leave(
+                async def call_and_leave(
                     n: int, tool: str = tool, arguments: Mapping[str, Any] = arguments, scope: trio.CancelScope = scope
                 ) -> None:
-                    await peer.say(n, tool, **arguments)
+                    await peer.call(n, tool, **arguments)
                     scope.cancel()
                     await trio.lowlevel.checkpoint()
 
-                await place.book.ask("abandoned", say_and_leave, peril=CANCEL)
+                await place.book.ask("abandoned", call_and_leave, peril=CANCEL)
         await trio.sleep(place.rng.uniform(0, 0.5))
     yield {}
 

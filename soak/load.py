@@ -18,7 +18,7 @@ from trio_mcp.wire import is_object
 from .accounting import CANCEL, KILL
 from .book import Book, WrongAnswerError
 
-__all__ = ["EVERYTHING", "Activity", "call_number", "do_anything", "many_under_way"]
+__all__ = ["EVERYTHING", "Activity", "call_number", "do_anything", "start_many_calls"]
 
 Activity: TypeAlias = Callable[[Client, Book, Random], Awaitable[None]]
 
@@ -42,10 +42,10 @@ def check(result: types.CallToolResult, n: int, size: int = 0) -> None:
     """Check that a result belongs to a number and is complete."""
     content: Any = result.structured_content
     if result.is_error or not is_object(content) or content.get("n") != n:
-        raise WrongAnswerError(f"{n} was asked, and the answer was {str(result)[:200]}")
-    came = len(content.get("fill", ""))
-    if came != size:
-        raise WrongAnswerError(f"{came} of {size} bytes came")
+        raise WrongAnswerError(f"{n} was called, and the answer was {str(result)[:200]}")
+    received = len(content.get("fill", ""))
+    if received != size:
+        raise WrongAnswerError(f"{received} of {size} bytes were received")
 
 
 async def echo(client: Client, book: Book, rng: Random) -> None:
@@ -72,7 +72,7 @@ async def count(client: Client, book: Book, rng: Random) -> None:
     """Follow progress, which must grow and reach its end before the result."""
     steps = rng.randint(1, MAX_STEPS)
 
-    async def listen_to_it(n: int) -> None:
+    async def follow(n: int) -> None:
         at = 0.0
         async with client.open_call("count", {"n": n, "steps": steps}) as call:
             async for update in call.updates:
@@ -83,7 +83,7 @@ async def count(client: Client, book: Book, rng: Random) -> None:
         if at != steps:
             raise WrongAnswerError(f"progress went to {at} of {steps}")
 
-    await book.ask("progress", listen_to_it)
+    await book.ask("progress", follow)
 
 
 async def ask(client: Client, book: Book, _: Random) -> None:
@@ -93,15 +93,15 @@ async def ask(client: Client, book: Book, _: Random) -> None:
 async def listen(client: Client, book: Book, _: Random) -> None:
     """Subscribe to a resource, change it, and get the notification."""
 
-    async def hear(n: int) -> None:
+    async def receive_change(n: int) -> None:
         uri = f"thing://{n}"
         async with client.listen(resources=[uri]) as changes:
             await call_number(client, n, "touch")
-            heard = await anext(changes)
-        if heard != ResourceUpdated(uri):
-            raise WrongAnswerError(f"{uri} was touched, and {heard} was heard of")
+            change = await anext(changes)
+        if change != ResourceUpdated(uri):
+            raise WrongAnswerError(f"{uri} was changed, and the notification was {change}")
 
-    await book.ask("listen", hear)
+    await book.ask("listen", receive_change)
 
 
 async def flip(client: Client, book: Book, _: Random) -> None:
@@ -128,13 +128,13 @@ async def cancel_at_work(client: Client, book: Book, _: Random) -> None:
     """Cancel a call whose handler is running."""
     with trio.CancelScope() as scope:
 
-        async def wait_for_it(n: int) -> None:
+        async def cancel_when_begun(n: int) -> None:
             async with client.open_call("hang", {"n": n}) as call:
                 await anext(call.updates)
                 scope.cancel()
                 await call.result()
 
-        await book.ask("call", wait_for_it, peril=CANCEL)
+        await book.ask("call", cancel_when_begun, peril=CANCEL)
 
 
 async def cancel_a_process(client: Client, book: Book, rng: Random) -> None:
@@ -166,7 +166,7 @@ async def do_anything(client: Client, book: Book, rng: Random) -> None:
     await activity(client, book, rng)
 
 
-def many_under_way(
+def start_many_calls(
     nursery: trio.Nursery, client: Client, book: Book, *, peril: str, calls: int = 16, seconds: float = 0.2
 ) -> None:
     """Start several slow calls with large answers at once."""

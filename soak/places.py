@@ -57,7 +57,7 @@ class Place(ABC):
 
     def options(self, revision: str) -> ClientOptions:
         """Return the options of a client of the run."""
-        return ClientOptions(revision=revision, on_elicit=self.book.answer, tap=self.book.witness())
+        return ClientOptions(revision=revision, on_elicit=self.book.answer, tap=self.book.duplicate_detector())
 
     @abstractmethod
     def client(self, revision: str) -> AbstractAsyncContextManager[Client]:
@@ -137,7 +137,7 @@ async def _line(stream: trio.abc.ReceiveStream) -> str:
     while not received.endswith(b"\n"):
         chunk = await stream.receive_some()
         if not chunk:
-            raise RuntimeError("the server process ended before it had said where it is")
+            raise RuntimeError("the server process ended before it printed its URL")
         received += chunk
     return received.decode().strip()
 

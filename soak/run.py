@@ -42,7 +42,7 @@ Over: TypeAlias = Literal["stdio", "http"]
 
 _TASKS_OF_EACH = 3
 """Tasks that use each lasting client."""
-_VISIT = 30
+_SHORT_SESSION = 30
 """The number of actions of a short-lived client."""
 _MOMENT = 0.3
 """The seconds that idle connections and tasks get to end."""
@@ -58,27 +58,27 @@ class Pace:
     """The run; the round in progress at its end is the last one."""
     busy: float = 8.0
     """The mixed load of one round."""
-    resolve: float = 6.0
+    rest_delay: float = 6.0
     """The rest after a fault and after its cleanup: longer than the timeouts of the server."""
     idle: float = 3.0
     """The duration of the measurement of CPU time at rest; 0 omits it."""
 
 
-async def run(over: Over, pace: Pace, *, seed: int, say: Callable[[str], object]) -> Report:
+async def run(over: Over, pace: Pace, *, seed: int, report_progress: Callable[[str], object]) -> Report:
     """Run, and return the report.
 
     Args:
         over: the transport.
         pace: the durations of the run.
         seed: selects the actions; their timing depends on the machine.
-        say: called with lines about the progress of the run.
+        report_progress: called with lines about the progress of the run.
     """
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), "client")
         book = Book(journal)
         with faults_go_to(journal):
-            async with PLACES[over](book, Path(folder), Random(seed)) as place:  # noqa: S311 # what is done, no secret
-                rounds = Rounds(place, pace, say)
+            async with PLACES[over](book, Path(folder), Random(seed)) as place:  # noqa: S311 # it selects actions, and no secrets
+                rounds = Rounds(place, pace, report_progress)
                 await rounds.run()
         children = os_vitals(os.getpid()).processes
         if children:
@@ -111,7 +111,7 @@ class Rounds:
 
     _place: Place
     _pace: Pace
-    _say: Callable[[str], object]
+    _report_progress: Callable[[str], object]
     samples: dict[str, dict[str, list[float]]] = field(factory=dict[str, "dict[str, list[float]]"], init=False)
     """The samples at rest, by process and metric, in the order of the rounds."""
     rests: list[Rest] = field(factory=list[Rest], init=False)
@@ -133,7 +133,7 @@ class Rounds:
             for fault in cycle(self._place.faults):
                 await self._round(fault, [*clients.values()])
                 self.seconds = trio.current_time() - began
-                self._say(f"{self.seconds:.0f} s, {len(self.rests)} rounds")
+                self._report_progress(f"{self.seconds:.0f} s, {len(self.rests)} rounds")
                 if self.seconds >= self._pace.total:
                     return
 
@@ -147,9 +147,9 @@ class Rounds:
     async def _round(self, fault: str, clients: Sequence[Client]) -> None:
         await self._load(clients)
         async with self._place.faults[fault](self._place) as watched:
-            await trio.sleep(self._pace.resolve)
+            await trio.sleep(self._pace.rest_delay)
             self.rests.append(Rest(fault, self._pace.idle, await self._cpu_at_rest(watched)))
-        await trio.sleep(self._pace.resolve)
+        await trio.sleep(self._pace.rest_delay)
         await self._sample(clients)
 
     async def _load(self, clients: Sequence[Client]) -> None:
@@ -159,15 +159,15 @@ class Rounds:
                 for _ in range(_TASKS_OF_EACH):
                     nursery.start_soon(self._keep_doing, partial(self._do_anything, client), until)
             for era in ERAS:
-                nursery.start_soon(self._keep_doing, partial(self._visit, era, until), until)
-            nursery.start_soon(self._keep_doing, self._go_wrong, until)
+                nursery.start_soon(self._keep_doing, partial(self._short_session, era, until), until)
+            nursery.start_soon(self._keep_doing, self._apply_a_fault, until)
 
     async def _keep_doing(self, what: Callable[[], Awaitable[None]], until: float) -> None:
         """Repeat an action. An exception of it is a fault of the run, which continues."""
         while trio.current_time() < until:
             try:
                 await what()
-            except Exception as exc:  # noqa: BLE001 # everything is written down
+            except Exception as exc:  # noqa: BLE001 # every exception is recorded
                 self._place.book.fault(f"{what} raised {exc!r}")
                 await trio.sleep(0.1)
 
@@ -175,14 +175,14 @@ class Rounds:
         await do_anything(client, self._place.book, self._place.rng)
         await trio.sleep(self._place.rng.uniform(0, 0.005))
 
-    async def _visit(self, era: str, until: float) -> None:
+    async def _short_session(self, era: str, until: float) -> None:
         """Connect, perform some actions, and disconnect."""
         async with self._place.client(era) as client:
-            for _ in range(_VISIT):
+            for _ in range(_SHORT_SESSION):
                 if trio.current_time() < until:
                     await self._do_anything(client)
 
-    async def _go_wrong(self) -> None:
+    async def _apply_a_fault(self) -> None:
         """Apply a fault during the load."""
         fault = self._place.rng.choice([*self._place.faults.values()])
         async with fault(self._place):

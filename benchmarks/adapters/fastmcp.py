@@ -59,11 +59,11 @@ class FastMcpSession:
         assert all(tool.input_schema["type"] == "object" for tool in tools)
         return [tool.name for tool in tools]
 
-    async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
+    async def storm(self, count: int, on_progress: Callable[[float], None]) -> Any:
         """Call with a progress callback."""
 
         async def update(progress: float, _total: float | None, _message: str | None) -> None:
-            heard(progress)
+            on_progress(progress)
 
         result = await self.client.call_tool("storm", {"count": count}, progress_handler=update)
         return result.structured_content["result"]

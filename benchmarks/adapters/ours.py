@@ -61,11 +61,11 @@ class OursSession:
         assert all(tool.input_schema["type"] == "object" for tool in tools)
         return [tool.name for tool in tools]
 
-    async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
+    async def storm(self, count: int, on_progress: Callable[[float], None]) -> Any:
         """Call with a progress callback, like the other SDKs."""
 
         async def update(progress: types.ProgressNotificationParams) -> None:
-            heard(progress.progress)
+            on_progress(progress.progress)
 
         content: Any = (await self.client.call_tool("storm", {"count": count}, on_progress=update)).structured_content
         return content["result"]

@@ -54,8 +54,8 @@ class Session(Protocol):
         """Return the names of all tools after a check of their schemas, without a cache."""
         ...
 
-    async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
-        """Return the result of `storm`; *heard* is called with each progress, in the order of the SDK."""
+    async def storm(self, count: int, on_progress: Callable[[float], None]) -> Any:
+        """Return the result of `storm`; *on_progress* is called with each progress, in the order of the SDK."""
         ...
 
     async def wait(self) -> None:

@@ -45,7 +45,7 @@ class Cancellations:
 def usage(collect: bool) -> list[float]:
     """Return the CPU seconds of this process and its resident memory in bytes; *collect* collects garbage first.
 
-    That takes CPU, so it is not asked for where CPU is measured.
+    That takes CPU, so cells that measure CPU do not request it.
     """
     return [time.process_time(), float(resident_after_collection() if collect else resident())]
 

@@ -58,9 +58,9 @@ class CallsOnlySession:
         """Raise, because the floor does not support it."""
         raise LookupError("this floor has no blob")
 
-    async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
+    async def storm(self, count: int, on_progress: Callable[[float], None]) -> Any:
         """Raise, because the floor does not support it."""
-        raise LookupError(f"this floor reports no progress to {heard}, {count} times")
+        raise LookupError(f"this floor reports no progress to {on_progress}, {count} times")
 
     async def wait(self) -> None:
         """Raise, because the floor does not support it."""

@@ -65,19 +65,19 @@ class TypedSession:
         assert all(tool.input_schema["type"] == "object" for tool in result.tools)
         return [tool.name for tool in result.tools]
 
-    async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
+    async def storm(self, count: int, on_progress: Callable[[float], None]) -> Any:
         """Call with a callback that runs in the reader of notifications."""
-        return (await self._called("storm", {"count": count}, heard)).structured["result"]
+        return (await self._called("storm", {"count": count}, on_progress)).structured["result"]
 
     async def wait(self) -> None:
         """Call until cancelled."""
         await self._called("wait", {})
 
     async def _called(
-        self, name: str, arguments: dict[str, Any], heard: Callable[[float], None] | None = None
+        self, name: str, arguments: dict[str, Any], on_progress: Callable[[float], None] | None = None
     ) -> CallResult:
         params = converter.unstructure(CallParams(name, arguments))
-        return converter.structure(await self.peer.request("tools/call", params, heard), CallResult)
+        return converter.structure(await self.peer.request("tools/call", params, on_progress), CallResult)
 
 
 class TypedFloor:

@@ -31,7 +31,9 @@ class Peer:
     _something: trio.Event = field(factory=trio.Event, init=False)
     _waiting: dict[int, trio.lowlevel.Task] = field(factory=dict[int, trio.lowlevel.Task], init=False)
     _answers: dict[int, Json] = field(factory=dict[int, Json], init=False)
-    _heard: dict[int, Callable[[float], None]] = field(factory=dict[int, Callable[[float], None]], init=False)
+    _progress_callbacks: dict[int, Callable[[float], None]] = field(
+        factory=dict[int, Callable[[float], None]], init=False
+    )
     _running: dict[int, trio.CancelScope] = field(factory=dict[int, trio.CancelScope], init=False)
     _last_id: int = field(default=0, init=False)
 
@@ -42,13 +44,13 @@ class Peer:
             await self._read(nursery)
             nursery.cancel_scope.cancel()
 
-    async def request(self, method: str, params: Json, heard: Callable[[float], None] | None = None) -> Json:
+    async def request(self, method: str, params: Json, on_progress: Callable[[float], None] | None = None) -> Json:
         """Return the result of a request; a cancellation cancels the handler of the other side."""
         self._last_id += 1
         id = self._last_id
         self._waiting[id] = trio.lowlevel.current_task()
-        if heard is not None:
-            self._heard[id] = heard
+        if on_progress is not None:
+            self._progress_callbacks[id] = on_progress
         self._post({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
         def abort(_: object) -> trio.lowlevel.Abort:
@@ -59,7 +61,7 @@ class Peer:
             await trio.lowlevel.wait_task_rescheduled(abort)
         finally:
             del self._waiting[id]
-            self._heard.pop(id, None)
+            self._progress_callbacks.pop(id, None)
         return self._answers.pop(id)
 
     def report(self, id: int, progress: float, total: float) -> None:
@@ -98,8 +100,8 @@ class Peer:
                 trio.lowlevel.reschedule(task)
         elif method == "notifications/progress":
             params = message["params"]
-            if (heard := self._heard.get(params["progressToken"])) is not None:
-                heard(params["progress"])
+            if (on_progress := self._progress_callbacks.get(params["progressToken"])) is not None:
+                on_progress(params["progress"])
         elif method == "notifications/cancelled":
             if (scope := self._running.get(message["params"]["requestId"])) is not None:
                 scope.cancel()

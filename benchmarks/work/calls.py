@@ -43,9 +43,9 @@ async def _measured(
     workers = [session] * in_flight
     await until(adapter, workers, effort.warm_up, tool)
     theirs = (await session.call("usage", {"collect": False}))[0]
-    own, began = time.process_time(), time.perf_counter()
+    ours, began = time.process_time(), time.perf_counter()
     taken = await until(adapter, workers, effort.seconds, tool)
-    seconds, used = time.perf_counter() - began, time.process_time() - own
+    seconds, used = time.perf_counter() - began, time.process_time() - ours
     theirs = (await session.call("usage", {"collect": False}))[0] - theirs
     calls = len(taken)
     figures = {

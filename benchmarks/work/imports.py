@@ -30,6 +30,6 @@ def imported(command: Sequence[str], statement: str, repeats: int) -> dict[str, 
         began = time.perf_counter()
         subprocess.run([*command, "-c", statement], check=True)
         taken.append(time.perf_counter() - began)
-    told = subprocess.run([*command, "-c", statement + REPORT], check=True, stdout=subprocess.PIPE)
-    memory, modules = json.loads(told.stdout)
+    reported = subprocess.run([*command, "-c", statement + REPORT], check=True, stdout=subprocess.PIPE)
+    memory, modules = json.loads(reported.stdout)
     return {"p50_ms": percentile(taken, 0.5) * 1e3, "rss_mb": memory, "modules": modules}

@@ -13,28 +13,28 @@ __all__ = ["cancel", "storm"]
 
 IDLE = 0.04
 """The idle seconds of both processes before a call is cancelled."""
-TURN = 0.002
+POLL_SECONDS = 0.002
 """The seconds between two checks for the cancellation of the handler."""
-PATIENCE = 5.0
+TIMEOUT_SECONDS = 5.0
 """The seconds after which a cancellation counts as lost."""
 
 
 async def storm(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
     """Call a tool that reports progress continuously; count the progress received before the result."""
-    heard: list[float] = []
+    received: list[float] = []
     async with connected(adapter, name, era, "stdio") as session:
-        await session.storm(effort.updates, heard.append)
+        await session.storm(effort.updates, received.append)
         await adapter.loop.sleep(2 * IDLE)  # an SDK may still be delivering progress sent before the result
         taken: list[float] = []
         in_time = effort.updates
         for _ in range(3):
-            heard.clear()
+            received.clear()
             began = time.perf_counter()
-            result = await session.storm(effort.updates, heard.append)
+            result = await session.storm(effort.updates, received.append)
             taken.append(time.perf_counter() - began)
-            in_time = min(in_time, len(heard))
-            if result != effort.updates or heard != sorted(heard):
-                raise AssertionError(f"{result!r} after {heard[:20]!r}...")
+            in_time = min(in_time, len(received))
+            if result != effort.updates or received != sorted(received):
+                raise AssertionError(f"{result!r} after {received[:20]!r}...")
             await adapter.loop.sleep(2 * IDLE)
     return {
         "per_update_us": percentile(taken, 0.5) / effort.updates * 1e6,
@@ -48,12 +48,12 @@ async def cancel(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[
     async with connected(adapter, name, era, "stdio") as session:
         for number in range(1, effort.cancels + 1):
             cancelled = await adapter.loop.cancelled_after(session.wait, IDLE)
-            end = cancelled + PATIENCE
+            end = cancelled + TIMEOUT_SECONDS
             times = await session.call("cancelled", {})
             while len(times) < number:
                 if time.perf_counter() > end:
                     raise AssertionError(f"cancellation {number} did not reach the handler")
-                await adapter.loop.sleep(TURN)
+                await adapter.loop.sleep(POLL_SECONDS)
                 times = await session.call("cancelled", {})
             taken.append(times[-1] - cancelled)
     return {"p50_us": percentile(taken, 0.5) * 1e6, "max_us": max(taken) * 1e6}

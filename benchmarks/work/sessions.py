@@ -25,7 +25,7 @@ async def clients(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
             for _ in range(2):  # the first ones import and compile for the later ones
                 async with adapter.http(url, era) as session:
                     await session.call("add", {"a": 1, "b": 1})
-            own, theirs = resident_after_collection(), (await watcher.call("usage", {"collect": True}))[1]
+            ours, theirs = resident_after_collection(), (await watcher.call("usage", {"collect": True}))[1]
             for _ in range(effort.clients):
                 began = time.perf_counter()
                 session = await stack.enter_async_context(adapter.http(url, era))
@@ -34,7 +34,7 @@ async def clients(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
                 called.append(time.perf_counter() - began)
                 sessions.append(session)
             theirs = (await watcher.call("usage", {"collect": True}))[1] - theirs
-            own = resident_after_collection() - own
+            ours = resident_after_collection() - ours
             await until(adapter, sessions, effort.warm_up)
             began = time.perf_counter()
             calls = len(await until(adapter, sessions, effort.seconds))
@@ -42,7 +42,7 @@ async def clients(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
     return {
         "open_ms": percentile(opened, 0.5) * 1e3,
         "first_call_ms": percentile(called, 0.5) * 1e3,
-        "client_kb": own / effort.clients / 1024,
+        "client_kb": ours / effort.clients / 1024,
         "server_kb": theirs / effort.clients / 1024,
         "rate": rate,
     }

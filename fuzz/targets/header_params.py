@@ -95,33 +95,35 @@ def _compare(params: tuple[MirroredParam, ...], arguments: dict[str, Any], other
         fields = param_fields(params, arguments)
     except ValueError as exc:
         assert any(f"{'.'.join(param.path)!r}" in str(exc) for param in params)
-        assert any(type(value) is int and abs(value) > _LARGEST for value in _said(params, arguments))
+        assert any(type(value) is int and abs(value) > _LARGEST for value in _expected(params, arguments))
         assert param_fault(params, arguments, {}) is not None
         return
     assert param_fault(params, arguments, fields) is None
-    same = all(map(_agree, _said(params, arguments), _said(params, others)))
+    same = all(map(_agree, _expected(params, arguments), _expected(params, others)))
     assert (param_fault(params, others, fields) is None) is same
     for name in fields:
         without = {key: value for key, value in fields.items() if key != name}
         assert param_fault(params, arguments, without) is not None
 
 
-def _agree(said: Any, value: Any) -> bool:
+def _agree(expected: Any, value: Any) -> bool:
     """Return True if the field of one value also fits another."""
     if type(value) is not int:
-        return (said is None) == (value is None) and str(said) == str(value)
-    number = re.fullmatch(r"(-?[0-9]{1,20})(?:\.0+)?", str(said))
+        return (expected is None) == (value is None) and str(expected) == str(value)
+    number = re.fullmatch(r"(-?[0-9]{1,20})(?:\.0+)?", str(expected))
     return abs(value) <= _LARGEST and number is not None and int(number[1]) == value
 
 
-def _said(params: tuple[MirroredParam, ...], arguments: dict[str, Any]) -> list[Any]:
+def _expected(params: tuple[MirroredParam, ...], arguments: dict[str, Any]) -> list[Any]:
     """Return the expected value of each field: a string, number or boolean; None without a field."""
-    said: list[Any] = []
+    expected: list[Any] = []
     for param in params:
         value: Any = arguments
         for name in param.path:
             value = value.get(name) if is_object(value) else None
         if isinstance(value, float):
             value = int(value) if value.is_integer() else None
-        said.append(str(value).lower() if isinstance(value, bool) else value if isinstance(value, int | str) else None)
-    return said
+        expected.append(
+            str(value).lower() if isinstance(value, bool) else value if isinstance(value, int | str) else None
+        )
+    return expected

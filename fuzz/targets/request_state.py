@@ -16,11 +16,11 @@ from trio_mcp.server.asking._asker import BadStateError, binding_of
 from trio_mcp.wire import INVALID_PARAMS, JsonObject, is_array, is_object
 
 _SEALS = Seals([bytes(range(32)), bytes(range(1, 33))])
-_STRANGE = Seals([bytes(range(2, 34))])
+_OTHER_SEALS = Seals([bytes(range(2, 34))])
 _PEER = FakePeer()
 _MEMBERS = ("name", "arguments", "_meta", "inputResponses", "requestState")
 _OF_ONE_ATTEMPT = {"_meta", "inputResponses", "requestState"}
-_THE_ANSWER = (
+_REFUSAL = (
     INVALID_PARAMS,
     "$.requestState: it is invalid or has expired; send the request again without it",
     None,
@@ -31,21 +31,21 @@ _THE_ANSWER = (
 def target(data: bytes) -> None:
     """Seal contents for a request; open the state, a similar one and any string for this and another request."""
     source = Source(data)
-    asked, other = _exchange(source), _exchange(source)
+    request, other = _exchange(source), _exchange(source)
     contents = source.object()
-    state = _SEALS.seal(contents, binding_of(pin(asked)), time.time() + 3600)
+    state = _SEALS.seal(contents, binding_of(pin(request)), time.time() + 3600)
 
-    assert _SEALS.open(state, asked) == contents
-    assert _SEALS.open(state, _turned(source, asked)) == contents
-    if _identity(asked) != _identity(other):
+    assert _SEALS.open(state, request) == contents
+    assert _SEALS.open(state, _as_retried(source, request)) == contents
+    if _identity(request) != _identity(other):
         _is_refused(_SEALS, state, other)
-    _is_refused(_STRANGE, state, asked)
-    _is_refused(_SEALS, _SEALS.seal(contents, binding_of(pin(asked)), time.time() - 1), asked)
+    _is_refused(_OTHER_SEALS, state, request)
+    _is_refused(_SEALS, _SEALS.seal(contents, binding_of(pin(request)), time.time() - 1), request)
     spoiled = _spoiled(source, state)
     if spoiled != state:
-        _is_refused(_SEALS, spoiled, asked)
-    _is_refused(_SEALS, source.any_text(64), asked)
-    _is_refused(_SEALS, base64.urlsafe_b64encode(b"\x01" + source.rest()).decode(), asked)
+        _is_refused(_SEALS, spoiled, request)
+    _is_refused(_SEALS, source.any_text(64), request)
+    _is_refused(_SEALS, base64.urlsafe_b64encode(b"\x01" + source.rest()).decode(), request)
 
 
 def _exchange(source: Source) -> FakeExchange:
@@ -55,17 +55,17 @@ def _exchange(source: Source) -> FakeExchange:
     return FakeExchange(method, params, evolve(CONTEXT, access=access), 1, _PEER)
 
 
-def _turned(source: Source, asked: FakeExchange) -> FakeExchange:
+def _as_retried(source: Source, request: FakeExchange) -> FakeExchange:
     """Return the request as its retry may send it: members in another order, and new members of the attempt."""
-    kept = {name: value for name, value in (asked.params or {}).items() if name not in _OF_ONE_ATTEMPT}
+    kept = {name: value for name, value in (request.params or {}).items() if name not in _OF_ONE_ATTEMPT}
     params = dict(reversed(kept.items())) | {name: source.json() for name in sorted(_OF_ONE_ATTEMPT) if source.flag()}
-    return FakeExchange(asked.method, params, asked.context, 2, _PEER)
+    return FakeExchange(request.method, params, request.context, 2, _PEER)
 
 
-def _identity(asked: FakeExchange) -> Any:
+def _identity(request: FakeExchange) -> Any:
     """Return the identity of a request; 1, 1.0 and true are different in JSON."""
-    params = {name: value for name, value in (asked.params or {}).items() if name not in _OF_ONE_ATTEMPT}
-    return asked.method, asked.context.principal, _typed(params)
+    params = {name: value for name, value in (request.params or {}).items() if name not in _OF_ONE_ATTEMPT}
+    return request.method, request.context.principal, _typed(params)
 
 
 def _typed(value: Any) -> Any:
@@ -81,10 +81,10 @@ def _spoiled(source: Source, state: str) -> str:
     return state[:at] + source.any_text(4) + state[at + source.below(4) :]
 
 
-def _is_refused(seals: Seals, state: str, asked: FakeExchange) -> None:
+def _is_refused(seals: Seals, state: str, request: FakeExchange) -> None:
     opened: JsonObject | None = None
     try:
-        opened = seals.open(state, asked)
+        opened = seals.open(state, request)
     except BadStateError as refusal:
-        assert (refusal.code, refusal.message, refusal.data) == _THE_ANSWER
+        assert (refusal.code, refusal.message, refusal.data) == _REFUSAL
     assert opened is None, "a state was opened that should not have been"

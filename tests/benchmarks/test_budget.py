@@ -1,4 +1,4 @@
-"""The rows of the budget: what they compare, and when they hold."""
+"""The budget: the cells that its rows compare, and the verdict of each row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def row(name: str) -> Row:
 
 
 def results(**figures: dict[str, float]) -> Results:
-    """Figures by cells whose ``:`` and ``/`` are written ``__`` and ``_``."""
+    """Return results from figures by cell, with ``__`` for ``:`` and ``_`` for ``/`` in the name of a cell."""
     made = Results({})
     for name, values in figures.items():
         work, _, contender = name.partition("__")
@@ -23,16 +23,16 @@ def results(**figures: dict[str, float]) -> Results:
     return made
 
 
-def test_every_row_is_about_cells_that_there_are() -> None:
-    asked = Asked({})
+def test_every_row_reads_existing_cells() -> None:
+    recording = RecordingResults({})
     for each in ROWS:
-        each.measure(asked)
-    assert asked.cells <= set(CELLS)
+        each.measure(recording)
+    assert recording.cells <= set(CELLS)
     assert len({each.name for each in ROWS}) == len(ROWS)
 
 
-class Asked(Results):
-    """Notes which cells it is asked about."""
+class RecordingResults(Results):
+    """Results that record the cells that a row reads."""
 
     def __init__(self, about: dict[str, str]) -> None:
         super().__init__(dict(about))
@@ -47,31 +47,31 @@ class Asked(Results):
 
 
 @pytest.mark.parametrize(("official", "holds"), [(350.0, True), (349.0, False)])
-def test_a_time_beats_official_by_the_bound_or_more(official: float, *, holds: bool) -> None:
+def test_a_time_must_beat_the_official_sdk_by_the_limit(official: float, *, holds: bool) -> None:
     run = results(stdio_1__ours_2025={"p50_us": 100}, stdio_1__official_2025={"p50_us": official})
     assert row("stdio, p50, 2025: times faster than official").holds(run) is holds
 
 
 @pytest.mark.parametrize(("ours", "holds"), [(30_000.0, True), (29_000.0, False)])
-def test_a_throughput_beats_official_by_the_bound_or_more(ours: float, *, holds: bool) -> None:
+def test_a_throughput_must_beat_the_official_sdk_by_the_limit(ours: float, *, holds: bool) -> None:
     run = results(stdio_64__ours_2026={"rate": ours}, stdio_64__official_2026={"rate": 2000})
     assert row("stdio, 64 in flight, 2026: times faster than official").holds(run) is holds
 
 
 @pytest.mark.parametrize(("ours", "holds"), [(140.0, True), (141.0, False)])
-def test_a_time_is_near_the_floor(ours: float, *, holds: bool) -> None:
+def test_a_time_must_be_near_the_floor(ours: float, *, holds: bool) -> None:
     run = results(stdio_1__ours_2025={"p50_us": ours}, stdio_1__floor={"p50_us": 100})
     assert row("stdio, p50, 2025: times as long as floor").holds(run) is holds
 
 
 @pytest.mark.parametrize(("ours", "holds"), [(650.0, True), (649.0, False)])
-def test_a_throughput_is_near_the_floor(ours: float, *, holds: bool) -> None:
+def test_a_throughput_must_be_near_the_floor(ours: float, *, holds: bool) -> None:
     run = results(stdio_64__ours_2025={"rate": ours}, stdio_64__floor={"rate": 1000})
     assert row("stdio, 64 in flight, 2025: of what floor does").holds(run) is holds
 
 
 @pytest.mark.parametrize(("late", "holds"), [(0.0, True), (1.0, False)])
-def test_an_amount_is_at_most_the_bound(late: float, *, holds: bool) -> None:
+def test_an_amount_must_not_exceed_the_limit(late: float, *, holds: bool) -> None:
     run = results(storm__ours_2025={"per_update_us": 9, "late_updates": late})
     assert row("Progress after the result, 2025").holds(run) is holds
 
@@ -85,7 +85,7 @@ def test_a_row_without_a_figure_or_a_limit_has_no_verdict() -> None:
     assert "| In memory, p50, 2026: times faster than official | none | 1.5 x |  |" in lines
 
 
-def test_the_table_says_which_rows_hold() -> None:
+def test_the_table_shows_which_rows_hold() -> None:
     run = results(
         clients__ours_2025={"open_ms": 1.5, "client_kb": 61.26, "server_kb": 40},
     )

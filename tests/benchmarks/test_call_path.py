@@ -1,4 +1,4 @@
-"""The path of a call through the files of the package, held against its limits."""
+"""The path of a call through the files of the package, and its limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trio
 from benchmarks.call_path import FOLLOWERS, LIMITS, CallPath, Step, main
 
 ROUNDS = 5
-"""Calls to follow for each limit. Trio schedules tasks in random order, so the shortest path counts."""
+"""The number of calls for each limit. Trio schedules tasks in random order, so the shortest path counts."""
 
 
 @pytest.mark.parametrize("transport", FOLLOWERS)

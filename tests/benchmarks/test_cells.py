@@ -1,4 +1,4 @@
-"""Which cells the benchmarks have, which of them a pattern names, and in what order they are run."""
+"""The cells of the benchmarks, their selection by patterns, and the order of their runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from benchmarks.cells import CELLS, CONTENDERS, FIGURES, IMPORTS, SMOKE, SMOKE_WITHOUT, WORKS, Cell, chosen, plan
 
 
-def test_every_cell_is_there_once() -> None:
+def test_every_cell_exists_once() -> None:
     assert len(set(CELLS)) == len(CELLS) == sum(len(work.contenders) for work in WORKS.values())
 
 
@@ -17,17 +17,17 @@ def test_every_contender_and_every_main_figure_is_known() -> None:
         assert work.main in FIGURES
 
 
-def test_work_of_a_peer_runs_in_its_home() -> None:
+def test_the_work_of_a_peer_runs_in_the_environment_of_the_peer() -> None:
     assert Cell("stdio-1", "ours/2025").home == ""
     assert Cell("stdio-1", "ts/2026").home == "typescript"
     assert Cell("import", "fastmcp-server").home == "fastmcp"
 
 
-def test_the_name_of_a_work_means_all_its_cells() -> None:
+def test_the_name_of_a_work_selects_all_its_cells() -> None:
     assert [cell.contender for cell in chosen(["cancel"])] == list(WORKS["cancel"].contenders)
 
 
-def test_patterns_add_up_in_the_order_of_the_cells() -> None:
+def test_several_patterns_select_cells_in_the_order_of_the_table() -> None:
     found = [str(cell) for cell in chosen(["text:ours/*", "stdio-*:floor", "text:ours/2026"])]
     assert found == [
         "stdio-1:floor",
@@ -39,12 +39,12 @@ def test_patterns_add_up_in_the_order_of_the_cells() -> None:
     ]
 
 
-def test_a_pattern_that_fits_nothing_is_named() -> None:
+def test_a_pattern_that_matches_no_cell_is_named() -> None:
     with pytest.raises(LookupError, match=r"no cell fits 'stdio-2'; --list"):
         chosen(["stdio-1", "stdio-2"])
 
 
-def test_the_smoke_run_has_every_work_that_has_code_of_its_own() -> None:
+def test_the_smoke_run_includes_every_work_with_distinct_code() -> None:
     assert {cell.work for cell in chosen(SMOKE)} == set(WORKS)
     assert set(SMOKE_WITHOUT) < set(WORKS)
 

@@ -1,4 +1,4 @@
-"""The statistics of the benchmarks, on numbers that can be checked by hand."""
+"""The statistics of the benchmarks, on a few numbers whose results are known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_at_least_that_part_of_the_values_is_no_larger_than_a_percentile(values:
 
 
 @given(values=SOME)
-def test_a_spread_is_in_order(values: list[float]) -> None:
+def test_a_spread_is_ordered(values: list[float]) -> None:
     spread = Spread.of(values)
     assert min(values) == spread.least <= spread.median <= spread.most == max(values)
 
@@ -33,7 +33,7 @@ def test_the_median_is_in_the_middle(values: list[float], median: float) -> None
     assert Spread.of(values).median == median
 
 
-def test_there_is_nothing_to_say_about_no_values() -> None:
+def test_no_values_are_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
         percentile([], 0.5)
     with pytest.raises(ValueError, match="no values"):

@@ -1,4 +1,4 @@
-"""What is asked of the figures of a run, and how they are kept."""
+"""The results of a run: ratios between cells, and the file in which they are saved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_ratio_compares_neighbours_of_the_same_round() -> None:
     assert ratio(measured([1, 10, 2], [3, 30, 8])) == 3  # 3, 3 and 4; the ratio of the medians would be 4
 
 
-def test_without_neighbours_it_is_the_ratio_of_the_medians() -> None:
+def test_without_neighbours_the_ratio_is_that_of_the_medians() -> None:
     assert ratio(measured([2], [3, 30, 8])) == 4
 
 
@@ -50,14 +50,14 @@ def test_saved_results_are_read_back(tmp_path: Path) -> None:
     assert Results.load(tmp_path / "figures.json") == results
 
 
-def test_figures_of_an_earlier_benchmark_are_left_out(tmp_path: Path) -> None:
+def test_figures_of_an_earlier_benchmark_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     path.write_text('{"about": {}, "cells": {"text:floor": {"p50_ms": [1], "p42_ms": [2]}}, "failures": {}}')
     assert Results.load(path).values == {Cell("text", "floor"): {"p50_ms": [1.0]}}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"about": {}, "cells": {"a": [1]}, "failures": {}}'])
-def test_another_file_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"other\.json holds no figures"):

@@ -1,4 +1,4 @@
-"""The tables of the benchmarks, and the place in the README where they are kept."""
+"""The tables of the benchmarks, and their section of the README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAST = {"p50_us": 100.0, "rate": 9000.0, "client_cpu_us": 12.34}
 SLOW = {"p50_us": 450.0, "rate": 2000.0, "client_cpu_us": 1.0}
 
 
-def test_a_table_has_spreads_and_says_how_many_times_slower_others_are() -> None:
+def test_a_table_has_spreads_and_shows_how_many_times_slower_others_are() -> None:
     results = Results({"machine": "a small one"})
     for factor in (1, 2):
         for contender, figures in (("ours/2025", FAST), ("official/2025", SLOW)):
@@ -35,14 +35,14 @@ def test_a_table_has_spreads_and_says_how_many_times_slower_others_are() -> None
     ]
 
 
-def test_where_more_is_better_slower_means_less() -> None:
+def test_the_ratio_of_a_rate_is_inverted() -> None:
     results = Results({})
     results.add(Cell("stdio-64", "ours/2026"), FAST)
     results.add(Cell("stdio-64", "ts/2026"), SLOW)
     assert "| ts/2026 | 450 | 2,000 | 1.0 | 4.50 |" in markdown(results).splitlines()
 
 
-def test_a_figure_that_one_side_lacks_is_left_empty() -> None:
+def test_a_missing_figure_is_left_empty() -> None:
     results = Results({})
     results.add(Cell("stdio-1", "floor"), {"p50_us": 50.0, "server_cpu_us": 7.0})
     results.add(Cell("stdio-1", "ours/2025"), {"p50_us": 100.0})
@@ -55,12 +55,12 @@ def test_a_failure_is_shown_by_its_last_line() -> None:
     results = Results({}, failures={Cell("text", "ts/2025"): "status 1\nError: no\n", Cell("blob", "floor"): ""})
     assert markdown(results).splitlines()[-2:] == [
         "`text:ts/2025` failed: Error: no",
-        "`blob:floor` failed: it said nothing",
+        "`blob:floor` failed: it printed nothing",
     ]
 
 
 @pytest.mark.parametrize(
-    ("work", "contender", "own"),
+    ("work", "contender", "ours"),
     [
         ("stdio-1", "official/2026", "ours/2026"),
         ("stdio-1", "floor", "ours/2025"),
@@ -68,15 +68,15 @@ def test_a_failure_is_shown_by_its_last_line() -> None:
         ("import", "trio", "ours-client"),
     ],
 )
-def test_like_is_compared_with_like(work: str, contender: str, own: str) -> None:
-    assert reference(WORKS[work], contender) == own
+def test_a_contender_is_compared_with_the_same_era_of_this_project(work: str, contender: str, ours: str) -> None:
+    assert reference(WORKS[work], contender) == ours
 
 
-def test_tables_take_the_place_of_those_before() -> None:
+def test_new_tables_replace_the_old_ones() -> None:
     assert replaced(f"above\n{BEGIN}\nold\n{END}\nbelow\n", "new") == f"above\n{BEGIN}\n\nnew\n\n{END}\nbelow\n"
 
 
-def test_the_readme_has_a_place_for_them(tmp_path: Path) -> None:
+def test_the_readme_has_a_section_for_the_tables(tmp_path: Path) -> None:
     assert "new" in replaced(README.read_text(), "new")
     with pytest.raises(ValueError, match="has no lines"):
         replaced("nothing\n", "new")

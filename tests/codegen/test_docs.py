@@ -1,4 +1,4 @@
-"""Our words about the types: about all of them, and about no others."""
+"""The descriptions of the generated types: complete, and without leftovers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def merged() -> Merged:
     return merge(revisions, embedded_requests(revisions))
 
 
-def test_every_class_is_described_and_nothing_else_is(merged: Merged) -> None:
+def test_every_class_has_a_description_and_every_description_a_class(merged: Merged) -> None:
     assert set(CLASSES) == {name for name, schema in merged.definitions.items() if is_class(schema)}
 
 

@@ -1,4 +1,4 @@
-"""The generator as its user meets it: reproducible, honest about drift, and ready for a revision nobody knows yet.
+"""The generator as a command: reproducible, strict about drift, and ready for a future revision.
 
 Nothing here needs the upstream files: the normalised schemas are accepted as upstream, and spoilt on purpose.
 """
@@ -34,7 +34,7 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a copy of all that the generator reads and writes."""
+    """Return a copy of all files that the generator reads and writes."""
     copy = tmp_path / "project"
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in ("codegen", "schema", "src/trio_mcp/types"):
@@ -48,12 +48,12 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def generated() -> dict[str, str]:
-    """What the schemas generate."""
+    """Return the generated sources."""
     return emit(read_schemas())
 
 
 def upstream(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Return the newest schema, written as upstream writes it, with a change."""
+    """Return the newest schema in the form of upstream, with a change."""
     definitions = json.loads((ROOT / "schema" / f"{NEWEST}.json").read_text("utf-8"))["$defs"]
     for name, schema in definitions.items():
         schema["description"] = f"What upstream says of {name}."
@@ -74,7 +74,7 @@ def files_of(project: Path) -> dict[str, bytes]:
 
 
 def sixth_revision(definitions: dict[str, Any]) -> None:
-    """One type added, one renamed, one member newly required, one method new."""
+    """Add a type, rename another, require another member, and add a method."""
     renamed = json.dumps(definitions).replace('"#/$defs/ModelHint"', '"#/$defs/ModelSuggestion"')
     definitions.clear()
     definitions.update(json.loads(renamed))
@@ -136,7 +136,7 @@ assert types.structure(tool, types.Tool, revision="{NEWEST}").description is Non
 """
 
 
-def test_a_sixth_revision_becomes_code_without_a_hand(project: Path, tmp_path: Path) -> None:
+def test_a_new_revision_becomes_code_without_manual_changes(project: Path, tmp_path: Path) -> None:
     folder = hand_over(tmp_path, upstream(sixth_revision))
     before = {name: data for name, data in files_of(project).items() if "/schema/20" in name}
 
@@ -187,7 +187,7 @@ def test_generating_again_changes_nothing(project: Path) -> None:
     assert files_of(project) == before
 
 
-def test_generated_files_say_so_in_their_first_line(generated: dict[str, str]) -> None:
+def test_the_first_line_of_a_generated_file_marks_it_as_generated(generated: dict[str, str]) -> None:
     for text in generated.values():
         assert text.startswith('"""Generated from schema/ by `python -m codegen`: do not edit.')
 
@@ -223,7 +223,7 @@ def test_the_normal_form_is_unchanged_by_normalising(revision: str) -> None:
     assert normalise(document, revision) == document
 
 
-def test_schemas_hold_facts_and_no_prose() -> None:
+def test_committed_schemas_contain_no_descriptions() -> None:
     prose = {"$comment", "default", "deprecated", "description", "examples", "title", "allOf"}
 
     def check(schema: Schema) -> None:
@@ -329,7 +329,7 @@ def test_an_inexpressible_schema_is_refused_by_name_and_changes_nothing(
     assert files_of(project) == before
 
 
-def test_a_repair_that_fits_no_longer_is_refused() -> None:
+def test_a_repair_that_no_longer_applies_is_refused() -> None:
     def mend_otherwise(definitions: dict[str, Any]) -> None:
         definitions["ElicitResult"]["properties"]["content"]["additionalProperties"] = {"type": "string"}
 

@@ -1,4 +1,4 @@
-"""What the generator remembers of where a schema came from, and in what order it touches files."""
+"""The files of the generator: pins of schemas, checks, and obsolete modules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REVISION = "2025-06-18"
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of `schema/` and the generated types, and the generator turned to it."""
+    """Return a copy of `schema/` and the generated types, which the generator then uses."""
     root = tmp_path / "checkout"
     shutil.copytree(project.SCHEMA, root / "schema")
     shutil.copytree(project.TYPES, root / "types", ignore=shutil.ignore_patterns("__pycache__"))
@@ -30,7 +30,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Path:
-    """One revision as the specification would lay it out: other bytes, the same facts."""
+    """Return one revision in the layout of upstream: an equivalent schema in other bytes."""
     document = json.loads((project.SCHEMA / f"{REVISION}.json").read_text("utf-8"))
     document["$defs"]["Tool"]["description"] = "Prose, of which nothing may remain."
     path = tmp_path / "upstream" / REVISION / "schema.json"
@@ -43,7 +43,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_taking_over_the_same_facts_changes_the_pin_alone(
+def test_importing_an_equivalent_schema_changes_only_the_pin(
     checkout: Path, upstream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(checkout)
@@ -59,10 +59,10 @@ def test_taking_over_the_same_facts_changes_the_pin_alone(
     assert pin.normalised == hashlib.sha256(after[checkout / "schema" / f"{REVISION}.json"]).hexdigest()
 
 
-def test_a_file_that_is_pinned_already_keeps_its_commit_and_another_has_none(
+def test_a_pinned_file_keeps_its_commit_and_a_new_file_has_none(
     checkout: Path, upstream: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project, "emit", Mock())  # which takes time, and is not under test
+    monkeypatch.setattr(project, "emit", Mock())  # it takes time, and the test does not need it
     folder = upstream.parent.parent
     project.take_over(folder, "c0ffee")
 
@@ -75,7 +75,7 @@ def test_a_file_that_is_pinned_already_keeps_its_commit_and_another_has_none(
     assert checkout.exists()
 
 
-def test_there_is_nothing_to_check_or_generate_before_the_first_schema(
+def test_checking_and_generating_fail_without_any_schema(
     checkout: Path, upstream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in (checkout / "schema").iterdir():
@@ -111,7 +111,7 @@ def test_an_obsolete_module_is_reported_and_removed(checkout: Path, capsys: pyte
     assert not left_over.exists()
 
 
-def test_checking_and_taking_over_exclude_each_other(tmp_path: Path) -> None:
+def test_checking_and_importing_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--check", "--from", str(tmp_path)])
 

@@ -1,4 +1,4 @@
-"""What has no counterpart in a type is refused by name; what merely looks odd is not."""
+"""Schemas that no type can express, which are refused by name, and unusual ones that are accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRING = {"type": "string"}
 
 
 def with_members(members: dict[str, Any], definitions: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Return all revisions and a next one: it adds members to `Tool`, and definitions."""
+    """Return all revisions and a new one, which adds members to `Tool`, and definitions."""
     earlier = read_schemas()
     newest = json.loads(json.dumps(earlier[-1]))
     newest["$defs"].update(definitions or {})
@@ -135,7 +135,7 @@ except Exception as error:
 """
 
 
-def test_the_unusual_but_expressible_works(tmp_path: Path) -> None:
+def test_unusual_but_expressible_schemas_are_generated(tmp_path: Path) -> None:
     package = tmp_path / "trio_mcp"
     shutil.copytree(
         ROOT / "src" / "trio_mcp" / "types", package / "types", ignore=shutil.ignore_patterns("__pycache__")
@@ -146,7 +146,7 @@ def test_the_unusual_but_expressible_works(tmp_path: Path) -> None:
     for name, text in emit(with_members(UNUSUAL_MEMBERS, UNUSUAL_DEFINITIONS)).items():
         (package / "types" / name).write_text(text, "utf-8")
 
-    # Not this process's environment: coverage would take the copy for the package.
+    # The environment of this process would make coverage mistake the copy for the package.
     environment = {"PATH": os.defpath, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", USES_THEM], env=environment, capture_output=True, text=True, check=False

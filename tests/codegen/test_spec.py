@@ -1,4 +1,4 @@
-"""The comparison with upstream: it passes where all is well, and fails on a difference that has no name.
+"""The comparison with upstream: it passes if every difference is known, and fails on any other difference.
 
 The normal form stands in for the upstream files here, which lie outside the project.
 """
@@ -22,12 +22,12 @@ OLDEST, NEWEST = "2024-11-05", "2026-07-28"
 
 
 FEW = 300
-"""How many messages are compared here, of each revision."""
+"""The number of messages of each revision that these tests compare."""
 
 
 @pytest.fixture(scope="module")
 def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the normal forms laid out as upstream does, and `schema/` where they are pinned as such."""
+    """Return a folder with the normal forms in the layout of upstream, and with a `schema/` that pins them."""
     root = tmp_path_factory.mktemp("laid out")
     shutil.copytree(project.SCHEMA, root / "schema")
     for path in (root / "schema").glob("*.json"):
@@ -37,21 +37,21 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "upstream" / path.stem / "schema.json").write_text(text, "utf-8")
     write_example(root / "upstream", {"type": "text", "text": "hi"})
     with pytest.MonkeyPatch.context() as patch:
-        turn_to(root / "schema", patch)
+        use_schema(root / "schema", patch)
         project.take_over(root / "upstream", "c0ffee")
     return root
 
 
-def turn_to(schema: Path, patch: pytest.MonkeyPatch) -> None:
+def use_schema(schema: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(project, "SCHEMA", schema)
     patch.setattr(project, "PINS", schema / "pins.toml")
 
 
 @pytest.fixture
 def upstream(laid_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of that to spoil, and only few messages to compare."""
+    """Return a copy that a test may damage, and reduce the number of compared messages."""
     shutil.copytree(laid_out, tmp_path, dirs_exist_ok=True)
-    turn_to(tmp_path / "schema", monkeypatch)
+    use_schema(tmp_path / "schema", monkeypatch)
     monkeypatch.setattr(judge, "_MOST", FEW)
     monkeypatch.setattr(run, "FEWEST", FEW)
     return tmp_path / "upstream"
@@ -69,7 +69,7 @@ def compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
     return status, capsys.readouterr().out
 
 
-def test_every_difference_of_the_types_has_a_name(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_known_difference_from_the_schemas_is_named(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, report = compare(upstream, capsys)
 
     assert status == 0
@@ -82,10 +82,10 @@ def test_every_difference_of_the_types_has_a_name(upstream: Path, capsys: pytest
 def test_a_difference_without_a_name_fails(
     upstream: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare_it = judge.Comparison.run
+    compare_revision = judge.Comparison.run
 
     def compare_the_oldest(self: judge.Comparison, from_examples: dict[str, list[Any]]) -> None:
-        (compare_it if self.revision.name == OLDEST else none_compared)(self, from_examples)
+        (compare_revision if self.revision.name == OLDEST else none_compared)(self, from_examples)
 
     monkeypatch.setattr(judge.Comparison, "run", compare_the_oldest)
     monkeypatch.setattr(judge, "SWITCHES", SWITCHES - {Leniency.CAPABILITY})
@@ -98,7 +98,7 @@ def test_a_difference_without_a_name_fails(
 
 
 def none_compared(self: judge.Comparison, _: object) -> None:
-    """Stand in for what takes time and is not under test."""
+    """Replace the comparison, which takes time, in tests that do not need it."""
     self.messages = FEW
 
 
@@ -108,7 +108,7 @@ def no_mutants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_mutants")
-def test_a_comparison_by_too_few_messages_fails(
+def test_a_comparison_with_too_few_messages_fails(
     upstream: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert compare(upstream, capsys)[0] == 0
@@ -131,7 +131,7 @@ def test_an_example_that_does_not_fit_its_type_fails(upstream: Path, capsys: pyt
 
 
 @pytest.mark.usefixtures("no_mutants")
-def test_examples_must_be_there(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_examples_fail(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(upstream / NEWEST / "examples")
 
     status, report = compare(upstream, capsys)
@@ -140,7 +140,9 @@ def test_examples_must_be_there(upstream: Path, capsys: pytest.CaptureFixture[st
     assert "FAULT revision 2026-07-28 comes without example messages\n" in report
 
 
-def test_other_upstream_files_than_the_pinned_ones_fail(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_upstream_files_that_differ_from_the_pinned_ones_fail(
+    upstream: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     changed = upstream / "2025-03-26" / "schema.json"
     document = json.loads(changed.read_text("utf-8"))
     document["$defs"]["Tool"]["required"] = ["name"]
@@ -185,6 +187,6 @@ def test_json_values_are_compared_as_json(first: Any, second: Any, same: bool) -
     assert same_json(first, second) is same
 
 
-def test_a_null_may_be_missing_where_that_is_asked() -> None:
+def test_a_null_may_be_missing_if_the_comparison_allows_it() -> None:
     assert same_json({"a": [{}]}, {"a": [{"b": None}], "c": None}, but_nulls=True)
     assert not same_json({}, {"c": 1}, but_nulls=True)

@@ -1,4 +1,4 @@
-"""The targets hold for the inputs that lie in the repository, and the search finds what breaks one."""
+"""The fuzz targets pass the inputs in the repository, and the search finds an input that breaks a target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_target_holds_for_the_corpus_and_for_former_crashes(name: str) -> None:
+def test_a_target_passes_the_corpus_and_former_crashes(name: str) -> None:
     target, inputs = load(name), known_inputs(name)
 
     assert len(inputs) >= 5
@@ -33,7 +33,7 @@ def test_every_corpus_folder_has_a_target() -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_target_holds_for_random_inputs(name: str) -> None:
+def test_a_target_passes_random_inputs(name: str) -> None:
     known = [path.read_bytes() for path in known_inputs(name)]
 
     executed, broken = search(load(name), known, 200, runs=40)
@@ -52,21 +52,21 @@ def test_the_search_returns_the_simplest_input_that_breaks_a_target() -> None:
     assert executed > 0
 
 
-def test_a_search_for_a_time_ends() -> None:
+def test_a_search_with_a_time_limit_ends() -> None:
     executed, broken = search(lambda _: None, [], 10, seconds=1)
 
     assert executed > 0
     assert broken is None
 
 
-def test_a_search_has_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_search_runs_in_its_own_process(tmp_path: Path) -> None:
     verdict = run_unguided("framing", tmp_path, tmp_path / "crashes", runs=20, seconds=None)
 
     assert (verdict.passed, verdict.crash) == (True, None)
     assert verdict.executed >= 20
 
 
-def test_the_command_says_how_much_was_tried_of_each_target() -> None:
+def test_the_command_prints_the_number_of_inputs_of_each_target() -> None:
     command = [sys.executable, "-m", "fuzz", "--unguided", "--runs", "10", "--target", "sse", "--target", "envelope"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -76,7 +76,7 @@ def test_the_command_says_how_much_was_tried_of_each_target() -> None:
     assert done.stdout.count("executions  ok") == 2
 
 
-def test_an_input_is_replayed(tmp_path: Path) -> None:
+def test_the_command_replays_an_input(tmp_path: Path) -> None:
     (tmp_path / "input").write_bytes(b"\x01abc")
     command = [sys.executable, "-m", "fuzz", "--replay", "jsonrpc", str(tmp_path / "input")]
 
@@ -85,7 +85,7 @@ def test_an_input_is_replayed(tmp_path: Path) -> None:
     assert done.stdout == "jsonrpc: 1 inputs break nothing\n"
 
 
-def test_choices_out_of_bytes_are_the_simplest_where_there_are_none_left() -> None:
+def test_a_source_without_bytes_makes_the_simplest_choices() -> None:
     source = Source(b"")
 
     assert (source.flag(), source.text(), source.json(), source.choose("abc")) == (False, "", None, "a")
@@ -93,7 +93,7 @@ def test_choices_out_of_bytes_are_the_simplest_where_there_are_none_left() -> No
     assert source.used_up
 
 
-def test_effort_counts_calls() -> None:
+def test_effort_is_the_number_of_function_calls() -> None:
     result, few = effort(sorted, [2, 1])
     _, many = effort(lambda: [len("") for _ in range(100)])
 

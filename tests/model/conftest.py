@@ -1,4 +1,4 @@
-"""How long the search is that `nox -s fuzz -- --seconds N` makes of these tests."""
+"""The hypothesis profile with which `nox -s fuzz -- --seconds N` runs these tests for longer."""
 
 from __future__ import annotations
 

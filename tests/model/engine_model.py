@@ -14,38 +14,38 @@ Json: TypeAlias = dict[str, Any]
 
 @define(eq=False)
 class Inbound:
-    """A request of the other side."""
+    """A request of the peer."""
 
     id: Id
     working: bool = True
-    """Whether its handler has begun and not ended, be there somebody to answer or not."""
+    """True while its handler runs, even if the peer no longer waits for the response."""
 
 
 @define(eq=False)
 class Outbound:
-    """A request of ours."""
+    """A request to the peer."""
 
     id: int | None
-    """None before it has one: the connection was lost already."""
+    """None if the connection was lost before the request got an id."""
     updates: list[int] | None
-    """What was told about it and not read; None where nobody wants to know."""
+    """The unread updates, or None if the caller wants no updates."""
     outcome: Any = None
-    """What asking for it came to; None while it is open."""
+    """The outcome, or None while the request is open."""
 
 
 @define(eq=False)
 class EngineModel:
     """One end of a connection that carries one message after the other.
 
-    What is said goes out at once while the other side reads. While it does not, one write hangs in the air with all
-    that was said when it began; the rest is queued, and what is in the queue can be taken back.
+    While the peer reads, every message is sent at once. While the peer does not read, one write is blocked, with the
+    messages that were queued when it began. Later messages are queued, and can be withdrawn from the queue.
     """
 
     incoming: dict[Id, Inbound] = field(factory=dict[Id, Inbound])
     outgoing: dict[int, Outbound] = field(factory=dict[int, Outbound])
     out: list[Json] = field(factory=list[Json])
-    """All that has arrived at the other side, in order."""
-    in_the_air: list[Json] = field(factory=list[Json])
+    """All messages that have arrived at the peer, in order."""
+    being_written: list[Json] = field(factory=list[Json])
     queue: list[Json] = field(factory=list[Json])
     reading: bool = True
     issued: int = 0
@@ -53,31 +53,31 @@ class EngineModel:
     malformed: int = 0
     input_ended: bool = False
 
-    # What goes out.
+    # Outgoing messages.
 
-    def say(self, *messages: Json) -> None:
-        """Queue messages, and let them leave if they can."""
+    def send(self, *messages: Json) -> None:
+        """Queue messages, and send them if the peer reads."""
         for message in messages:
             self.queue.append({"jsonrpc": "2.0", **message})
-            if not self.in_the_air and not self.reading:
-                self.in_the_air, self.queue = self.queue, []
+            if not self.being_written and not self.reading:
+                self.being_written, self.queue = self.queue, []
         if self.reading:
-            self.read_on()
+            self.resume_reading()
 
-    def read_on(self) -> None:
-        """The other side reads."""
+    def resume_reading(self) -> None:
+        """Deliver all messages, because the peer reads again."""
         self.reading = True
-        self.out += [*self.in_the_air, *self.queue]
-        self.in_the_air, self.queue = [], []
+        self.out += [*self.being_written, *self.queue]
+        self.being_written, self.queue = [], []
 
     def refuse(self, id: Id | None, code: int) -> None:
-        """Answer with an error."""
-        self.say({"error": code} if id is None else {"id": id, "error": code})
+        """Send an error response."""
+        self.send({"error": code} if id is None else {"id": id, "error": code})
 
-    # Requests of the other side.
+    # Requests of the peer.
 
     def request(self, id: Id) -> Inbound | None:
-        """A request comes; return it, or None where it was refused."""
+        """Receive a request; return it, or None if it is refused."""
         if id in self.incoming:
             self.refuse(None, -32600)
             return None
@@ -85,33 +85,33 @@ class EngineModel:
         return inbound
 
     def cancelled(self, id: Id) -> Inbound | None:
-        """The other side does not want an answer any more; return the request whose handler is stopped by that."""
+        """Receive a cancellation; return the request whose handler it stops, if any."""
         inbound = self.incoming.pop(id, None)
         if inbound is not None:
             inbound.working = False
         return inbound
 
     def answer(self, inbound: Inbound, content: Json) -> None:
-        """A handler has an answer."""
+        """Send the response of a handler."""
         inbound.working = False
         del self.incoming[inbound.id]
-        self.say({"id": inbound.id, **content})
+        self.send({"id": inbound.id, **content})
 
-    # Requests of ours.
+    # Requests to the peer.
 
     def ask(self, *, wants_updates: bool) -> Outbound:
-        """We ask."""
+        """Send a request."""
         if self.input_ended:
             return Outbound(None, None, "lost")
         self.issued += 1
         outbound = Outbound(self.issued, [] if wants_updates else None)
         self.outgoing[self.issued] = outbound
         params = {"params": {"_meta": {"progressToken": self.issued}}} if wants_updates else {}
-        self.say({"id": self.issued, "method": "ours", **params})
+        self.send({"id": self.issued, "method": "ours", **params})
         return outbound
 
     def outcome(self, id: Id, outcome: Any) -> None:
-        """A response comes."""
+        """Receive a response."""
         outbound = self.outgoing.pop(id, None) if isinstance(id, int) else None
         if outbound is None:
             self.unmatched += 1
@@ -119,35 +119,35 @@ class EngineModel:
             outbound.outcome = outcome
 
     def progress(self, token: Id, value: int) -> None:
-        """News of a request of ours come."""
+        """Receive a progress notification."""
         outbound = self.outgoing.get(token) if isinstance(token, int) else None
         if outbound is not None and outbound.updates is not None:
             outbound.updates.append(value)
 
     def leave(self, outbound: Outbound) -> None:
-        """We do not want an answer any more: the request is taken back, or cancelled where it has left."""
+        """Leave a request: withdraw it if it is still queued, and cancel it otherwise."""
         if outbound.id is None or self.outgoing.pop(outbound.id, None) is None:
             return
         outbound.outcome = "left"
-        self._take_back(outbound)
+        self._withdraw(outbound)
 
-    def _take_back(self, outbound: Outbound) -> None:
+    def _withdraw(self, outbound: Outbound) -> None:
         queued = [each for each in self.queue if each.get("method") == "ours" and each["id"] == outbound.id]
         for each in queued:
             self.queue.remove(each)
         if not queued:
-            self.say({"method": "notifications/cancelled", "params": {"requestId": outbound.id}})
+            self.send({"method": "notifications/cancelled", "params": {"requestId": outbound.id}})
 
-    # The end.
+    # The end of the connection.
 
     def end_of_input(self, *, by_us: bool) -> None:
-        """Nothing more is heard: what we asked is lost, what the other side asked may still be answered.
+        """End the input: outgoing requests are lost, and incoming requests may still be answered.
 
-        Where that is our doing, the other side is told that we do not want its answers.
+        If this side ends the connection, outgoing requests are cancelled as well.
         """
         self.input_ended = True
         for outbound in self.outgoing.values() if by_us else ():
-            self._take_back(outbound)
+            self._withdraw(outbound)
         for outbound in self.outgoing.values():
             outbound.outcome = "lost"
         self.outgoing.clear()

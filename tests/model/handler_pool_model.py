@@ -1,4 +1,4 @@
-"""A model of a handler pool without tasks: time is a number, and everything is in plain lists."""
+"""A model of a handler pool without tasks: time is a number, and the queues are plain lists."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from attrs import define, field
 __all__ = [
     "ASK_SECONDS",
     "GRACE",
-    "MOST_PARKED",
-    "MOST_RUNNING",
+    "MAX_PARKED",
+    "MAX_RUNNING",
     "Call",
     "Connection",
     "HandlerPoolModel",
@@ -21,25 +21,25 @@ __all__ = [
 ]
 
 ASK_SECONDS, GRACE = 60.0, 5.0
-MOST_PARKED, MOST_RUNNING = 2, 3
+MAX_PARKED, MAX_RUNNING = 2, 3
 
 
 class Phase(Enum):
-    """Where the work for a request stands."""
+    """The states of the work for a request."""
 
     QUEUED = auto()
     WORKING = auto()
     ASKING = auto()
-    """It has asked, and there is no room for the question."""
+    """The handler has asked, and the outbox has no room for the question."""
     PARKED = auto()
     EXPIRED = auto()
-    """Its questions have expired; it has a little time to clean up."""
+    """The questions have expired, and the handler has the grace period to clean up."""
     RESUMED = auto()
-    """Answers are there, and no slot."""
+    """The answers have arrived, and the handler waits for a slot."""
     DONE = auto()
-    """It has ended, and there is no room for the answer."""
+    """The handler has ended, and the outbox has no room for the response."""
     CLEANING = auto()
-    """It was cancelled, and has shielded itself."""
+    """The handler was cancelled, and cleans up in a shielded scope."""
     OVER = auto()
 
 
@@ -47,21 +47,21 @@ class Phase(Enum):
 class Connection:
     """The slots of one connection."""
 
-    most_running: int
-    most_queued: int
+    max_running: int
+    max_queued: int
     running: int = 0
     queue: list[Work] = field(factory=list["Work"])
 
 
 @define(eq=False)
 class Call:
-    """One request, and all that should have been said about it."""
+    """One request, and all messages that should have been sent about it."""
 
     connection: Connection
     full: bool
     work: Work | None = None
     sent: list[Any] = field(factory=list[Any])
-    told: list[int] = field(factory=list[int])
+    updates: list[int] = field(factory=list[int])
     endings: int = 0
 
 
@@ -75,16 +75,16 @@ class Work:
     phase: Phase = Phase.QUEUED
     has_slot: bool = False
     parked: bool = False
-    """Whether it counts as parked: until somebody comes back for it, or it is over."""
+    """True if it counts as parked: from its question until a retry or its end."""
     open: list[str] = field(factory=list[str])
     """Questions without an answer."""
-    asked: list[str] = field(factory=list[str])
+    questions: list[str] = field(factory=list[str])
     answers: dict[str, Any] = field(factory=dict[str, Any])
     given: dict[str, Any] = field(factory=dict[str, Any])
     expires: float = math.inf
     outcome: Any = None
-    saw: list[Any] = field(factory=list[Any])
-    """What its questions came to."""
+    outcomes: list[Any] = field(factory=list[Any])
+    """The outcomes of its questions."""
 
 
 @define(eq=False)
@@ -94,28 +94,28 @@ class HandlerPoolModel:
     connections: list[Connection]
     now: float = 0.0
     taken: int = 0
-    line: list[Connection] = field(factory=list[Connection])
+    waiting_line: list[Connection] = field(factory=list[Connection])
     works: list[Work] = field(factory=list[Work])
     closing: bool = False
 
-    def at(self, *phases: Phase) -> list[Work]:
-        """Return the handlers that stand there."""
+    def in_phase(self, *phases: Phase) -> list[Work]:
+        """Return the work in one of *phases*."""
         return [work for work in self.works if work.phase in phases]
 
     @property
     def parked(self) -> int:
-        """How many count as parked."""
+        """The number of handlers that count as parked."""
         return sum(work.parked for work in self.works)
 
     @property
     def running(self) -> int:
-        """How many handlers have begun and not ended."""
+        """The number of handlers that have begun and not ended."""
         return sum(work.phase not in {Phase.QUEUED, Phase.OVER} for work in self.works)
 
     # Slots.
 
     def begin(self, call: Call, *, stubborn: bool) -> Work:
-        """A request comes."""
+        """Receive a request."""
         call.work = work = Work(call, call.connection, stubborn)
         self.works.append(work)
         if not self._take(work):
@@ -124,40 +124,40 @@ class HandlerPoolModel:
         return work
 
     def is_full(self, connection: Connection) -> bool:
-        """Whether one more request of it would be refused."""
-        startable = connection.running < connection.most_running and self.taken < MOST_RUNNING
-        return not startable and len(connection.queue) >= connection.most_queued
+        """Return True if another request of *connection* would be refused."""
+        startable = connection.running < connection.max_running and self.taken < MAX_RUNNING
+        return not startable and len(connection.queue) >= connection.max_queued
 
     def _take(self, work: Work) -> bool:
         connection = work.connection
         if self.is_full(connection):
             return False
-        if connection.running < connection.most_running and self.taken < MOST_RUNNING:
+        if connection.running < connection.max_running and self.taken < MAX_RUNNING:
             self.taken += 1
             self._start(work)
         else:
             connection.queue.append(work)
-            self._stand_in_line(connection)
+            self._join_waiting_line(connection)
         return True
 
-    def _stand_in_line(self, connection: Connection) -> None:
-        if connection.queue and connection.running < connection.most_running and connection not in self.line:
-            self.line.append(connection)
+    def _join_waiting_line(self, connection: Connection) -> None:
+        if connection.queue and connection.running < connection.max_running and connection not in self.waiting_line:
+            self.waiting_line.append(connection)
 
     def _release(self, work: Work) -> None:
-        """A slot is free: it goes to the connection that has waited longest."""
+        """Release a slot, and give it to the connection that has waited longest."""
         if not work.has_slot:
             return
         work.has_slot = False
         work.connection.running -= 1
-        self._stand_in_line(work.connection)
-        if not self.line:
+        self._join_waiting_line(work.connection)
+        if not self.waiting_line:
             self.taken -= 1
             return
-        connection = self.line.pop(0)
+        connection = self.waiting_line.pop(0)
         following = connection.queue.pop(0)
         connection.running += 1
-        self._stand_in_line(connection)
+        self._join_waiting_line(connection)
         connection.running -= 1  # `_start` counts it
         self._start(following)
 
@@ -165,34 +165,34 @@ class HandlerPoolModel:
         connection = work.connection
         if work in connection.queue:
             connection.queue.remove(work)
-            if not connection.queue and connection in self.line:
-                self.line.remove(connection)
+            if not connection.queue and connection in self.waiting_line:
+                self.waiting_line.remove(connection)
 
     def _start(self, work: Work) -> None:
         work.connection.running += 1
         work.has_slot = True
         if work.phase is Phase.RESUMED:
-            self._go_on(work)
+            self._continue(work)
         else:
             work.phase = Phase.WORKING
 
     # Questions.
 
     def ask(self, work: Work, keys: list[str]) -> None:
-        """A handler asks."""
-        if work.phase in {Phase.EXPIRED, Phase.CLEANING}:  # nobody is there to be asked
-            work.saw.append("AskExpired")
+        """Ask questions as the handler."""
+        if work.phase in {Phase.EXPIRED, Phase.CLEANING}:  # no request can carry the question
+            work.outcomes.append("AskExpired")
             return
-        work.asked, work.open, work.answers = keys, list(keys), {}
+        work.questions, work.open, work.answers = keys, list(keys), {}
         self._send_questions(work)
 
     def _send_questions(self, work: Work) -> None:
         assert work.call is not None
         if work.call.full:
             work.phase = Phase.ASKING
-        elif self.closing or self.parked >= MOST_PARKED:
+        elif self.closing or self.parked >= MAX_PARKED:
             work.phase, work.open = Phase.WORKING, []
-            work.saw.append("AskExpired" if self.closing else "TooManyParked")
+            work.outcomes.append("AskExpired" if self.closing else "TooManyParked")
         else:
             work.call.sent.append(sorted(work.open))
             work.call.work, work.call = None, None
@@ -200,7 +200,7 @@ class HandlerPoolModel:
             self._release(work)
 
     def retry(self, work: Work, call: Call, answers: dict[str, Any]) -> str:
-        """The other side comes back with answers; say what becomes of that."""
+        """Receive a retry with answers; return what becomes of it."""
         if not work.parked or work.expires <= self.now:
             return "unknown"
         given = {key: answers[key] for key in work.open if key in answers}
@@ -214,7 +214,7 @@ class HandlerPoolModel:
         self._take(work)
         return "resumed"
 
-    def _go_on(self, work: Work) -> None:
+    def _continue(self, work: Work) -> None:
         work.answers |= work.given
         work.open = [key for key in work.open if key not in work.given]
         work.given = {}
@@ -222,12 +222,12 @@ class HandlerPoolModel:
             self._send_questions(work)
         else:
             work.phase = Phase.WORKING
-            work.saw.append([work.answers[key] for key in work.asked])
+            work.outcomes.append([work.answers[key] for key in work.questions])
 
-    # Ends.
+    # The end of a handler.
 
     def finish(self, work: Work, outcome: Any) -> None:
-        """A handler returns, or fails."""
+        """End the handler with a result or a failure."""
         if work.call is not None and work.call.full and work.phase is Phase.WORKING:
             work.phase, work.outcome = Phase.DONE, outcome
             return
@@ -241,7 +241,7 @@ class HandlerPoolModel:
         self._release(work)
 
     def make_room(self, call: Call) -> None:
-        """The other side reads on."""
+        """Make room in the outbox, because the client reads again."""
         call.full, work = False, call.work
         if work is not None and work.phase is Phase.DONE:
             self.finish(work, work.outcome)
@@ -249,7 +249,7 @@ class HandlerPoolModel:
             self._send_questions(work)
 
     def cancel(self, call: Call) -> None:
-        """The other side does not want the answer any more, or is gone."""
+        """Cancel or lose a request."""
         work = call.work
         if call.sent or call.endings:
             return
@@ -269,9 +269,9 @@ class HandlerPoolModel:
             self._end(work)
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance the time."""
         self.now += seconds
-        for work in self.at(Phase.PARKED, Phase.EXPIRED):
+        for work in self.in_phase(Phase.PARKED, Phase.EXPIRED):
             if work.expires + GRACE <= self.now:
                 self._stop(work)
             elif work.expires <= self.now and work.phase is Phase.PARKED:
@@ -279,10 +279,10 @@ class HandlerPoolModel:
 
     def _expire(self, work: Work) -> None:
         work.phase = Phase.EXPIRED
-        work.saw.append("AskExpired")
+        work.outcomes.append("AskExpired")
 
     def close(self) -> None:
-        """The server stops: nothing may be asked any more."""
+        """Close the pool, as a server does when it stops: no question can be asked any more."""
         self.closing = True
         for work in self.works:
             if work.parked:

@@ -1,6 +1,6 @@
-"""A Trio that moves only when it is told to: one step of a test, and then all that follows from it.
+"""A Trio event loop that a test runs step by step: one action, and then everything that follows from it.
 
-It is a guest of the test's own thread, so that the rules of a state machine, which are plain functions, can drive it.
+The loop is a guest of the thread of the test, so that the plain functions of a state machine can drive it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ T = TypeVar("T")
 
 
 def examples(usual: int) -> int:
-    """Return how many examples a test runs: *usual*, or more under a profile with more than hypothesis's own 100."""
+    """Return the number of examples that a test runs: *usual*, scaled by the profile of hypothesis (100 by default)."""
     assert settings.default is not None
     return usual * settings.default.max_examples // 100
 
 
 @define(eq=False)
 class Stage:
-    """One run of Trio under a clock that stands still, and its nursery."""
+    """A guest run of Trio with a mock clock that stands still, and a nursery in it."""
 
     clock: MockClock = field(factory=MockClock)
     nursery: trio.Nursery = field(init=False)
     _todo: SimpleQueue[Callable[[], object]] = field(factory=SimpleQueue[Callable[[], object]], init=False)
     _token: trio.lowlevel.TrioToken = field(init=False)
     _ended: outcome.Outcome[None] | None = field(default=None, init=False)
-    _resolved: bool = field(default=False, init=False)
+    _is_idle: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         trio.lowlevel.start_guest_run(
@@ -45,22 +45,22 @@ class Stage:
             host_uses_signal_set_wakeup_fd=True,
             clock=self.clock,
         )
-        self._go_on(lambda: self._resolved)
+        self._run_until(lambda: self._is_idle)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as self.nursery:
             self._token = trio.lowlevel.current_trio_token()
-            self.nursery.start_soon(self._resolve)
+            self.nursery.start_soon(self._detect_idle)
             await trio.sleep_forever()
 
-    async def _resolve(self) -> None:
+    async def _detect_idle(self) -> None:
         await wait_all_tasks_blocked()
-        self._resolved = True
+        self._is_idle = True
 
     def _done(self, ended: outcome.Outcome[None]) -> None:
         self._ended = ended
 
-    def _go_on(self, until: Callable[[], bool]) -> None:
+    def _run_until(self, until: Callable[[], bool]) -> None:
         while not until():
             self._todo.get()()
             if self._ended is not None:
@@ -68,30 +68,30 @@ class Stage:
                 return
 
     def do(self, function: Callable[..., T], *args: Any) -> T:
-        """Call *function* inside Trio; return what it returns when all that follows has happened.
+        """Call *function* inside Trio, wait until all tasks are blocked, and return its result.
 
-        Whatever a task raises comes out of the step that it happened in.
+        An exception that a task raises is raised by the step in which it happened.
         """
         done: list[outcome.Outcome[T]] = []
 
         def step() -> None:
             done.append(outcome.capture(function, *args))
-            self.nursery.start_soon(self._resolve)
+            self.nursery.start_soon(self._detect_idle)
 
-        self._resolved = False
+        self._is_idle = False
         self._token.run_sync_soon(step)
-        self._go_on(lambda: self._resolved)
+        self._run_until(lambda: self._is_idle)
         return done[0].unwrap()
 
     def pass_time(self, seconds: float) -> None:
-        """Let the clock go on, and what waited for it happen."""
+        """Advance the clock, and run the tasks that waited for it."""
         self.do(self.clock.jump, seconds)
 
     def end(self) -> None:
-        """Cancel what is left, let the time pass that it may take to clean up, and end the run."""
+        """Cancel the remaining tasks, skip the time that their clean-up takes, and end the run."""
         if self._ended is None:
             self._token.run_sync_soon(self._cancel)
-            self._go_on(lambda: False)
+            self._run_until(lambda: False)
 
     def _cancel(self) -> None:
         self.nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""A handler pool with slots, limiter and parked handlers, compared with a model under any order of events."""
+"""A handler pool with slots, a limiter and parked handlers, compared with a model under any order of events."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from trio._core import _run
 from tests.model.handler_pool_model import (
     ASK_SECONDS,
     GRACE,
-    MOST_PARKED,
-    MOST_RUNNING,
+    MAX_PARKED,
+    MAX_RUNNING,
     Call,
     Connection,
     HandlerPoolModel,
@@ -35,27 +35,27 @@ T = TypeVar("T")
 
 KEYS = ("a", "b", "c")
 indices = st.integers(0, 7)
-seldom = st.integers(0, 5).map(lambda number: number == 5)
+rarely = st.integers(0, 5).map(lambda number: number == 5)
 
 
 @define(eq=False)
 class Actor:
-    """A handler that does what it is told to, one order after the other."""
+    """A handler that carries out the orders of the rules."""
 
     shield: trio.CancelScope
-    """Around its clean-up, which is shielded where it is stubborn."""
+    """The scope around the clean-up, which a stubborn handler shields."""
     run: HandlerRun = field(init=False)
-    saw: list[Any] = field(factory=list[Any], init=False)
+    outcomes: list[Any] = field(factory=list[Any], init=False)
     _orders: list[Callable[[], Any]] = field(factory=list[Callable[[], Any]], init=False)
     _ordered: trio.Event = field(factory=trio.Event, init=False)
 
     def order(self, what: Callable[[], Any]) -> None:
-        """Let it do something."""
+        """Give the handler an order."""
         self._orders.append(what)
         self._ordered.set()
 
     async def handle(self, run: HandlerRun) -> JsonObject:
-        """Be the handler."""
+        """Run as the handler."""
         self.run = run
         try:
             return await self._obey()
@@ -76,9 +76,9 @@ class Actor:
 
     async def _ask(self, keys: Sequence[str]) -> None:
         try:
-            self.saw.append(await ask(self.run, *keys))
+            self.outcomes.append(await ask(self.run, *keys))
         except (AskExpired, TooManyParked) as failure:
-            self.saw.append(type(failure).__name__)
+            self.outcomes.append(type(failure).__name__)
 
 
 def failing(number: int) -> JsonObject:
@@ -92,7 +92,7 @@ class HandlerPoolMachine(RuleBasedStateMachine):
     def open(self, seed: int, slots: tuple[int, int]) -> None:
         _run._r.seed(seed)  # pyright: ignore[reportPrivateUsage] # Trio has no public name for it
         self.stage = Stage()
-        limits = Limits(max_parked=MOST_PARKED, ask_seconds=ASK_SECONDS, max_running=MOST_RUNNING)
+        limits = Limits(max_parked=MAX_PARKED, ask_seconds=ASK_SECONDS, max_running=MAX_RUNNING)
         self.pool = self.stage.do(lambda: HandlerPool(self.stage.nursery, limits))
         self.slots = [HandlerSlots(2, 2), HandlerSlots(*slots)]
         self.model = HandlerPoolModel([Connection(2, 2), Connection(*slots)])
@@ -107,10 +107,10 @@ class HandlerPoolMachine(RuleBasedStateMachine):
                 actor.shield.shield = False
             self.stage.end()
 
-    # What the rules choose from.
+    # The requests and handlers that the rules choose from.
 
     def works(self, *phases: Phase) -> list[Work]:
-        return self.model.at(*phases) if hasattr(self, "model") else []
+        return self.model.in_phase(*phases) if hasattr(self, "model") else []
 
     def open_calls(self) -> list[Call]:
         return [call for call in self.calls if call.work is not None]
@@ -120,50 +120,50 @@ class HandlerPoolMachine(RuleBasedStateMachine):
         return self.numbers
 
     def new_call(self, connection: int, *, full: bool) -> tuple[Call, FakeExchange]:
-        call, asked = Call(self.model.connections[connection], full), exchange(self.slots[connection])
-        asked.full = full
-        self.calls[call] = asked
-        return call, asked
+        call, incoming = Call(self.model.connections[connection], full), exchange(self.slots[connection])
+        incoming.full = full
+        self.calls[call] = incoming
+        return call, incoming
 
-    def notify_nowait(self, work: Work, what: Callable[[], Any]) -> None:
+    def instruct(self, work: Work, what: Callable[[], Any]) -> None:
         self.stage.do(self.actors[work].order, what)
 
     # Requests.
 
-    @rule(connection=st.integers(0, 1), full=seldom, stubborn=seldom)
+    @rule(connection=st.integers(0, 1), full=rarely, stubborn=rarely)
     def request(self, connection: int, full: bool, stubborn: bool) -> None:
         self.begin(connection, full=full, stubborn=stubborn)
 
     def begin(self, connection: int, *, full: bool, stubborn: bool) -> Work:
-        call, asked = self.new_call(connection, full=full)
+        call, incoming = self.new_call(connection, full=full)
         actor = Actor(trio.CancelScope(shield=stubborn))
         work = self.model.begin(call, stubborn=stubborn)
         self.actors[work] = actor
-        self.stage.do(self.pool.begin, asked, actor.handle, explain)
+        self.stage.do(self.pool.begin, incoming, actor.handle, explain)
         return work
 
-    @rule(connection=st.integers(0, 1), stubborn=seldom, keys=st.lists(st.sampled_from(KEYS), unique=True, min_size=1))
+    @rule(connection=st.integers(0, 1), stubborn=rarely, keys=st.lists(st.sampled_from(KEYS), unique=True, min_size=1))
     def request_that_asks(self, connection: int, stubborn: bool, keys: list[str]) -> None:
         work = self.begin(connection, full=False, stubborn=stubborn)
         if work.phase is Phase.WORKING:
             self.question(work, keys)
 
     @precondition(lambda self: self.open_calls())
-    @rule(which=indices, gone=st.booleans(), late=seldom)
+    @rule(which=indices, gone=st.booleans(), late=rarely)
     def cancel(self, which: int, gone: bool, late: bool) -> None:
         call = one_of([*self.calls] if late else self.open_calls(), which)
         self.model.cancel(call)
-        asked = self.calls[call]
-        self.stage.do(asked.disconnect if gone else partial(asked.cancel, "not wanted"))
+        incoming = self.calls[call]
+        self.stage.do(incoming.disconnect if gone else partial(incoming.cancel, "not wanted"))
 
     @precondition(lambda self: any(call.full for call in self.open_calls()))
     @rule(which=indices)
     def make_room(self, which: int) -> None:
         call = one_of([call for call in self.open_calls() if call.full], which)
-        asked = self.calls[call]
-        asked.full = False
+        incoming = self.calls[call]
+        incoming.full = False
         self.model.make_room(call)
-        self.stage.do(asked.emptied.set)
+        self.stage.do(incoming.emptied.set)
 
     # Handlers.
 
@@ -172,7 +172,7 @@ class HandlerPoolMachine(RuleBasedStateMachine):
     def progress(self, which: int) -> None:
         work, number = one_of(self.works(Phase.WORKING), which), self.number()
         assert work.call is not None
-        work.call.told.append(number)
+        work.call.updates.append(number)
         exchange = self.actors[work].run.exchange
         assert exchange is not None
         self.stage.do(exchange.notify, "n", {"n": number})
@@ -182,14 +182,14 @@ class HandlerPoolMachine(RuleBasedStateMachine):
     def finish(self, which: int, well: bool) -> None:
         work, number = one_of(self.works(Phase.WORKING, Phase.EXPIRED), which), self.number()
         self.model.finish(work, {"n": number} if well else f"ValueError({number})")
-        self.notify_nowait(work, lambda: {"n": number} if well else failing(number))
+        self.instruct(work, lambda: {"n": number} if well else failing(number))
 
     @precondition(lambda self: self.works(Phase.CLEANING))
     @rule(which=indices)
     def clean_up(self, which: int) -> None:
         work = one_of(self.works(Phase.CLEANING), which)
         self.model.finish(work, None)
-        self.notify_nowait(work, dict[str, Any])
+        self.instruct(work, dict[str, Any])
 
     @precondition(lambda self: self.works(Phase.WORKING, Phase.EXPIRED, Phase.CLEANING))
     @rule(which=indices, keys=st.lists(st.sampled_from(KEYS), unique=True, min_size=1))
@@ -198,7 +198,7 @@ class HandlerPoolMachine(RuleBasedStateMachine):
 
     def question(self, work: Work, keys: list[str]) -> None:
         self.model.ask(work, keys)
-        self.notify_nowait(work, lambda: keys)
+        self.instruct(work, lambda: keys)
 
     # Retries.
 
@@ -206,63 +206,63 @@ class HandlerPoolMachine(RuleBasedStateMachine):
     @rule(
         which=indices,
         connection=st.integers(0, 1),
-        full=seldom,
+        full=rarely,
         answers=st.dictionaries(st.sampled_from((*KEYS, "strange")), st.integers() | st.none()),
         everything=st.booleans(),
     )
     def retry(self, which: int, connection: int, full: bool, answers: dict[str, Any], everything: bool) -> None:
         answers |= dict.fromkeys(KEYS, self.number()) if everything else {}
         parked = [work for work in self.model.works if work.parked]
-        asked_in, work = self.asked_in(one_of(parked, which)) if parked else (self.spent(which), None)
-        call, asked = Call(self.model.connections[connection], full), exchange(self.slots[connection])
-        asked.full = full
+        interim_of, work = self.interim_of(one_of(parked, which)) if parked else (self.used_interim(which), None)
+        call, incoming = Call(self.model.connections[connection], full), exchange(self.slots[connection])
+        incoming.full = full
         expected = "unknown" if work is None else self.model.retry(work, call, answers)
 
-        became = self.stage.do(self.come_back, token_of(asked_in), asked, answers)
+        became = self.stage.do(self.resume, token_of(interim_of), incoming, answers)
 
         assert became == expected
         if became == "resumed":
-            self.calls[call] = asked
+            self.calls[call] = incoming
         else:
-            assert not asked.sent
-            assert asked.run is None
+            assert not incoming.sent
+            assert incoming.run is None
 
-    def come_back(self, token: str, asked: FakeExchange, answers: dict[str, Any]) -> str:
+    def resume(self, token: str, incoming: FakeExchange, answers: dict[str, Any]) -> str:
         try:
-            return "resumed" if self.pool.parking.resume(token, asked, answers) else "unknown"
+            return "resumed" if self.pool.parking.resume(token, incoming, answers) else "unknown"
         except McpError as refusal:
             return "busy" if refusal.code == BUSY else "no answer"
 
-    def asked_in(self, work: Work) -> tuple[FakeExchange, Work]:
-        """Return the exchange that was answered with the questions that are open."""
+    def interim_of(self, work: Work) -> tuple[FakeExchange, Work]:
+        """Return the exchange that was answered with the open questions of *work*."""
         parked = self.pool.parking._parked  # pyright: ignore[reportPrivateUsage]
         of_run = {token for token, waiting in parked.items() if waiting.run is self.actors[work].run}
-        (asked,) = (asked for asked in self.interims() if token_of(asked) in of_run)
-        return asked, work
+        (incoming,) = (incoming for incoming in self.interims() if token_of(incoming) in of_run)
+        return incoming, work
 
-    def spent(self, which: int) -> FakeExchange:
-        """Return an exchange that was answered with questions that nobody waits for any more."""
+    def used_interim(self, which: int) -> FakeExchange:
+        """Return an exchange that was answered with questions that are no longer open."""
         return one_of(self.interims(), which)
 
     def interims(self) -> list[FakeExchange]:
-        return [asked for call, asked in self.calls.items() if call.sent and isinstance(call.sent[0], list)]
+        return [incoming for call, incoming in self.calls.items() if call.sent and isinstance(call.sent[0], list)]
 
-    # Time, and the end.
+    # Time, and closing.
 
     def due(self) -> list[float]:
-        """Return when time brings something about, the next first."""
+        """Return the times at which something expires, the earliest first."""
         waiting = self.works(Phase.PARKED, Phase.EXPIRED)
         return sorted(end for work in waiting for end in (work.expires, work.expires + GRACE) if end > self.model.now)
 
     @precondition(lambda self: self.due())
-    @rule(late=st.sampled_from([-1.0, 0.0, 0.0, 1.0]), wholly=seldom)
+    @rule(late=st.sampled_from([-1.0, 0.0, 0.0, 1.0]), wholly=rarely)
     def pass_time(self, late: float, wholly: bool) -> None:
-        """Let it become a second before the next thing that time brings about, the moment of it, or a second after."""
+        """Advance to a second before an expiry, to its exact time, or to a second after it."""
         seconds = max(0.0, self.due()[-1 if wholly else 0] + late - self.model.now)
         self.model.pass_time(seconds)
         self.stage.pass_time(seconds)
 
-    @rule(really=seldom, as_really=seldom)
+    @rule(really=rarely, as_really=rarely)
     def close(self, really: bool, as_really: bool) -> None:
         if really and as_really:
             self.model.close()
@@ -271,20 +271,20 @@ class HandlerPoolMachine(RuleBasedStateMachine):
     # The comparison.
 
     @invariant()
-    def pool_and_model_are_the_same(self) -> None:
+    def pool_and_model_agree(self) -> None:
         if not hasattr(self, "model"):
             return
-        for call, asked in self.calls.items():
-            assert list(map(said, asked.sent)) == call.sent
-            assert [params["n"] for _, params in asked.told] == call.told
-            assert asked.endings == call.endings
-            assert asked.open is (call.work is not None)
+        for call, incoming in self.calls.items():
+            assert list(map(summary, incoming.sent)) == call.sent
+            assert [params["n"] for _, params in incoming.notifications] == call.updates
+            assert incoming.endings == call.endings
+            assert incoming.open is (call.work is not None)
         for work, actor in self.actors.items():
-            assert actor.saw == work.saw
+            assert actor.outcomes == work.outcomes
         assert self.pool.running == self.model.running
         assert self.pool.parking.parked == self.model.parked
         assert self.pool.limiter.taken == self.model.taken
-        assert self.pool.limiter.groups == len(self.model.line)
+        assert self.pool.limiter.groups == len(self.model.waiting_line)
         for slots, connection in zip(self.slots, self.model.connections, strict=True):
             assert (slots.running, slots.waiting) == (connection.running, len(connection.queue))
 
@@ -293,11 +293,11 @@ def one_of(choices: Sequence[T], which: int) -> T:
     return choices[which % len(choices)]
 
 
-def said(outcome: JsonObject | McpError) -> Any:
-    """Return what was sent as the model has it."""
+def summary(outcome: JsonObject | McpError) -> Any:
+    """Return a sent outcome in the form that the model uses."""
     if isinstance(outcome, McpError):
         return "busy" if outcome.code == BUSY else outcome.message
-    return sorted(outcome["asked"]) if "asked" in outcome else outcome
+    return sorted(outcome["questions"]) if "questions" in outcome else outcome
 
 
 HandlerPoolMachine.TestCase.settings = settings(

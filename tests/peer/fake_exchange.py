@@ -44,7 +44,7 @@ class FakePeer:
 @define(eq=False)
 class FakeExchange(IncomingRequest):
     sent: list[JsonObject | McpError] = field(factory=list[JsonObject | McpError], init=False)
-    told: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
+    notifications: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
     endings: int = field(default=0, init=False)
     full: bool = field(default=False, init=False)
     emptied: trio.Event = field(factory=trio.Event, init=False)
@@ -65,7 +65,7 @@ class FakeExchange(IncomingRequest):
         self.sent.append(outcome)
 
     def _notify(self, method: str, params: JsonObject) -> None:
-        self.told.append((method, params))
+        self.notifications.append((method, params))
 
     def _end(self) -> None:
         self.endings += 1

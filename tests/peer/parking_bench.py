@@ -1,4 +1,4 @@
-"""A handler pool and a scripted client: it starts handlers that ask questions, and retries with answers."""
+"""A handler pool with a scripted client that starts handlers which ask questions, and retries with answers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .fake_exchange import FakeExchange, exchange
 Handler: TypeAlias = Callable[[HandlerRun], Awaitable[JsonObject]]
 
 EXPIRY = 60.0
-MOST = 3
+MAX_PARKED = 3
 
 
 def question(key: str, capability: str | None = None) -> Question:
-    """Return a question whose answer is any JSON value but None; the other side may need a capability for it."""
+    """Return a question that accepts any JSON value but None; the client needs *capability* for it, if given."""
 
     def read(answer: Any) -> Any:
         if answer is None:
-            raise McpError(-32602, f"{key}: null is no answer")
+            raise McpError(-32602, f"{key}: null is not an answer")
         return answer
 
     def lacking(context: ExchangeContext) -> MissingCapability | None:
@@ -38,7 +38,7 @@ def question(key: str, capability: str | None = None) -> Question:
 
 
 async def ask(run: HandlerRun, *questions: Question | str) -> list[Any]:
-    """Ask as a handler does; a text stands for a question with that key."""
+    """Ask *questions* as a handler does; a string stands for a question with that key."""
     await trio.lowlevel.checkpoint_if_cancelled()
     if run.pending is None:
         run.pending = run.pool.parking.waiting(run, interim)
@@ -47,7 +47,7 @@ async def ask(run: HandlerRun, *questions: Question | str) -> list[Any]:
 
 
 def interim(token: str, requests: Any) -> JsonObject:
-    return {"token": token, "asked": dict(requests)}
+    return {"token": token, "questions": dict(requests)}
 
 
 async def one_question(run: HandlerRun) -> JsonObject:
@@ -62,8 +62,8 @@ async def forever(_: HandlerRun) -> JsonObject:
     return {}
 
 
-def notify_nowait(run: HandlerRun, value: float) -> None:
-    """Tell whoever waits for *run*."""
+def report_progress(run: HandlerRun, value: float) -> None:
+    """Send a progress notification to the exchange that waits for *run*."""
     if run.exchange is not None:
         run.exchange.notify("progress", {"value": value})
 
@@ -76,20 +76,20 @@ class Bench:
     slots: HandlerSlots = field(factory=lambda: HandlerSlots(10, 10))
 
     def begin(self, handler: Handler, **capabilities: Any) -> FakeExchange:
-        asked = exchange(self.slots, capabilities=capabilities)
-        self.pool.begin(asked, handler, explain)
-        return asked
+        incoming = exchange(self.slots, capabilities=capabilities)
+        self.pool.begin(incoming, handler, explain)
+        return incoming
 
     def retry(self, first: FakeExchange | str, answers: JsonObject, **capabilities: Any) -> FakeExchange:
-        """Come back with *answers* to what the exchange *first* was answered with, or to a token."""
-        asked = exchange(self.slots, capabilities=capabilities)
+        """Retry with *answers* to the questions of the exchange *first*, which may be named by its token."""
+        incoming = exchange(self.slots, capabilities=capabilities)
         token = first if isinstance(first, str) else token_of(first)
-        if not self.pool.parking.resume(token, asked, answers):
+        if not self.pool.parking.resume(token, incoming, answers):
             raise LookupError(token)
-        return asked
+        return incoming
 
     async def holds_nothing(self) -> bool:
-        """Wait until nothing goes on, and say whether nothing is left."""
+        """Wait until every task is blocked, and return True if no handler is running, parked or queued."""
         await wait_all_tasks_blocked()
         idle = (self.pool.running, self.pool.parking.parked, self.pool.limiter.taken) == (0, 0, 0)
         return idle and (self.slots.running, self.slots.waiting) == (0, 0)
@@ -99,28 +99,28 @@ def explain(failure: Exception) -> McpError:
     return McpError(-1, repr(failure))
 
 
-def token_of(asked: FakeExchange) -> str:
-    return str(answer_of(asked)["token"])
+def token_of(incoming: FakeExchange) -> str:
+    return str(answer_of(incoming)["token"])
 
 
-def asked_in(asked: FakeExchange) -> set[str]:
-    """Return what an exchange was answered with: the keys of the questions."""
-    return set(answer_of(asked)["asked"])
+def questions_in(incoming: FakeExchange) -> set[str]:
+    """Return the keys of the questions that an exchange was answered with."""
+    return set(answer_of(incoming)["questions"])
 
 
-def answer_of(asked: FakeExchange) -> Any:
-    """Return the one answer of an exchange."""
-    (answer,) = asked.sent
+def answer_of(incoming: FakeExchange) -> Any:
+    """Return the only response of an exchange, which is a result."""
+    (answer,) = incoming.sent
     assert not isinstance(answer, McpError), answer
     return answer
 
 
-def error_of(asked: FakeExchange) -> str:
-    """Return what an exchange failed with."""
-    (answer,) = asked.sent
+def error_of(incoming: FakeExchange) -> str:
+    """Return the message of the error that an exchange was answered with."""
+    (answer,) = incoming.sent
     assert isinstance(answer, McpError), answer
     return answer.message
 
 
 def make_pool(nursery: trio.Nursery, ask_seconds: float = EXPIRY) -> HandlerPool:
-    return HandlerPool(nursery, Limits(max_parked=MOST, ask_seconds=ask_seconds))
+    return HandlerPool(nursery, Limits(max_parked=MAX_PARKED, ask_seconds=ask_seconds))

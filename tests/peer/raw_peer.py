@@ -1,9 +1,8 @@
-"""A link under test, whose peer is a script that writes and reads lines itself."""
+"""A link under test, and a raw peer at the other end of its stream that writes and reads lines."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from trio_mcp.peer import (
     Link,
     ServerSession,
 )
+from trio_mcp.testing import ScriptedPeer
 from trio_mcp.transports.stdio import ImmediateStream
 from trio_mcp.transports.stdio._pipes import PipeStream
 from trio_mcp.types import REVISIONS
@@ -33,15 +33,13 @@ from trio_mcp.wire import (
     METHOD_NOT_FOUND,
     REVISION_KEY,
     JsonObject,
-    LineFramer,
-    decode,
     encode,
 )
 
 Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]
 Handlers = Mapping[str, Callable[[HandlerRun], Awaitable[JsonObject]]]
 NEVER = 10_000.0
-"""Seconds of the mock clock after which something will not happen any more."""
+"""A number of seconds of the mock clock that no test reaches."""
 
 
 def pipe_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
@@ -51,61 +49,34 @@ def pipe_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
 
 
 @define(eq=False)
-class RawPeer:
-    """The other end of a link's stream."""
-
-    stream: trio.abc.Stream
-    _framer: LineFramer = field(factory=lambda: LineFramer(2**30), init=False)
-    _lines: deque[Any] = field(factory=deque[Any], init=False)
+class RawPeer(ScriptedPeer):
+    """A scripted peer at the other end of a link's stream, which writes several messages at once."""
 
     async def send(self, *messages: Any) -> None:
-        """Send each message on a line of its own; bytes go out as they are."""
+        """Send each message as one line, and bytes unchanged, in a single write."""
         await self.stream.send_all(
             b"".join(message if isinstance(message, bytes) else encode(message) + b"\n" for message in messages)
         )
 
-    async def receive(self) -> Any:
-        """Return the next line, decoded; None at the end."""
-        while not self._lines:
-            chunk = await self.stream.receive_some(2**16)
-            if not chunk:
-                return None
-            self._lines += [decode(line) for line in self._framer.feed(bytes(chunk)) if isinstance(line, bytes)]
-        return self._lines.popleft()
-
-    async def rest(self) -> list[Any]:
-        """Return all lines up to the end."""
-        lines: list[Any] = []
-        while (line := await self.receive()) is not None:
-            lines.append(line)
-        return lines
-
-    async def hears_nothing(self) -> bool:
-        """Tell whether nothing comes, however long one waits; needs the autojump clock."""
-        with trio.move_on_after(1):
-            line = await self.receive()
-            raise AssertionError(f"heard {line!r}")
-        return True
-
     async def exchange(self, *messages: Any) -> Any:
-        """Send, and return the next line that comes."""
+        """Send *messages*, and return the next line that is received."""
         await self.send(*messages)
         return await self.receive()
 
 
 @define(eq=False)
 class Bench:
-    """A link, its other end, and what it was told."""
+    """A link, the peer at its other end, and the notifications that its owner received."""
 
     peer: RawPeer
     pool: HandlerPool
     connection: trio.Nursery
-    """Where the link runs; cancel its scope to cancel the link."""
+    """The nursery in which the link runs; cancel its scope to cancel the link."""
     handlers: Handlers
     waits: bool
-    """Whether they may wait."""
+    """True if the handlers may wait."""
     link: Link = field(init=False)
-    heard: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
+    notifications: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
     ended: trio.Event = field(factory=trio.Event, init=False)
 
     def answer(self, exchange: IncomingRequest) -> None:
@@ -118,7 +89,7 @@ class Bench:
             exchange.respond(McpError(METHOD_NOT_FOUND, f"no method {exchange.method}"))
 
     def notified(self, method: str, params: JsonObject) -> None:
-        self.heard.append((method, params))
+        self.notifications.append((method, params))
 
     async def run(self, *, drain: bool, disconnect_reason: Callable[[], ConnectionLost] | None) -> None:
         try:
@@ -127,7 +98,7 @@ class Bench:
             self.ended.set()
 
     def holds_nothing(self) -> bool:
-        """Tell whether the link remembers no exchange and nothing waits in it."""
+        """Return True if the link remembers no exchange and nothing waits in it."""
         facts = self.link.statistics()
         return (facts.outgoing, facts.incoming, facts.running, facts.queued, facts.update_bytes) == (0, 0, 0, 0, 0)
 
@@ -147,7 +118,7 @@ async def linked(
     never_wait: bool = False,
     disconnect_reason: Callable[[], ConnectionLost] | None = None,
 ) -> AsyncGenerator[Bench]:
-    """Run a link whose other end is a `RawPeer`; a server's, unless *gate* says otherwise."""
+    """Run a link whose other end is a `RawPeer`; it is a server's link by default, or that of *admission*."""
     ours, theirs = pair()
     async with owned_nursery() as serving, owned_nursery() as connection:
         bench = Bench(RawPeer(theirs), HandlerPool(serving), connection, handlers or {}, not never_wait)
@@ -168,7 +139,7 @@ async def linked(
 
 
 def client_admission(revision: str | None) -> ClientSession:
-    """Return a client's gate after agreement on *revision*; None: before it."""
+    """Return the session of a client after agreement on *revision*, or before the agreement if that is None."""
     admission = ClientSession()
     if revision is not None:
         admission.agree(revision, {}, None)
@@ -202,7 +173,7 @@ def initialize(id: int, revision: str, **more: Any) -> JsonObject:
     return request(id, "initialize", {"protocolVersion": revision, "capabilities": {}, "clientInfo": info, **more})
 
 
-async def shaken(bench: Bench, revision: str) -> None:
+async def handshake(bench: Bench, revision: str) -> None:
     """Go through the handshake for *revision*."""
     assert await bench.peer.exchange(initialize(0, revision)) == result(0, {"revision": revision})
     await bench.peer.send(notification("notifications/initialized"))

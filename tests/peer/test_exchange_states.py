@@ -1,4 +1,4 @@
-"""Every move of an exchange, and every move there is not."""
+"""The states of an exchange: every possible transition, and every impossible one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANSWERING_MOVES = {**ASKING_MOVES, (S.CANCELLED, E.CANCEL): S.CANCELLED}
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(S, E)))
 @pytest.mark.parametrize(("table", "moves"), [(ASKING, ASKING_MOVES), (ANSWERING, ANSWERING_MOVES)])
-def test_an_exchange_moves_only_as_its_table_says(
+def test_an_exchange_makes_only_the_transitions_of_its_table(
     table: Mapping[S, Mapping[E, S]], moves: Mapping[tuple[S, E], S], state: S, event: E
 ) -> None:
     if (state, event) in moves:
@@ -39,5 +39,5 @@ def test_an_exchange_moves_only_as_its_table_says(
 
 @pytest.mark.requirement("B.1-P4b")
 @pytest.mark.parametrize("table", [ASKING, ANSWERING])
-def test_there_is_one_response_at_most(table: Mapping[S, Mapping[E, S]]) -> None:
+def test_an_exchange_has_at_most_one_response(table: Mapping[S, Mapping[E, S]]) -> None:
     assert [state for state in S if E.RESPONSE in table[state]] == [S.OPEN]

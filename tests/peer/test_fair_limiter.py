@@ -1,4 +1,4 @@
-"""A limiter whose places go to the waiting groups in turn."""
+"""The limiter that gives its places to the waiting groups in turn."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trio_mcp.peer import FairLimiter
 
 
 class Order:
-    """Notes whose turn has come, in the order in which they come."""
+    """A recorder of the order in which waiters get their places."""
 
     def __init__(self, limiter: FairLimiter) -> None:
         self.limiter = limiter
         self.begun: list[str] = []
 
     def wait(self, name: str) -> Callable[[], object]:
-        """Wait on the account of the group that the name begins with."""
+        """Wait as a member of the group that the name begins with, without a task."""
 
         def begin() -> None:
             self.begun.append(name)
@@ -29,7 +29,7 @@ class Order:
         return begin
 
     async def work(self, name: str) -> None:
-        """Likewise, in a task."""
+        """Wait as a member of the group that the name begins with, in a task."""
         await self.limiter.acquire(name[0])
         self.begun.append(name)
 
@@ -38,7 +38,7 @@ def figures(limiter: FairLimiter) -> tuple[int, int, int]:
     return limiter.taken, limiter.waiting, limiter.groups
 
 
-def test_places_are_taken_up_to_the_capacity() -> None:
+def test_places_can_be_taken_up_to_the_capacity() -> None:
     limiter = FairLimiter(2)
 
     assert [limiter.take(), limiter.free, limiter.take(), limiter.free, limiter.take()] == [
@@ -52,7 +52,7 @@ def test_places_are_taken_up_to_the_capacity() -> None:
     assert (limiter.free, limiter.take()) == (True, True)
 
 
-def test_groups_get_places_one_after_the_other_however_many_of_one_wait() -> None:
+def test_groups_get_places_in_turn_regardless_of_how_many_waiters_each_has() -> None:
     limiter = FairLimiter(1)
     order = Order(limiter)
     limiter.take()
@@ -72,7 +72,7 @@ def test_groups_get_places_one_after_the_other_however_many_of_one_wait() -> Non
     assert figures(limiter) == (0, 0, 0)
 
 
-def test_a_released_place_passes_on_at_once_and_cannot_be_taken_by_a_newcomer() -> None:
+def test_a_released_place_goes_to_a_waiter_at_once_and_not_to_a_newcomer() -> None:
     limiter = FairLimiter(1)
     order = Order(limiter)
     limiter.take()
@@ -93,7 +93,7 @@ def test_a_forgotten_waiter_gets_no_place_and_leaves_nothing() -> None:
     limiter.forget("a", first)
     limiter.forget("a", first)  # harmless, like the next two
     limiter.forget("b", first)
-    limiter.forget("nobody", first)
+    limiter.forget("unknown", first)
     assert figures(limiter) == (1, 2, 2)
     limiter.forget("a", second)
     assert figures(limiter) == (1, 1, 1)
@@ -104,7 +104,7 @@ def test_a_forgotten_waiter_gets_no_place_and_leaves_nothing() -> None:
     assert figures(limiter) == (0, 0, 0)
 
 
-def test_waiting_twice_is_waiting_once() -> None:
+def test_a_waiter_that_waits_twice_is_queued_once() -> None:
     limiter = FairLimiter(1)
     order = Order(limiter)
     limiter.take()
@@ -179,7 +179,7 @@ async def test_a_task_cancelled_while_it_waits_has_no_place_and_leaves_nothing(n
     assert figures(limiter) == (0, 0, 0)
 
 
-async def test_a_task_cancelled_after_it_got_a_place_has_it(nursery: trio.Nursery) -> None:
+async def test_a_task_cancelled_after_it_got_a_place_keeps_the_place(nursery: trio.Nursery) -> None:
     limiter, scope, outcome = FairLimiter(1), trio.CancelScope(), list[str]()
     limiter.take()
 
@@ -218,13 +218,13 @@ STEPS = st.one_of(
 
 @settings(max_examples=200)
 @given(st.integers(1, 4), st.lists(STEPS, max_size=80))
-def test_any_order_of_operations_is_fair_within_the_capacity_and_ends_empty(
+def test_the_limiter_is_fair_and_within_its_capacity_in_any_order_of_operations(
     capacity: int, steps: list[tuple[str, str]]
 ) -> None:
     limiter = FairLimiter(capacity)
     order, working, begun = Order(limiter), 0, 0
     waiting: dict[str, Callable[[], object]] = {}
-    passed: dict[str, list[str]] = {}  # by who waits: the groups whose limiter came meanwhile
+    passed: dict[str, list[str]] = {}  # by waiter: the groups that got a place meanwhile
 
     for number, (step, what) in enumerate(steps):
         if step == "come":
@@ -254,5 +254,5 @@ def test_any_order_of_operations_is_fair_within_the_capacity_and_ends_empty(
         assert limiter.groups == len({name[0] for name in waiting})
 
     for name, groups in passed.items():
-        own = groups.count(name[0])
-        assert all(groups.count(group) <= own + 1 for group in set(groups) - {name[0]})
+        of_its_group = groups.count(name[0])
+        assert all(groups.count(group) <= of_its_group + 1 for group in set(groups) - {name[0]})

@@ -1,4 +1,4 @@
-"""A handler run from start to end: its response, its failures, and what it cannot break."""
+"""A handler run: its response, its failures, its cancellation, and the end of the pool."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Work:
     """A handler that can be watched."""
 
     pool: HandlerPool
-    asked: FakeExchange = field(factory=exchange)
+    incoming: FakeExchange = field(factory=exchange)
     log: list[str] = field(factory=list[str])
 
     def begin(self, handler: Callable[[HandlerRun], Awaitable[JsonObject]], *, waits: bool = True) -> FakeExchange:
-        self.pool.begin(self.asked, handler, self.explain, waits=waits)
-        return self.asked
+        self.pool.begin(self.incoming, handler, self.explain, waits=waits)
+        return self.incoming
 
     def explain(self, failure: Exception) -> McpError:
         self.log.append(f"explained {failure!r}")
@@ -55,79 +55,79 @@ def work(pool: HandlerPool) -> Work:
     return Work(pool)
 
 
-async def resolved(work: Work) -> None:
-    """Wait until the handler has ended, and check that nothing of it is left."""
+async def handler_ended(work: Work) -> None:
+    """Wait until the handler has ended, and assert that it left nothing in the pool."""
     await wait_all_tasks_blocked()
     assert work.pool.running == 0
-    assert work.asked.peer.slots.running == 0
-    assert work.asked.run is None
+    assert work.incoming.peer.slots.running == 0
+    assert work.incoming.run is None
 
 
-async def test_what_the_handler_returns_is_the_response(work: Work) -> None:
+async def test_the_return_value_of_the_handler_is_the_response(work: Work) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
-        assert run.exchange is work.asked
-        work.asked.notify("progress", {"a": 1})
+        assert run.exchange is work.incoming
+        work.incoming.notify("progress", {"a": 1})
         return {"done": True}
 
-    asked = work.begin(handler)
+    incoming = work.begin(handler)
     assert work.pool.running == 1
-    await resolved(work)
+    await handler_ended(work)
 
-    assert asked.sent == [{"done": True}]
-    assert asked.told == [("progress", {"a": 1})]
-    assert asked.endings == 0
-    assert asked.state is ExchangeState.ANSWERED
-    assert not asked.open
+    assert incoming.sent == [{"done": True}]
+    assert incoming.notifications == [("progress", {"a": 1})]
+    assert incoming.endings == 0
+    assert incoming.state is ExchangeState.ANSWERED
+    assert not incoming.open
 
 
-async def test_a_task_is_named_for_its_method(work: Work) -> None:
+async def test_the_task_of_a_handler_is_named_after_the_method(work: Work) -> None:
     work.begin(work.forever)
     await wait_all_tasks_blocked()
 
     assert "m handler" in {task.name for task in work.pool.nursery.child_tasks}
-    work.asked.cancel("over")
+    work.incoming.cancel("over")
 
 
 @pytest.mark.parametrize("failure", [ValueError("bad"), McpError(5, "no"), ExceptionGroup("g", [ValueError()])])
-async def test_what_the_handler_raises_is_explained(work: Work, failure: Exception) -> None:
+async def test_an_exception_of_the_handler_becomes_an_error_response(work: Work, failure: Exception) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         raise failure
 
-    asked = work.begin(handler)
-    await resolved(work)
+    incoming = work.begin(handler)
+    await handler_ended(work)
 
-    (answer,) = asked.sent
+    (answer,) = incoming.sent
     assert isinstance(answer, McpError)
     assert answer.message == repr(failure)
 
 
-async def test_cancelled_before_its_first_step_a_handler_sends_nothing(work: Work) -> None:
-    asked = work.begin(work.forever)
-    asked.cancel("changed my mind")
-    await resolved(work)
+async def test_a_handler_that_is_cancelled_before_its_first_step_sends_nothing(work: Work) -> None:
+    incoming = work.begin(work.forever)
+    incoming.cancel("changed my mind")
+    await handler_ended(work)
 
     assert work.log == ["started", "stopped"]
-    assert (asked.sent, asked.endings) == ([], 1)
+    assert (incoming.sent, incoming.endings) == ([], 1)
 
 
 @pytest.mark.requirement("B.12-P2b")
-async def test_cancelled_in_its_middle_a_handler_stops_and_nothing_is_sent(work: Work) -> None:
-    asked = work.begin(work.forever)
+async def test_a_handler_that_is_cancelled_while_it_runs_stops_and_sends_nothing(work: Work) -> None:
+    incoming = work.begin(work.forever)
     await wait_all_tasks_blocked()
     assert work.log == ["started"]
 
-    asked.cancel("changed my mind")
-    asked.notify("progress", {})
-    await resolved(work)
+    incoming.cancel("changed my mind")
+    incoming.notify("progress", {})
+    await handler_ended(work)
 
     assert work.log == ["started", "stopped"]
-    assert (asked.sent, asked.told, asked.endings) == ([], [], 1)
-    assert asked.state is ExchangeState.CANCELLED
+    assert (incoming.sent, incoming.notifications, incoming.endings) == ([], [], 1)
+    assert incoming.state is ExchangeState.CANCELLED
 
 
-async def test_a_cancellation_has_a_reason(work: Work) -> None:
+async def test_a_cancelled_handler_sees_the_reason_of_the_cancellation(work: Work) -> None:
     reasons: list[str] = []
 
     async def handler(_: HandlerRun) -> JsonObject:
@@ -138,63 +138,63 @@ async def test_a_cancellation_has_a_reason(work: Work) -> None:
             raise
         return {}
 
-    asked = work.begin(handler)
+    incoming = work.begin(handler)
     await wait_all_tasks_blocked()
-    asked.cancel("changed my mind")
-    await resolved(work)
+    incoming.cancel("changed my mind")
+    await handler_ended(work)
 
     assert "changed my mind" in reasons[0]
 
 
-async def test_cancelled_after_its_response_nothing_happens(work: Work) -> None:
+async def test_a_cancellation_after_the_response_is_ignored(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {}
 
-    asked = work.begin(handler)
-    await resolved(work)
-    asked.cancel("too late")
-    asked.disconnect()
-    asked.notify("progress", {})
+    incoming = work.begin(handler)
+    await handler_ended(work)
+    incoming.cancel("too late")
+    incoming.disconnect()
+    incoming.notify("progress", {})
 
-    assert (asked.sent, asked.told, asked.endings) == ([{}], [], 0)
-    assert asked.state is ExchangeState.ANSWERED
+    assert (incoming.sent, incoming.notifications, incoming.endings) == ([{}], [], 0)
+    assert incoming.state is ExchangeState.ANSWERED
 
 
-async def test_a_handler_that_ends_well_although_cancelled_sends_nothing(work: Work) -> None:
+async def test_a_cancelled_handler_that_returns_normally_sends_nothing(work: Work) -> None:
     async def stubborn(_: HandlerRun) -> JsonObject:
         with trio.CancelScope(shield=True):
             await trio.lowlevel.checkpoint()
-            work.asked.cancel("not wanted")
+            work.incoming.cancel("not wanted")
             await trio.lowlevel.checkpoint()
         return {"too": "late"}
 
-    asked = work.begin(stubborn)
-    await resolved(work)
+    incoming = work.begin(stubborn)
+    await handler_ended(work)
 
-    assert asked.sent == []
+    assert incoming.sent == []
 
 
 async def test_an_exchange_that_is_lost_twice_ends_once(work: Work) -> None:
-    asked = work.begin(work.forever)
-    asked.disconnect()
-    asked.disconnect()
-    await resolved(work)
+    incoming = work.begin(work.forever)
+    incoming.disconnect()
+    incoming.disconnect()
+    await handler_ended(work)
 
-    assert (asked.sent, asked.endings) == ([], 1)
-    assert asked.state is ExchangeState.LOST
+    assert (incoming.sent, incoming.endings) == ([], 1)
+    assert incoming.state is ExchangeState.LOST
 
 
 async def test_an_exchange_that_is_cancelled_twice_ends_once(work: Work) -> None:
-    asked = work.begin(work.forever)
-    asked.cancel("once")
-    asked.cancel("twice")
-    await resolved(work)
+    incoming = work.begin(work.forever)
+    incoming.cancel("once")
+    incoming.cancel("twice")
+    await handler_ended(work)
 
-    assert asked.endings == 1
+    assert incoming.endings == 1
 
 
-async def test_an_exchange_without_a_handler_ends_in_any_way() -> None:
+async def test_an_exchange_without_a_handler_can_be_answered_cancelled_or_lost() -> None:
     answered, abandoned, dropped, lost = (exchange() for _ in range(4))
 
     answered.respond({})
@@ -210,17 +210,17 @@ async def test_an_exchange_without_a_handler_ends_in_any_way() -> None:
 
 
 @pytest.mark.requirement("B.1-P4b")
-async def test_there_is_one_response() -> None:
-    asked = exchange()
-    asked.respond({})
+async def test_a_second_response_is_refused() -> None:
+    incoming = exchange()
+    incoming.respond({})
 
     with pytest.raises(LocalProtocolError):
-        asked.respond({})
+        incoming.respond({})
     with pytest.raises(LocalProtocolError):
-        asked.abandon()
+        incoming.abandon()
 
 
-async def test_a_handler_may_outlive_the_exchange_that_began_it(work: Work) -> None:
+async def test_a_handler_may_outlive_the_exchange_that_started_it(work: Work) -> None:
     go = trio.Event()
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -229,17 +229,17 @@ async def test_a_handler_may_outlive_the_exchange_that_began_it(work: Work) -> N
         work.log.append("done")
         return {}
 
-    asked = work.begin(handler)
+    incoming = work.begin(handler)
     await wait_all_tasks_blocked()
-    asked.respond({"early": True})
+    incoming.respond({"early": True})
     go.set()
-    await resolved(work)
+    await handler_ended(work)
 
     assert work.log == ["done"]
-    assert asked.sent == [{"early": True}]
+    assert incoming.sent == [{"early": True}]
 
 
-async def test_a_clean_up_that_fails_while_cancelled_is_logged_and_takes_nothing_down(
+async def test_a_failing_clean_up_of_a_cancelled_handler_is_logged_and_does_not_fail_the_pool(
     work: Work, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
@@ -251,57 +251,61 @@ async def test_a_clean_up_that_fails_while_cancelled_is_logged_and_takes_nothing
                 raise OSError("the clean-up failed")
         return {}
 
-    asked = work.begin(handler)
+    incoming = work.begin(handler)
     await wait_all_tasks_blocked()
-    asked.cancel("not wanted")
-    await resolved(work)
+    incoming.cancel("not wanted")
+    await handler_ended(work)
 
-    assert asked.sent == []
+    assert incoming.sent == []
     assert work.log == []
     assert [record.getMessage() for record in caplog.records] == ["a handler of m failed after it was cancelled"]
     assert not work.pool.nursery.cancel_scope.cancel_called
 
 
 @pytest.mark.parametrize("quiet", [OutOfTimeError(), ConnectionBroken("gone")])
-async def test_a_handler_that_ends_because_its_exchange_did_is_not_logged(
+async def test_a_handler_that_stops_because_its_exchange_ended_is_not_logged(
     work: Work, caplog: pytest.LogCaptureFixture, quiet: Exception
 ) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
-        work.asked.disconnect()
+        work.incoming.disconnect()
         try:
             await trio.Event().wait()
         finally:
             raise quiet
 
     work.begin(handler)
-    await resolved(work)
+    await handler_ended(work)
 
     assert caplog.records == []
 
 
-async def test_a_handler_that_uses_up_its_time_is_explained(work: Work, autojump_clock: MockClock) -> None:
+async def test_a_handler_that_exceeds_its_time_limit_is_answered_with_an_error(
+    work: Work, autojump_clock: MockClock
+) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         run.allow(5)
         return await work.forever(run)
 
-    asked = work.begin(handler)
+    incoming = work.begin(handler)
     await trio.sleep(4)
-    assert asked.sent == []
+    assert incoming.sent == []
     await trio.sleep(2)
-    await resolved(work)
+    await handler_ended(work)
 
     assert work.log == ["started", "stopped", "explained OutOfTimeError()"]
-    assert len(asked.sent) == 1
+    assert len(incoming.sent) == 1
 
 
-async def test_a_handler_s_own_deadline_is_its_own_exception(work: Work, autojump_clock: MockClock) -> None:
+async def test_a_timeout_inside_the_handler_is_reported_as_an_exception_of_the_handler(
+    work: Work, autojump_clock: MockClock
+) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         with trio.fail_after(1):
             return await work.forever(run)
 
     work.begin(handler)
     await trio.sleep(2)
-    await resolved(work)
+    await handler_ended(work)
 
     assert work.log[-1].startswith("explained TooSlowError")
 
@@ -311,15 +315,15 @@ async def test_a_response_waits_for_room(work: Work) -> None:
         await trio.lowlevel.checkpoint()
         return {"a": 1}
 
-    work.asked.full = True
-    asked = work.begin(handler)
+    work.incoming.full = True
+    incoming = work.begin(handler)
     await wait_all_tasks_blocked()
-    assert asked.sent == []
+    assert incoming.sent == []
     assert work.pool.running == 1
 
-    asked.emptied.set()
-    await resolved(work)
-    assert asked.sent == [{"a": 1}]
+    incoming.emptied.set()
+    await handler_ended(work)
+    assert incoming.sent == [{"a": 1}]
 
 
 async def test_a_response_that_waits_for_room_can_still_be_cancelled(work: Work) -> None:
@@ -327,45 +331,47 @@ async def test_a_response_that_waits_for_room_can_still_be_cancelled(work: Work)
         await trio.lowlevel.checkpoint()
         return {"a": 1}
 
-    work.asked.full = True
-    asked = work.begin(handler)
+    work.incoming.full = True
+    incoming = work.begin(handler)
     await wait_all_tasks_blocked()
-    asked.cancel("not wanted")
-    await resolved(work)
+    incoming.cancel("not wanted")
+    await handler_ended(work)
 
-    assert (asked.sent, asked.endings) == ([], 1)
+    assert (incoming.sent, incoming.endings) == ([], 1)
 
 
-async def test_an_explanation_that_waits_for_room_can_still_be_cancelled(work: Work, autojump_clock: MockClock) -> None:
+async def test_an_error_response_that_waits_for_room_can_still_be_cancelled(
+    work: Work, autojump_clock: MockClock
+) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         run.allow(1)
         return await work.forever(run)
 
-    work.asked.full = True
-    asked = work.begin(handler)
+    work.incoming.full = True
+    incoming = work.begin(handler)
     await trio.sleep(100)  # the time given to the handler does not count for the wait
     assert work.pool.running == 1
-    asked.cancel("not wanted")
-    await resolved(work)
+    incoming.cancel("not wanted")
+    await handler_ended(work)
 
-    assert asked.sent == []
+    assert incoming.sent == []
 
 
-async def test_a_response_for_which_there_will_never_be_room_is_lost_with_its_connection(work: Work) -> None:
+async def test_a_response_that_waits_for_room_is_lost_with_its_connection(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"a": 1}
 
-    work.asked.full, work.asked.failure = True, ConnectionBroken("gone")
-    asked = work.begin(handler)
-    asked.emptied.set()
-    await resolved(work)
+    work.incoming.full, work.incoming.failure = True, ConnectionBroken("gone")
+    incoming = work.begin(handler)
+    incoming.emptied.set()
+    await handler_ended(work)
 
-    assert (asked.sent, asked.endings) == ([], 1)
-    assert asked.state is ExchangeState.LOST
+    assert (incoming.sent, incoming.endings) == ([], 1)
+    assert incoming.state is ExchangeState.LOST
 
 
-async def test_when_the_pool_stops_every_exchange_is_answered_and_every_handler_stopped() -> None:
+async def test_when_the_pool_stops_every_exchange_is_answered_and_every_handler_stops() -> None:
     async with trio.open_nursery() as nursery:
         works = [Work(HandlerPool(nursery)) for _ in range(3)]
         for work in works:
@@ -374,11 +380,11 @@ async def test_when_the_pool_stops_every_exchange_is_answered_and_every_handler_
         nursery.cancel_scope.cancel()
 
     for work in works:
-        (error,) = work.asked.sent
+        (error,) = work.incoming.sent
         assert isinstance(error, McpError)
         assert error.message == "the server stopped before the request was done"
         assert work.log == ["started", "stopped"]
-        assert (work.pool.running, work.asked.peer.slots.running) == (0, 0)
+        assert (work.pool.running, work.incoming.peer.slots.running) == (0, 0)
 
 
 async def test_when_the_pool_stops_handlers_that_wait_for_a_slot_end_too() -> None:
@@ -390,7 +396,7 @@ async def test_when_the_pool_stops_handlers_that_wait_for_a_slot_end_too() -> No
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
-    assert [len(work.asked.sent) for work in works] == [1, 1, 1]
+    assert [len(work.incoming.sent) for work in works] == [1, 1, 1]
     assert (slots.running, slots.waiting) == (0, 0)
 
 
@@ -401,12 +407,12 @@ async def test_when_the_pool_stops_a_response_that_waits_for_room_is_replaced() 
 
     async with trio.open_nursery() as nursery:
         work = Work(HandlerPool(nursery))
-        work.asked.full = True
+        work.incoming.full = True
         work.begin(handler)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
-    (error,) = work.asked.sent
+    (error,) = work.incoming.sent
     assert isinstance(error, McpError)
     assert work.pool.running == 0
 
@@ -432,10 +438,10 @@ async def test_a_clean_up_that_fails_while_the_pool_stops_is_logged_and_does_not
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.ERROR, "a handler of m failed while the server stopped")
     ]
-    assert len(work.asked.sent) == 1
+    assert len(work.incoming.sent) == 1
 
 
-async def test_a_handler_with_several_tasks_stops_with_the_pool_silently(
+async def test_a_handler_with_several_tasks_stops_with_the_pool_and_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
@@ -453,21 +459,21 @@ async def test_a_handler_with_several_tasks_stops_with_the_pool_silently(
     assert caplog.records == []
 
 
-async def test_a_handler_that_exits_the_process_has_failed_and_nothing_else_has() -> None:
+async def test_a_handler_that_raises_system_exit_fails_alone() -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         sys.exit(3)
 
-    asked = exchange()
+    incoming = exchange()
     async with trio.open_nursery() as nursery:
-        Work(HandlerPool(nursery), asked).begin(handler)
+        Work(HandlerPool(nursery), incoming).begin(handler)
 
-    assert "sys.exit(3)" in str(asked.sent)
+    assert "sys.exit(3)" in str(incoming.sent)
 
 
 async def test_a_queued_handler_sees_the_context_variables_of_its_own_request() -> None:
     seen: list[str] = []
-    user: ContextVar[str] = ContextVar("user", default="nobody")
+    user: ContextVar[str] = ContextVar("user", default="none")
 
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
@@ -484,19 +490,19 @@ async def test_a_queued_handler_sees_the_context_variables_of_its_own_request() 
     assert seen == ["alice", "bob"]
 
 
-async def test_an_interrupt_in_a_handler_leaves_the_pool() -> None:
+async def test_a_keyboard_interrupt_in_a_handler_is_raised_out_of_the_pool() -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         raise KeyboardInterrupt
 
     pools: list[HandlerPool] = []
-    asked = exchange()
+    incoming = exchange()
     with pytest.RaisesGroup(KeyboardInterrupt):
         async with trio.open_nursery() as nursery:
             pools.append(HandlerPool(nursery))
-            Work(pools[0], asked).begin(handler)
+            Work(pools[0], incoming).begin(handler)
 
-    assert len(asked.sent) == 1
+    assert len(incoming.sent) == 1
     assert pools[0].running == 0
 
 
@@ -513,15 +519,15 @@ def failing_in_a_group(error: type[BaseException], *, stopping: bool) -> Callabl
     return handler
 
 
-async def test_a_task_of_a_handler_that_exits_the_process_has_failed_and_nothing_else_has() -> None:
-    asked = exchange()
+async def test_a_handler_whose_task_raises_system_exit_fails_alone() -> None:
+    incoming = exchange()
     async with trio.open_nursery() as nursery:
-        Work(HandlerPool(nursery), asked).begin(failing_in_a_group(SystemExit, stopping=False))
+        Work(HandlerPool(nursery), incoming).begin(failing_in_a_group(SystemExit, stopping=False))
 
-    assert "a task of the handler tried to exit the process" in str(asked.sent)
+    assert "a task of the handler tried to exit the process" in str(incoming.sent)
 
 
-async def test_a_task_of_a_handler_that_exits_the_process_while_the_server_stops_does_not_end_it(
+async def test_a_handler_whose_task_raises_system_exit_while_the_server_stops_fails_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -533,7 +539,7 @@ async def test_a_task_of_a_handler_that_exits_the_process_while_the_server_stops
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-async def test_an_interrupt_in_a_group_of_a_handler_leaves_the_pool(stopping: bool) -> None:
+async def test_a_keyboard_interrupt_in_a_task_of_a_handler_is_raised_out_of_the_pool(stopping: bool) -> None:
     handler = failing_in_a_group(KeyboardInterrupt, stopping=stopping)
 
     with pytest.RaisesGroup(pytest.RaisesGroup(KeyboardInterrupt)):  # the nursery is the subject
@@ -555,85 +561,85 @@ async def test_a_handler_that_never_waits_runs_without_a_task(work: Work) -> Non
         variable.set("the handler's own")
         return {"done": True}
 
-    asked = work.begin(handler, waits=False)
+    incoming = work.begin(handler, waits=False)
 
-    assert asked.sent == [{"done": True}]
+    assert incoming.sent == [{"done": True}]
     assert variable.get() == "unset"
     assert not work.pool.nursery.child_tasks
-    await resolved(work)
+    await handler_ended(work)
 
 
 @pytest.mark.parametrize("failure", [ValueError("bad"), McpError(5, "no")])
-async def test_a_failure_of_a_handler_without_a_task_is_explained(work: Work, failure: Exception) -> None:
+async def test_a_failure_of_a_handler_without_a_task_becomes_an_error_response(work: Work, failure: Exception) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         raise failure
 
-    asked = work.begin(handler, waits=False)
-    await resolved(work)
+    incoming = work.begin(handler, waits=False)
+    await handler_ended(work)
 
-    (answer,) = asked.sent
+    (answer,) = incoming.sent
     assert isinstance(answer, McpError)
     assert answer.message == repr(failure)
 
 
-async def test_a_handler_without_a_task_cannot_exit_the_process(work: Work) -> None:
+async def test_a_handler_without_a_task_that_raises_system_exit_fails_alone(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         sys.exit(3)
 
     work.begin(handler, waits=False)
-    await resolved(work)
+    await handler_ended(work)
 
     assert work.log == ["explained RuntimeError('the handler tried to exit the process: sys.exit(3)')"]
 
 
-async def test_an_interrupt_of_a_handler_without_a_task_is_raised_and_leaves_nothing_behind(work: Work) -> None:
+async def test_a_keyboard_interrupt_in_a_handler_without_a_task_is_raised_and_leaves_nothing(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         work.begin(handler, waits=False)
-    await resolved(work)
+    await handler_ended(work)
 
-    (answer,) = work.asked.sent
+    (answer,) = work.incoming.sent
     assert isinstance(answer, McpError)
     assert "stopped" in answer.message
 
 
-async def test_a_handler_that_waits_although_declared_never_to_wait_fails(work: Work) -> None:
+async def test_a_handler_that_waits_although_it_is_declared_never_to_wait_fails(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {}
 
     work.begin(handler, waits=False)
-    await resolved(work)
+    await handler_ended(work)
 
     assert work.log == ["explained RuntimeError('a handler of m that was declared never to wait has waited')"]
 
 
-async def test_a_handler_without_a_task_that_stops_its_own_request_sends_nothing(work: Work) -> None:
+async def test_a_handler_without_a_task_that_cancels_its_own_request_sends_nothing(work: Work) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
-        work.asked.cancel("changed my mind")
+        work.incoming.cancel("changed my mind")
         assert run.exchange is None
         return {"done": True}
 
     work.begin(handler, waits=False)
-    await resolved(work)
+    await handler_ended(work)
 
-    assert (work.asked.sent, work.asked.endings) == ([], 1)
+    assert (work.incoming.sent, work.incoming.endings) == ([], 1)
 
 
 async def test_a_handler_that_never_waits_gets_a_task_if_there_is_no_room_for_its_response(work: Work) -> None:
     async def handler(_: HandlerRun) -> JsonObject:
         return {"done": True}
 
-    work.asked.full = True
-    asked = work.begin(handler, waits=False)
+    work.incoming.full = True
+    incoming = work.begin(handler, waits=False)
     await wait_all_tasks_blocked()
-    assert asked.sent == []
+    assert incoming.sent == []
 
-    asked.emptied.set()
-    await resolved(work)
-    assert asked.sent == [{"done": True}]
+    incoming.emptied.set()
+    await handler_ended(work)
+    assert incoming.sent == [{"done": True}]
 
 
 async def test_a_handler_that_never_waits_gets_a_task_if_there_is_no_free_slot(pool: HandlerPool) -> None:
@@ -646,8 +652,8 @@ async def test_a_handler_that_never_waits_gets_a_task_if_there_is_no_free_slot(p
     first.begin(first.forever)
     second.begin(handler, waits=False)
     await wait_all_tasks_blocked()
-    assert second.asked.sent == []
+    assert second.incoming.sent == []
 
-    first.asked.cancel("over")
-    await resolved(second)
-    assert second.asked.sent == [{"done": True}]
+    first.incoming.cancel("over")
+    await handler_ended(second)
+    assert second.incoming.sent == [{"done": True}]

@@ -1,4 +1,4 @@
-"""The limits on running handlers, and the order in which the waiting ones start."""
+"""The limits on running handlers, and the order in which waiting handlers start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trio_mcp.wire import JsonObject
 from .fake_exchange import FakeExchange, exchange
 
 
-class Works:
+class ObservedHandlers:
     """Handlers that start in an observed order and end one by one."""
 
     def __init__(self, nursery: trio.Nursery, slots: HandlerSlots) -> None:
@@ -24,7 +24,7 @@ class Works:
         self.ends: dict[str, trio.Event] = {}
 
     def begin(self, name: str) -> FakeExchange:
-        asked = exchange(self.slots, name)
+        incoming = exchange(self.slots, name)
         self.ends[name] = trio.Event()
 
         async def handler(_: HandlerRun) -> JsonObject:
@@ -32,57 +32,57 @@ class Works:
             await self.ends[name].wait()
             return {"by": name}
 
-        self.pool.begin(asked, handler, lambda exc: McpError(-1, repr(exc)))
-        return asked
+        self.pool.begin(incoming, handler, lambda exc: McpError(-1, repr(exc)))
+        return incoming
 
     async def end(self, name: str) -> None:
         self.ends[name].set()
         await wait_all_tasks_blocked()
 
 
-async def test_handlers_beyond_the_limit_wait_and_start_in_the_order_they_came(nursery: trio.Nursery) -> None:
-    works = Works(nursery, HandlerSlots(2, 10))
-    asked = [works.begin(name) for name in "abcde"]
+async def test_handlers_beyond_the_limit_wait_and_start_in_the_order_of_arrival(nursery: trio.Nursery) -> None:
+    handlers = ObservedHandlers(nursery, HandlerSlots(2, 10))
+    incoming = [handlers.begin(name) for name in "abcde"]
     await wait_all_tasks_blocked()
-    assert (sorted(works.started), works.slots.running, works.slots.waiting) == (["a", "b"], 2, 3)
+    assert (sorted(handlers.started), handlers.slots.running, handlers.slots.waiting) == (["a", "b"], 2, 3)
 
-    await works.end("b")
-    assert works.started[2:] == ["c"]
-    await works.end("a")
-    await works.end("c")
-    assert works.started[2:] == ["c", "d", "e"]
-    await works.end("d")
-    await works.end("e")
+    await handlers.end("b")
+    assert handlers.started[2:] == ["c"]
+    await handlers.end("a")
+    await handlers.end("c")
+    assert handlers.started[2:] == ["c", "d", "e"]
+    await handlers.end("d")
+    await handlers.end("e")
 
-    assert (works.slots.running, works.slots.waiting, works.pool.running) == (0, 0, 0)
-    assert [one.sent for one in asked] == [[{"by": name}] for name in "abcde"]
+    assert (handlers.slots.running, handlers.slots.waiting, handlers.pool.running) == (0, 0, 0)
+    assert [one.sent for one in incoming] == [[{"by": name}] for name in "abcde"]
 
 
-async def test_a_request_cancelled_while_it_waits_is_skipped_and_makes_room_at_once(nursery: trio.Nursery) -> None:
-    works = Works(nursery, HandlerSlots(1, 2))
-    _, gone, kept = (works.begin(name) for name in "abc")
+async def test_a_queued_request_that_is_cancelled_is_skipped_and_makes_room_at_once(nursery: trio.Nursery) -> None:
+    handlers = ObservedHandlers(nursery, HandlerSlots(1, 2))
+    _, gone, kept = (handlers.begin(name) for name in "abc")
     await wait_all_tasks_blocked()
 
     gone.cancel("not wanted")
-    assert works.slots.waiting == 1
-    fourth = works.begin("d")
-    assert works.slots.waiting == 2
+    assert handlers.slots.waiting == 1
+    fourth = handlers.begin("d")
+    assert handlers.slots.waiting == 2
     for name in "acd":
-        await works.end(name)
+        await handlers.end(name)
 
-    assert works.started == ["a", "c", "d"]
+    assert handlers.started == ["a", "c", "d"]
     assert gone.sent == []
     assert gone.endings == 1
     assert (kept.sent, fourth.sent) == ([{"by": "c"}], [{"by": "d"}])
-    assert (works.slots.running, works.slots.waiting) == (0, 0)
+    assert (handlers.slots.running, handlers.slots.waiting) == (0, 0)
 
 
 async def test_a_request_beyond_the_queue_is_refused_as_busy(nursery: trio.Nursery) -> None:
-    works = Works(nursery, HandlerSlots(1, 1))
-    works.begin("a")
-    works.begin("b")
+    handlers = ObservedHandlers(nursery, HandlerSlots(1, 1))
+    handlers.begin("a")
+    handlers.begin("b")
 
-    refused = works.begin("c")
+    refused = handlers.begin("c")
     (error,) = refused.sent
 
     assert isinstance(error, McpError)
@@ -91,12 +91,14 @@ async def test_a_request_beyond_the_queue_is_refused_as_busy(nursery: trio.Nurse
     assert error.message == f"too busy: {busy}; try again later"
     assert refused.run is None
     await wait_all_tasks_blocked()
-    await works.end("a")
-    await works.end("b")
-    assert works.started == ["a", "b"]
+    await handlers.end("a")
+    await handlers.end("b")
+    assert handlers.started == ["a", "b"]
 
 
-async def test_a_slot_is_given_back_however_the_handler_ends(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_a_slot_is_released_when_the_handler_fails_times_out_or_is_cancelled(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     slots = HandlerSlots(1, 10)
     pool = HandlerPool(nursery)
 
@@ -113,35 +115,35 @@ async def test_a_slot_is_given_back_however_the_handler_ends(nursery: trio.Nurse
         await trio.Event().wait()
         return {}
 
-    asked = [exchange(slots) for _ in range(3)]
-    for one, handler in zip(asked, (fails, times_out, forever), strict=True):
+    incoming = [exchange(slots) for _ in range(3)]
+    for one, handler in zip(incoming, (fails, times_out, forever), strict=True):
         pool.begin(one, handler, lambda exc: McpError(-1, repr(exc)))
     await trio.sleep(2)
     assert (slots.running, slots.waiting) == (1, 0)
-    asked[2].cancel("not wanted")
+    incoming[2].cancel("not wanted")
     await wait_all_tasks_blocked()
 
     assert (slots.running, pool.running) == (0, 0)
 
 
-async def test_refusing_costs_the_same_however_many_wait() -> None:
+async def test_the_cost_of_a_refusal_does_not_grow_with_the_queue() -> None:
     async with trio.open_nursery() as nursery:
-        works = Works(nursery, HandlerSlots(1, 4096))
+        handlers = ObservedHandlers(nursery, HandlerSlots(1, 4096))
         for number in range(4097):
-            works.begin(str(number))
+            handlers.begin(str(number))
 
         began = time.perf_counter()
         for _ in range(10_000):
-            works.begin("refused")
+            handlers.begin("refused")
         took = time.perf_counter() - began
 
-        assert works.slots.waiting == 4096
+        assert handlers.slots.waiting == 4096
         nursery.cancel_scope.cancel()
     assert took < 2  # looking through the queue for each refusal took 20 s
 
 
-class Shared:
-    """Some connections of one serving, each with slots of its own."""
+class SharedPool:
+    """Handlers of several connections that share a pool, where each connection has its own slots."""
 
     def __init__(self, nursery: trio.Nursery, limits: Limits, **slots: HandlerSlots) -> None:
         self.pool = HandlerPool(nursery, limits)
@@ -151,7 +153,7 @@ class Shared:
 
     def begin(self, name: str) -> FakeExchange:
         """Begin on the connection that the name begins with."""
-        asked = exchange(self.slots[name[0]], name)
+        incoming = exchange(self.slots[name[0]], name)
         self.ends[name] = trio.Event()
 
         async def handler(_: HandlerRun) -> JsonObject:
@@ -159,8 +161,8 @@ class Shared:
             await self.ends[name].wait()
             return {"by": name}
 
-        self.pool.begin(asked, handler, lambda exc: McpError(-1, repr(exc)))
-        return asked
+        self.pool.begin(incoming, handler, lambda exc: McpError(-1, repr(exc)))
+        return incoming
 
     async def end(self, *names: str) -> None:
         for name in names:
@@ -171,8 +173,8 @@ class Shared:
         return {name: (slots.running, slots.waiting) for name, slots in self.slots.items()}
 
 
-async def test_beyond_the_limit_of_all_connections_these_take_turns(nursery: trio.Nursery) -> None:
-    shared = Shared(
+async def test_connections_take_turns_when_the_limit_for_all_of_them_is_reached(nursery: trio.Nursery) -> None:
+    shared = SharedPool(
         nursery, Limits(max_running=2), a=HandlerSlots(10, 10), b=HandlerSlots(10, 10), c=HandlerSlots(10, 10)
     )
     for name in ("a1", "a2", "a3", "a4", "a5", "b1", "b2", "c1"):
@@ -183,20 +185,20 @@ async def test_beyond_the_limit_of_all_connections_these_take_turns(nursery: tri
 
     await shared.end("a1", "a2", "a3", "b1", "c1", "a4", "b2", "a5")
 
-    assert sorted(shared.started[:2]) == ["a1", "a2"]  # Trio shuffles who is first of those that start together
+    assert sorted(shared.started[:2]) == ["a1", "a2"]  # Trio shuffles tasks that start together
     assert shared.started[2:] == ["a3", "b1", "c1", "a4", "b2", "a5"]
     assert shared.figures() == {"a": (0, 0), "b": (0, 0), "c": (0, 0)}
     assert (shared.pool.limiter.taken, shared.pool.limiter.waiting, shared.pool.limiter.groups) == (0, 0, 0)
 
 
-async def test_the_bound_of_a_connection_holds_as_well(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=3), a=HandlerSlots(1, 10), b=HandlerSlots(10, 10))
+async def test_the_limit_of_a_connection_applies_too(nursery: trio.Nursery) -> None:
+    shared = SharedPool(nursery, Limits(max_running=3), a=HandlerSlots(1, 10), b=HandlerSlots(10, 10))
     for name in ("a1", "a2", "a3", "b1", "b2", "b3"):
         shared.begin(name)
     await wait_all_tasks_blocked()
     assert sorted(shared.started) == ["a1", "b1", "b2"]
 
-    await shared.end("a1")  # its connection has waited for this, but the other for longer
+    await shared.end("a1")  # its connection waits too, but the other one has waited longer
     assert shared.started[3:] == ["b3"]
     await shared.end("b1")
     assert shared.started[4:] == ["a2"]
@@ -208,8 +210,10 @@ async def test_the_bound_of_a_connection_holds_as_well(nursery: trio.Nursery) ->
     assert (shared.pool.limiter.taken, shared.pool.limiter.waiting) == (0, 0)
 
 
-async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_trace(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=1), a=HandlerSlots(10, 10), b=HandlerSlots(10, 10))
+async def test_requests_that_are_cancelled_while_they_wait_for_other_connections_leave_no_trace(
+    nursery: trio.Nursery,
+) -> None:
+    shared = SharedPool(nursery, Limits(max_running=1), a=HandlerSlots(10, 10), b=HandlerSlots(10, 10))
     shared.begin("a1")
     gone = [shared.begin(name) for name in ("b1", "b2", "a2")]
     shared.begin("a3")
@@ -226,8 +230,8 @@ async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_t
     assert (shared.pool.limiter.taken, shared.pool.limiter.waiting, shared.pool.limiter.groups) == (0, 0, 0)
 
 
-async def test_a_refusal_because_of_other_connections_says_so(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=2), a=HandlerSlots(10, 10), b=HandlerSlots(10, 1))
+async def test_a_refusal_because_of_other_connections_names_both_limits(nursery: trio.Nursery) -> None:
+    shared = SharedPool(nursery, Limits(max_running=2), a=HandlerSlots(10, 10), b=HandlerSlots(10, 1))
     for name in ("a1", "a2", "b1"):
         shared.begin(name)
 
@@ -241,10 +245,10 @@ async def test_a_refusal_because_of_other_connections_says_so(nursery: trio.Nurs
     await shared.end("a1", "a2", "b1")
 
 
-async def test_requests_that_listen_take_no_places_of_others_and_their_refusal_names_their_limit(
+async def test_listening_requests_have_their_own_limit_which_their_refusal_names(
     nursery: trio.Nursery,
 ) -> None:
-    shared = Shared(nursery, Limits(max_running=1), a=HandlerSlots(10, 10), b=HandlerSlots.for_listens(2))
+    shared = SharedPool(nursery, Limits(max_running=1), a=HandlerSlots(10, 10), b=HandlerSlots.for_listens(2))
     shared.begin("a1")
     for name in ("b1", "b2"):
         shared.begin(name)
@@ -259,7 +263,7 @@ async def test_requests_that_listen_take_no_places_of_others_and_their_refusal_n
 
 
 async def test_full_predicts_whether_another_request_would_be_refused(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=2), a=HandlerSlots(1, 1), b=HandlerSlots(5, 1))
+    shared = SharedPool(nursery, Limits(max_running=2), a=HandlerSlots(1, 1), b=HandlerSlots(5, 1))
     a, b = shared.slots.values()
     seen = [(a.full, b.full)]
     for name in ("a1", "a2", "b1", "b2"):
@@ -268,7 +272,7 @@ async def test_full_predicts_whether_another_request_would_be_refused(nursery: t
     await wait_all_tasks_blocked()
 
     assert seen == [(False, False), (False, False), (True, False), (True, False), (True, True)]
-    await shared.end("a1")  # it is the turn of the other connection, which has waited for longer
+    await shared.end("a1")  # the other connection has waited longer, so it is its turn
     assert (a.full, b.full) == (True, False)
     await shared.end("b1")
     assert (a.full, b.full) == (False, False)

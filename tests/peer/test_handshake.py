@@ -1,4 +1,4 @@
-"""Every move of the legacy handshake, and who agrees to which revision."""
+"""The states of the legacy handshake, and the agreement on a revision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(S, E)))
-def test_the_handshake_moves_only_as_its_table_says(state: S, event: E) -> None:
+def test_the_handshake_makes_only_the_transitions_of_its_table(state: S, event: E) -> None:
     if (state, event) in MOVES:
         assert advance(HANDSHAKE, state, event) is MOVES[state, event]
     else:
@@ -32,13 +32,13 @@ def test_the_handshake_moves_only_as_its_table_says(state: S, event: E) -> None:
 @pytest.mark.requirement("B.2-S1a", "B.2-S1b", "B.2-S1c")
 @pytest.mark.parametrize("requested", [*LEGACY_REVISIONS, "1999-01-01", "2099-01-01", ""])
 def test_a_server_answers_with_the_requested_revision_or_with_its_newest(requested: str) -> None:
-    spoken = LEGACY_REVISIONS[:2]
+    supported = LEGACY_REVISIONS[:2]
 
-    assert choose_answer(requested, spoken) == (requested if requested in spoken else spoken[-1])
+    assert choose_answer(requested, supported) == (requested if requested in supported else supported[-1])
 
 
 @pytest.mark.requirement("B.2-C4")
-def test_a_client_goes_on_only_with_a_revision_it_speaks() -> None:
+def test_a_client_continues_only_with_a_revision_that_it_supports() -> None:
     assert check_answer("2025-11-25", "2024-11-05", LEGACY_REVISIONS) == "2024-11-05"
 
     with pytest.raises(UnsupportedRevision) as refused:

@@ -14,7 +14,7 @@ from trio_mcp.peer import FairLimiter, Hold, Holds
 
 @define(eq=False)
 class Bench:
-    """One handler that holds one turn of a number."""
+    """One handler that holds the only place of a limiter."""
 
     limiter: FairLimiter = field(factory=lambda: FairLimiter(1))
     holds: Holds = field(factory=Holds)
@@ -32,7 +32,7 @@ class Bench:
     def ask(self) -> None:
         self.holds.give_back(self.scope)
 
-    async def go_on(self) -> None:
+    async def continue_(self) -> None:
         self.holds.start_clock(self.scope)
         await self.take_again()
 
@@ -49,16 +49,16 @@ async def test_held_resources_are_released_while_a_question_is_open_and_taken_ag
     bench.ask()
     assert bench.limiter.taken == 0
 
-    await bench.go_on()
+    await bench.continue_()
     assert bench.limiter.taken == 1
     bench.holds.drop(bench.hold)
     assert bench.limiter.taken == 0
 
 
-async def test_going_on_waits_for_those_who_came_meanwhile(bench: Bench, nursery: trio.Nursery) -> None:
+async def test_a_handler_that_continues_waits_for_a_place_behind_others(bench: Bench, nursery: trio.Nursery) -> None:
     bench.ask()
-    assert bench.limiter.take()  # somebody else
-    nursery.start_soon(bench.go_on)
+    assert bench.limiter.take()  # another handler
+    nursery.start_soon(bench.continue_)
     await wait_all_tasks_blocked()
     assert bench.limiter.waiting == 1
 
@@ -69,7 +69,7 @@ async def test_going_on_waits_for_those_who_came_meanwhile(bench: Bench, nursery
     assert bench.limiter.taken == 0
 
 
-async def test_of_several_tasks_that_go_on_one_takes(bench: Bench) -> None:
+async def test_only_one_of_several_tasks_that_continue_takes_the_place(bench: Bench) -> None:
     bench.ask()
     bench.holds.start_clock(bench.scope)
     async with trio.open_nursery() as nursery:
@@ -79,13 +79,13 @@ async def test_of_several_tasks_that_go_on_one_takes(bench: Bench) -> None:
     assert bench.limiter.taken == 1
 
 
-async def test_while_another_task_asks_nothing_is_taken(bench: Bench) -> None:
+async def test_no_place_is_taken_while_another_task_has_an_open_question(bench: Bench) -> None:
     bench.ask()
     bench.ask()
-    await bench.go_on()
+    await bench.continue_()
     assert bench.limiter.taken == 0
 
-    await bench.go_on()
+    await bench.continue_()
     assert bench.limiter.taken == 1
 
 
@@ -93,32 +93,36 @@ async def test_a_resource_that_arrives_after_another_task_asked_is_released_agai
     bench: Bench, nursery: trio.Nursery
 ) -> None:
     bench.ask()
-    assert bench.limiter.take()  # somebody else
-    nursery.start_soon(bench.go_on)
+    assert bench.limiter.take()  # another handler
+    nursery.start_soon(bench.continue_)
     await wait_all_tasks_blocked()
     bench.ask()
     bench.limiter.release()
     await wait_all_tasks_blocked()
 
     assert (bench.limiter.taken, bench.limiter.waiting) == (0, 0)
-    await bench.go_on()
+    await bench.continue_()
     assert bench.limiter.taken == 1
 
 
-async def test_if_cancelled_while_it_waits_nothing_is_held(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_a_handler_cancelled_while_it_waits_for_its_resource_holds_nothing(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     bench.ask()
-    assert bench.limiter.take()  # somebody else
+    assert bench.limiter.take()  # another handler
     with trio.move_on_after(1):
-        await bench.go_on()
+        await bench.continue_()
     bench.holds.drop(bench.hold)
 
     assert (bench.limiter.taken, bench.limiter.waiting) == (1, 0)
 
 
-async def test_what_was_dropped_meanwhile_is_not_kept(bench: Bench, nursery: trio.Nursery) -> None:
+async def test_a_resource_that_was_dropped_during_the_wait_is_released_again(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
     bench.ask()
-    assert bench.limiter.take()  # somebody else
-    nursery.start_soon(bench.go_on)
+    assert bench.limiter.take()  # another handler
+    nursery.start_soon(bench.continue_)
     await wait_all_tasks_blocked()
     bench.holds.drop(bench.hold)
     bench.limiter.release()
@@ -129,14 +133,14 @@ async def test_what_was_dropped_meanwhile_is_not_kept(bench: Bench, nursery: tri
     assert bench.limiter.taken == 0
 
 
-async def test_giving_back_twice_gives_back_once(bench: Bench) -> None:
+async def test_a_resource_that_is_given_back_twice_is_released_once(bench: Bench) -> None:
     bench.hold.give_back()
     bench.hold.give_back()
 
     assert bench.limiter.taken == 0
 
 
-async def test_the_clock_is_stopped_while_a_question_is_open(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_the_deadline_is_paused_while_a_question_is_open(bench: Bench, autojump_clock: MockClock) -> None:
     bench.scope.deadline = trio.current_time() + 30
     await trio.sleep(10)
     bench.ask()
@@ -144,20 +148,20 @@ async def test_the_clock_is_stopped_while_a_question_is_open(bench: Bench, autoj
     await trio.sleep(500)
     bench.ask()
     await trio.sleep(500)
-    await bench.go_on()
+    await bench.continue_()
     assert bench.scope.deadline == math.inf
-    await bench.go_on()
+    await bench.continue_()
 
     assert bench.scope.deadline == trio.current_time() + 20
 
 
-async def test_the_clock_is_stopped_while_the_run_waits_for_its_resources(
+async def test_the_deadline_is_paused_while_the_handler_waits_for_its_resources(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     bench.scope.deadline = trio.current_time() + 30
     bench.ask()
-    assert bench.limiter.take()  # somebody else
-    nursery.start_soon(bench.go_on)
+    assert bench.limiter.take()  # another handler
+    nursery.start_soon(bench.continue_)
     await trio.sleep(500)
     assert bench.scope.deadline == math.inf
 
@@ -166,7 +170,9 @@ async def test_the_clock_is_stopped_while_the_run_waits_for_its_resources(
     assert bench.scope.deadline == trio.current_time() + 30
 
 
-async def test_time_can_be_shortened_whether_the_clock_stands_or_runs(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_the_deadline_can_be_shortened_whether_or_not_it_is_paused(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     bench.scope.deadline = trio.current_time() + 30
     bench.holds.shorten(bench.scope, 50)
     assert bench.scope.deadline == trio.current_time() + 30
@@ -174,14 +180,14 @@ async def test_time_can_be_shortened_whether_the_clock_stands_or_runs(bench: Ben
     bench.holds.shorten(bench.scope, 5)
     assert bench.scope.deadline == math.inf
     await trio.sleep(100)
-    await bench.go_on()
+    await bench.continue_()
     assert bench.scope.deadline == trio.current_time() + 5
 
     bench.holds.shorten(bench.scope, 2)
     assert bench.scope.deadline == trio.current_time() + 2
 
 
-async def test_a_run_without_resources_takes_none(bench: Bench) -> None:
+async def test_a_handler_without_resources_takes_none(bench: Bench) -> None:
     holds = Holds()
     holds.give_back(bench.scope)
     holds.start_clock(bench.scope)

@@ -1,4 +1,4 @@
-"""A link as a raw peer sees it: its answers, and whether it survives."""
+"""A link and a raw peer: responses, batches, invalid input and the end of the connection."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from .raw_peer import (
     Pair,
     cancelled,
     client_admission,
+    handshake,
     initialize,
     linked,
     modern,
@@ -35,7 +36,6 @@ from .raw_peer import (
     pipe_pair,
     request,
     result,
-    shaken,
 )
 
 LEGACY = REVISIONS[:-1]
@@ -58,20 +58,20 @@ HANDLERS = {"echo": echo, "forever": forever}
 
 
 def error(id: Any, code: int, message: str | None = None) -> Any:
-    """Return what an error response looks like; `...` for no id, None for any text."""
+    """Return an error response; an id of `...` is left out, and the message is None if it does not matter."""
     shape = {"jsonrpc": "2.0", "error": {"code": code, "message": message}}
     return shape if id is ... else {**shape, "id": id}
 
 
 def shape(message: Any) -> Any:
-    """Leave out of an error response what is for people."""
+    """Replace the message of an error response by None."""
     message["error"]["message"] = None
     return message
 
 
 @pytest.mark.requirement("G.15")
 @all_pairs
-async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
+async def test_a_request_is_answered_and_leaves_nothing_in_the_link(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         assert await bench.peer.exchange(modern(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
         assert await bench.peer.exchange(modern("1", "echo")) == result("1", {"echo": {}})
@@ -80,7 +80,7 @@ async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
 
 @pytest.mark.requirement("B.1-P4a")
 @all_pairs
-async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
+async def test_requests_are_answered_in_the_order_in_which_they_finish(pair: Pair) -> None:
     go = trio.Event()
 
     async def slow(_: HandlerRun) -> JsonObject:
@@ -144,19 +144,19 @@ async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock:
         await bench.peer.send(cancelled(1, reason="changed my mind"))
         await stopped.wait()
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one read", "in two reads"])
 async def test_a_cancelled_handler_notices_before_the_next_message_is_processed(at_once: bool) -> None:
-    known: list[int] = []
+    notifications_seen: list[int] = []
 
     async def wait(_: HandlerRun) -> JsonObject:
         try:
             await trio.sleep_forever()
         finally:
-            known.append(len(bench.heard))
+            notifications_seen.append(len(bench.notifications))
         raise AssertionError
 
     async with linked({"wait": wait}, pair=pipe_pair) as bench:
@@ -168,10 +168,10 @@ async def test_a_cancelled_handler_notices_before_the_next_message_is_processed(
                 await bench.peer.stream.send_all(part)
             await wait_all_tasks_blocked()
 
-    assert known == list(range(40))
+    assert notifications_seen == list(range(40))
 
 
-async def test_what_follows_a_cancellation_in_the_same_read_is_not_taken_after_a_stop() -> None:
+async def test_a_link_that_stopped_ignores_the_rest_of_the_chunk_after_a_cancellation() -> None:
     async def wait(_: HandlerRun) -> JsonObject:
         try:
             await trio.sleep_forever()
@@ -186,17 +186,17 @@ async def test_what_follows_a_cancellation_in_the_same_read_is_not_taken_after_a
         await bench.peer.stream.send_all(b"".join(lines))
         await bench.ended.wait()
 
-    assert bench.heard == []
+    assert bench.notifications == []
 
 
-async def test_a_cancellation_of_an_unknown_request_delays_nothing(autojump_clock: MockClock) -> None:
-    turns = 0
+async def test_a_cancellation_of_an_unknown_request_does_not_delay_the_next_messages(autojump_clock: MockClock) -> None:
+    passes = 0
 
     async def count() -> None:
-        nonlocal turns
-        while len(bench.heard) < 1:
+        nonlocal passes
+        while len(bench.notifications) < 1:
             await trio.lowlevel.checkpoint()
-            turns += 1
+            passes += 1
 
     async with linked(pair=memory_stream_pair) as bench, trio.open_nursery() as nursery:
         messages = [*(cancelled(number) for number in range(14)), notification("n")]
@@ -204,11 +204,11 @@ async def test_a_cancellation_of_an_unknown_request_delays_nothing(autojump_cloc
         nursery.start_soon(count)
         await bench.peer.stream.send_all(b"".join(encode(message) + b"\n" for message in messages))
 
-    assert turns < 14
+    assert passes < 14
 
 
 @pytest.mark.requirement("B.12-P4b")
-async def test_the_reason_of_a_cancellation_is_logged_up_to_a_length(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_reason_of_a_cancellation_is_logged_up_to_a_limited_length(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "trio_mcp.peer")
 
     async with linked(HANDLERS) as bench:
@@ -221,27 +221,27 @@ async def test_the_reason_of_a_cancellation_is_logged_up_to_a_length(caplog: pyt
 
 @pytest.mark.requirement("B.12-P2c")
 @pytest.mark.parametrize("id", [99, "1", True, 1.0, None, [1], {}])
-async def test_a_cancellation_of_anything_else_means_nothing(id: Any, autojump_clock: MockClock) -> None:
+async def test_a_cancellation_that_names_no_request_in_flight_is_ignored(id: Any, autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         await bench.peer.send(modern(1, "forever"), cancelled(id), notification("notifications/cancelled"))
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().incoming == 1
         assert bench.link.statistics().malformed == 0
 
 
 @pytest.mark.requirement("B.12-P4a")
-async def test_a_cancellation_that_comes_too_late_means_nothing(autojump_clock: MockClock) -> None:
+async def test_a_cancellation_of_an_answered_request_is_ignored(autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
         await bench.peer.send(cancelled(1))
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
 
 
 @all_pairs
-async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(
+async def test_a_request_with_the_id_of_a_request_in_flight_is_refused_without_an_id(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
@@ -253,14 +253,14 @@ async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(
         assert bench.link.statistics().incoming == 1
 
 
-async def test_an_id_may_be_used_again_when_its_request_was_answered_or_cancelled() -> None:
+async def test_an_id_may_be_used_again_after_its_request_was_answered_or_cancelled() -> None:
     async with linked(HANDLERS) as bench:
         await bench.peer.send(modern(1, "forever"), cancelled(1))
         for _ in range(3):
             assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
 
 
-async def test_initialize_with_the_id_of_a_running_request_may_be_tried_again() -> None:
+async def test_initialize_that_was_refused_for_its_id_may_be_sent_again_with_another() -> None:
     async with linked(HANDLERS) as bench:
         await bench.peer.send(modern(1, "forever"))
         answer = await bench.peer.exchange(initialize(1, LEGACY[-1]))
@@ -269,8 +269,8 @@ async def test_initialize_with_the_id_of_a_running_request_may_be_tried_again() 
         assert await bench.peer.exchange(initialize(2, LEGACY[-1])) == result(2, {"revision": LEGACY[-1]})
 
 
-async def test_the_end_of_one_exchange_is_not_the_end_of_another_with_its_id(autojump_clock: MockClock) -> None:
-    """A handler that was cancelled and cleans up for long does not strike out the request that has its id now."""
+async def test_the_end_of_an_exchange_does_not_end_a_newer_one_with_the_same_id(autojump_clock: MockClock) -> None:
+    """A cancelled handler that cleans up for long does not remove the newer request with the same id."""
 
     async def lingers(_: HandlerRun) -> JsonObject:
         try:
@@ -289,13 +289,13 @@ async def test_the_end_of_one_exchange_is_not_the_end_of_another_with_its_id(aut
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_handshake_sets_the_terms_of_a_link(revision: str) -> None:
+async def test_a_handshake_determines_the_revision_of_later_requests(revision: str) -> None:
     async with linked(HANDLERS) as bench:
-        await shaken(bench, revision)
+        await handshake(bench, revision)
 
         assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
         assert shape(await bench.peer.exchange(initialize(2, revision))) == error(2, INVALID_REQUEST)
-        assert bench.heard == [("notifications/initialized", {})]
+        assert bench.notifications == [("notifications/initialized", {})]
 
 
 BAD_LINES: list[tuple[bytes, Any]] = [
@@ -319,48 +319,48 @@ BAD_LINES: list[tuple[bytes, Any]] = [
 @pytest.mark.parametrize("revision", [None, *LEGACY])
 @pytest.mark.parametrize(("line", "answer"), BAD_LINES, ids=[repr(line[:60]) for line, _ in BAD_LINES])
 @all_pairs
-async def test_a_bad_line_is_answered_as_its_revision_wants_and_the_link_lives_on(
+async def test_a_bad_line_is_answered_as_the_revision_requires_and_the_link_survives(
     pair: Pair, line: bytes, answer: Any, revision: str | None
 ) -> None:
     async with linked(HANDLERS, pair=pair, limits=Limits(max_message_bytes=200_000)) as bench:
         if revision is not None:
-            await shaken(bench, revision)
+            await handshake(bench, revision)
         elif answer["error"]["code"] == METHOD_NOT_FOUND:
             answer = error("x", INVALID_PARAMS)  # a request before any handshake, without an envelope
 
         expected = {**answer}
         if expected["id"] is None and revision in {None, LEGACY[-1]}:
-            del expected["id"]  # later schemas know no error with a null id, earlier ones none without an id
+            del expected["id"]  # later schemas have no errors with a null id, earlier ones no errors without an id
         assert shape(await bench.peer.exchange(line)) == expected
         assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
 
 
 @pytest.mark.parametrize("line", [b"\n", b"\r\n", b"  \t \n"])
-async def test_blank_lines_mean_nothing(line: bytes) -> None:
+async def test_blank_lines_are_ignored(line: bytes) -> None:
     async with linked(HANDLERS) as bench:
         assert await bench.peer.exchange(line, modern(1, "echo")) == result(1, {"echo": {}})
         assert bench.link.statistics().malformed == 0
 
 
 @all_pairs
-async def test_half_a_line_and_then_the_end_is_a_parse_error(pair: Pair) -> None:
+async def test_an_incomplete_line_at_the_end_of_input_is_answered_with_a_parse_error(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         async with trio.open_nursery() as nursery:
 
-            async def speak() -> None:
+            async def send_half_a_line() -> None:
                 await bench.peer.send(b'{"jsonrpc": "2.0", "id": 1')
-                await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+                await bench.peer.send_eof()
 
-            nursery.start_soon(speak)
+            nursery.start_soon(send_half_a_line)
             assert [shape(line) for line in await bench.peer.rest()] == [error(..., PARSE_ERROR)]
         await bench.ended.wait()
 
 
 @all_pairs
-async def test_a_whole_line_without_newline_at_the_end_is_answered(pair: Pair) -> None:
+async def test_a_complete_last_line_without_a_newline_is_answered(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         await bench.peer.send(encode(modern(1, "echo")))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
 
         assert await bench.peer.rest() == [result(1, {"echo": {}})]
 
@@ -369,11 +369,11 @@ async def test_a_whole_line_without_newline_at_the_end_is_answered(pair: Pair) -
 async def test_unexpected_responses_are_counted_and_dropped(revision: str | None, autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         if revision is not None:
-            await shaken(bench, revision)
+            await handshake(bench, revision)
         unasked = {"jsonrpc": "2.0", "id": "7", "error": {"code": 1, "message": "no"}}
         await bench.peer.send(result(7, {}), unasked)
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().unmatched_responses == 2
         assert bench.link.statistics().malformed == 0
 
@@ -385,7 +385,7 @@ async def test_broken_responses_are_counted_logged_and_not_answered(
         nameless = {"jsonrpc": "2.0", "error": {"code": -32700, "message": "what?"}}
         await bench.peer.send(result(None, {}), result(7, []), nameless)
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().malformed == 3
         assert bench.link.statistics().unmatched_responses == 1
     assert [record.getMessage() for record in caplog.records] == [
@@ -396,12 +396,12 @@ async def test_broken_responses_are_counted_logged_and_not_answered(
 
 
 @pytest.mark.requirement("B.1-P6b")
-async def test_notifications_reach_the_owner_and_are_never_answered(autojump_clock: MockClock) -> None:
+async def test_notifications_reach_the_owner_of_the_link_and_are_never_answered(autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         await bench.peer.send(notification("a"), notification("b", {"c": 1}), notification("notifications/progress"))
 
-        assert await bench.peer.hears_nothing()
-        assert bench.heard == [("a", {}), ("b", {"c": 1})]
+        await bench.peer.expect_silence()
+        assert bench.notifications == [("a", {}), ("b", {"c": 1})]
 
 
 @pytest.mark.parametrize("token", [1, "1", True, None, 5, [1], 1.0])
@@ -409,7 +409,7 @@ async def test_progress_for_an_unknown_request_is_ignored(token: Any, autojump_c
     async with linked(HANDLERS) as bench:
         await bench.peer.send(notification("notifications/progress", {"progressToken": token, "progress": 1}))
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
@@ -433,7 +433,7 @@ async def test_a_result_that_is_not_json_is_answered_with_an_error(caplog: pytes
     assert "$.result.value[0]: NaN" in caplog.text
 
 
-async def test_a_handshake_whose_answer_is_not_json_was_refused() -> None:
+async def test_a_handshake_whose_result_is_not_json_can_be_repeated() -> None:
     async def nan(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"instructions": float("nan")}
@@ -445,7 +445,7 @@ async def test_a_handshake_whose_answer_is_not_json_was_refused() -> None:
         assert bench.link.admission.state is HandshakeState.NOT_BEGUN
 
 
-async def test_breaches_of_the_protocol_are_counted_and_only_the_first_of_them_logged(
+async def test_protocol_violations_are_counted_and_only_the_first_ones_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with linked(HANDLERS) as bench:
@@ -458,7 +458,7 @@ async def test_breaches_of_the_protocol_are_counted_and_only_the_first_of_them_l
 
 
 @pytest.mark.parametrize("depth", [300, 450, 600, 800, 950])
-async def test_arguments_however_deep_come_back_or_are_refused(depth: int) -> None:
+async def test_deeply_nested_arguments_are_echoed_or_refused(depth: int) -> None:
     deep = b"[" * depth + b"null" + b"]" * depth
     meta = encode({REVISION_KEY: REVISIONS[-1], CAPABILITIES_KEY: {}})
     line = b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"deep":%b,"_meta":%b}}\n' % (deep, meta)
@@ -470,7 +470,7 @@ async def test_arguments_however_deep_come_back_or_are_refused(depth: int) -> No
         assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
 
 
-async def test_a_peer_that_goes_on_breaking_the_protocol_does_not_fill_the_log(
+async def test_a_peer_that_keeps_violating_the_protocol_does_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with linked(HANDLERS, admission=client_admission(REVISIONS[-1])) as bench:
@@ -490,10 +490,10 @@ def batch(*messages: Any) -> bytes:
 
 @pytest.mark.requirement("B.1-P8")
 @pytest.mark.parametrize("revision", [None, *[revision for revision in LEGACY if revision != "2025-03-26"]])
-async def test_a_batch_is_refused_where_there_are_none(revision: str | None) -> None:
+async def test_a_batch_is_refused_in_revisions_without_batches(revision: str | None) -> None:
     async with linked(HANDLERS) as bench:
         if revision is not None:
-            await shaken(bench, revision)
+            await handshake(bench, revision)
         answer = await bench.peer.exchange(batch(modern(1, "echo")))
 
         expected_id = ... if revision in {None, LEGACY[-1]} else None
@@ -503,7 +503,7 @@ async def test_a_batch_is_refused_where_there_are_none(revision: str | None) -> 
 
 @pytest.mark.requirement("B.1-P7a", "G.16")
 @all_pairs
-async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pair: Pair) -> None:
+async def test_a_batch_is_answered_with_one_array_when_its_last_request_is_done(pair: Pair) -> None:
     go = trio.Event()
 
     async def slow(_: HandlerRun) -> JsonObject:
@@ -511,7 +511,7 @@ async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pa
         return {"slow": True}
 
     async with linked({"echo": echo, "slow": slow}, pair=pair) as bench:
-        await shaken(bench, "2025-03-26")
+        await handshake(bench, "2025-03-26")
         await bench.peer.send(batch(request(1, "slow"), request(2, "echo"), request(3, "ping"), notification("n")))
         await wait_all_tasks_blocked()
         assert bench.link.outbox.size == 0
@@ -522,15 +522,15 @@ async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pa
             result(2, {"echo": {}}),
             result(3, {"revision": "2025-03-26"}),
         ]
-        assert bench.heard[1:] == [("n", {})]
+        assert bench.notifications[1:] == [("n", {})]
         assert bench.holds_nothing()
 
 
 @pytest.mark.requirement("B.1-P7b")
 @all_pairs
-async def test_bad_members_of_a_batch_are_refused_in_the_array(pair: Pair) -> None:
+async def test_bad_members_of_a_batch_are_refused_in_the_array_of_responses(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
-        await shaken(bench, "2025-03-26")
+        await handshake(bench, "2025-03-26")
         answers = await bench.peer.exchange(
             batch(
                 1,
@@ -564,7 +564,7 @@ async def test_bad_members_of_a_batch_are_refused_in_the_array(pair: Pair) -> No
 @pytest.mark.requirement("B.1-P7c")
 async def test_an_empty_batch_is_refused() -> None:
     async with linked(HANDLERS) as bench:
-        await shaken(bench, "2025-03-26")
+        await handshake(bench, "2025-03-26")
 
         assert await bench.peer.exchange(b"[]\n") == error(None, INVALID_REQUEST, "an empty batch")
 
@@ -578,26 +578,26 @@ async def test_an_empty_batch_is_refused() -> None:
         batch(request(1, "forever"), cancelled(1)),
     ],
 )
-async def test_a_batch_without_anything_to_answer_is_not_answered(line: bytes, autojump_clock: MockClock) -> None:
+async def test_a_batch_that_needs_no_response_is_not_answered(line: bytes, autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
-        await shaken(bench, "2025-03-26")
+        await handshake(bench, "2025-03-26")
         await bench.peer.send(line)
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
-async def test_the_answer_to_a_batch_does_not_wait_for_a_cancelled_member(autojump_clock: MockClock) -> None:
+async def test_the_response_to_a_batch_does_not_wait_for_a_cancelled_member(autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
-        await shaken(bench, "2025-03-26")
+        await handshake(bench, "2025-03-26")
         await bench.peer.send(batch(request(1, "forever"), request(2, "echo")))
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
 
         assert await bench.peer.exchange(cancelled(1)) == [result(2, {"echo": {}})]
         assert bench.holds_nothing()
 
 
-# -- the end
+# -- the end of the connection
 
 
 @all_pairs
@@ -611,7 +611,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair,
     async with linked({"slow": slow}, pair=pair) as bench:
         began = trio.current_time()
         await bench.peer.send(modern(1, "slow"), modern(2, "slow"))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         await wait_all_tasks_blocked()
         assert not bench.ended.is_set()
         with pytest.raises(ConnectionBroken, match="the peer ended the connection"):
@@ -621,7 +621,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair,
 
         assert sorted(answer["id"] for answer in await bench.peer.rest()) == [1, 2]
         await bench.ended.wait()
-        assert trio.current_time() == began  # the end does not wait for the whole of the drain time
+        assert trio.current_time() == began  # the end does not wait for the whole drain time
 
 
 @all_pairs
@@ -631,7 +631,7 @@ async def test_after_the_drain_time_the_remaining_requests_are_answered_that_the
     async with linked(HANDLERS, pair=pair, limits=Limits(drain_seconds=3)) as bench:
         began = trio.current_time()
         await bench.peer.send(modern(1, "forever"), modern(2, "forever"))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         answers = await bench.peer.rest()
 
         assert trio.current_time() - began == 3
@@ -643,7 +643,7 @@ async def test_after_the_drain_time_the_remaining_requests_are_answered_that_the
 
 
 @all_pairs
-async def test_stop_accepts_no_more_and_lets_the_rest_end(pair: Pair) -> None:
+async def test_stop_accepts_no_new_requests_and_lets_those_in_flight_finish(pair: Pair) -> None:
     go = trio.Event()
 
     async def slow(_: HandlerRun) -> JsonObject:
@@ -671,26 +671,26 @@ async def test_stop_before_the_first_byte_ends_the_link() -> None:
 
 
 @all_pairs
-async def test_a_cancelled_link_answers_what_it_owes_and_closes_its_stream(pair: Pair) -> None:
-    heard: list[Any] = []
+async def test_a_cancelled_link_answers_the_requests_in_flight_and_closes_its_stream(pair: Pair) -> None:
+    received: list[Any] = []
 
     async with trio.open_nursery() as listening, linked(HANDLERS, pair=pair) as bench:
         await bench.peer.send(modern(1, "forever"))
         await wait_all_tasks_blocked()
 
-        async def listen() -> None:
-            heard.extend(await bench.peer.rest())
+        async def receive_all() -> None:
+            received.extend(await bench.peer.rest())
 
-        listening.start_soon(listen)
+        listening.start_soon(receive_all)
         bench.connection.cancel_scope.cancel()
 
-    assert [shape(line) for line in heard] == [error(1, INTERNAL_ERROR)]
+    assert [shape(line) for line in received] == [error(1, INTERNAL_ERROR)]
     with pytest.raises(trio.ClosedResourceError):
         await bench.link.stream.send_all(b"x")
 
 
 @pytest.mark.parametrize(("drain", "seconds"), [(False, 1), (True, 5)])
-async def test_a_peer_that_does_not_read_holds_the_end_up_for_a_bounded_time(
+async def test_a_peer_that_does_not_read_delays_the_end_for_a_bounded_time(
     autojump_clock: MockClock, drain: bool, seconds: float
 ) -> None:
     async with linked(HANDLERS, pair=lockstep_stream_pair, drain=drain) as bench:
@@ -704,7 +704,7 @@ async def test_a_peer_that_does_not_read_holds_the_end_up_for_a_bounded_time(
         assert bench.holds_nothing()
 
 
-async def test_a_stream_that_breaks_while_reading_ends_the_link() -> None:
+async def test_a_stream_that_breaks_while_the_link_reads_ends_the_link() -> None:
     class Broken(trio.abc.ReceiveStream):
         async def receive_some(self, max_bytes: int | None = None) -> bytes:
             await trio.lowlevel.checkpoint()
@@ -724,7 +724,7 @@ async def test_a_stream_that_breaks_while_reading_ends_the_link() -> None:
         assert await bench.peer.rest() == []
 
 
-async def test_the_owner_names_the_reason_of_an_unexpected_end() -> None:
+async def test_the_owner_of_the_link_supplies_the_reason_of_an_unexpected_end() -> None:
     async with linked(disconnect_reason=lambda: ServerExited(3)) as bench:
         await bench.peer.stream.aclose()
         await bench.ended.wait()
@@ -732,7 +732,7 @@ async def test_the_owner_names_the_reason_of_an_unexpected_end() -> None:
         assert isinstance(bench.link.lost, ServerExited)
 
 
-async def test_the_reason_of_an_end_is_not_requested_after_stop() -> None:
+async def test_the_owner_is_not_asked_for_the_reason_of_an_end_after_stop() -> None:
     def disconnect_reason() -> ConnectionLost:
         raise AssertionError
 
@@ -743,7 +743,9 @@ async def test_the_reason_of_an_end_is_not_requested_after_stop() -> None:
         assert isinstance(bench.link.lost, ConnectionClosed)
 
 
-async def test_a_peer_that_closed_its_input_is_still_read_for_a_while(autojump_clock: MockClock) -> None:
+async def test_messages_of_a_peer_that_closed_its_input_are_read_during_the_drain_time(
+    autojump_clock: MockClock,
+) -> None:
     async with linked(HANDLERS, limits=Limits(drain_seconds=3)) as bench:
         await bench.peer.send(modern(1, "forever"))
         await wait_all_tasks_blocked()
@@ -751,11 +753,11 @@ async def test_a_peer_that_closed_its_input_is_still_read_for_a_while(autojump_c
         await bench.peer.send(modern(2, "echo"))
         await wait_all_tasks_blocked()
 
-        assert bench.holds_nothing()  # nobody can be answered any more
+        assert bench.holds_nothing()  # no response can be sent any more
         assert not bench.ended.is_set()
         await bench.peer.send(modern(3, "forever"), notification("seen"))
         await trio.sleep(2)
-        assert bench.heard == [("seen", {})]
+        assert bench.notifications == [("seen", {})]
         assert not bench.ended.is_set()
         await trio.sleep(2)
         assert bench.ended.is_set()
@@ -764,7 +766,7 @@ async def test_a_peer_that_closed_its_input_is_still_read_for_a_while(autojump_c
         assert bench.holds_nothing()
 
 
-async def test_a_notification_of_ours_is_sent_or_its_cancellation_is_all_that_happens(
+async def test_an_outgoing_notification_is_sent_completely_or_cancelled_without_a_trace(
     autojump_clock: MockClock,
 ) -> None:
     async with linked(pair=lockstep_stream_pair, limits=Limits(outbox_bytes=1)) as bench:
@@ -779,45 +781,45 @@ async def test_a_notification_of_ours_is_sent_or_its_cancellation_is_all_that_ha
 
 
 @pytest.mark.requirement("B.1-P9a")
-async def test_a_client_of_a_modern_server_answers_nothing_it_sends(
+async def test_a_client_of_a_modern_server_answers_no_request_of_the_server(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with linked(HANDLERS, admission=client_admission(REVISIONS[-1])) as bench:
         await bench.peer.send(request(1, "ping"), b"junk\n", request(None, "echo"))
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().malformed == 3
     assert caplog.records[0].getMessage() == "a request that the server's revision does not allow: ping"
 
 
-async def test_a_client_of_a_legacy_server_answers_its_requests_and_nothing_that_names_none(
+async def test_a_client_of_a_legacy_server_answers_its_requests_but_no_message_without_an_id(
     autojump_clock: MockClock,
 ) -> None:
     async with linked(HANDLERS, admission=client_admission("2025-06-18")) as bench:
         assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
         await bench.peer.send(b"junk\n", request(None, "echo"))
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
 
 
-async def test_a_refusal_with_the_id_of_a_running_request_names_no_request() -> None:
+async def test_a_refusal_leaves_out_an_id_that_belongs_to_a_request_in_flight() -> None:
     async with linked(HANDLERS) as bench:
         await bench.peer.send(modern(1, "forever"))
         assert shape(await bench.peer.exchange(request(1, "echo"))) == error(..., INVALID_PARAMS)
 
 
-async def test_large_messages_cross_whole() -> None:
+async def test_large_messages_arrive_complete() -> None:
     text = "x" * 5_000_000
     async with linked(HANDLERS, pair=memory_stream_pair) as bench:
         assert await bench.peer.exchange(modern(1, "echo", {"text": text})) == result(1, {"echo": {"text": text}})
 
 
-async def test_answers_that_are_given_at_once_travel_together() -> None:
+async def test_responses_that_are_ready_at_once_are_sent_together() -> None:
     async def quick(_: HandlerRun) -> JsonObject:
         return {}
 
     async with linked({"quick": quick}, pair=pipe_pair) as bench:
         lines = b"".join(encode(request(number, "ping")) + b"\n" for number in range(1, 4))
-        await shaken(bench, "2025-11-25")
+        await handshake(bench, "2025-11-25")
         await bench.peer.stream.send_all(lines)
 
         assert await bench.peer.stream.receive_some() == b"".join(
@@ -825,7 +827,7 @@ async def test_answers_that_are_given_at_once_travel_together() -> None:
         )
 
 
-async def test_a_request_that_lasts_holds_no_answer_up() -> None:
+async def test_a_long_request_does_not_delay_the_responses_to_others() -> None:
     async with linked(HANDLERS, pair=pipe_pair) as bench:
         await bench.peer.send(modern(1, "forever"))
         assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
@@ -838,37 +840,37 @@ async def test_responses_before_an_interrupt_are_sent() -> None:
     async def interrupted(_: HandlerRun) -> JsonObject:
         raise KeyboardInterrupt
 
-    heard: list[Any] = []
+    received: list[Any] = []
     with pytest.raises(BaseExceptionGroup) as caught:
         async with linked({"quick": quick, "interrupted": interrupted}, pair=pipe_pair, never_wait=True) as bench:
             await bench.peer.send(modern(1, "quick"), modern(2, "interrupted"))
-            heard += await bench.peer.rest()
+            received += await bench.peer.rest()
 
     assert caught.value.split(KeyboardInterrupt)[1] is None
-    assert heard[0] == result(1, {})
-    assert shape(heard[1]) == error(2, INTERNAL_ERROR)
+    assert received[0] == result(1, {})
+    assert shape(received[1]) == error(2, INTERNAL_ERROR)
 
 
-async def test_a_loop_of_notifications_lets_other_tasks_run_and_can_be_cancelled() -> None:
-    turns = 0
+async def test_a_loop_that_sends_notifications_lets_other_tasks_run_and_can_be_cancelled() -> None:
+    passes = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal passes
         while True:
             await trio.lowlevel.checkpoint()
-            turns += 1
+            passes += 1
 
     async with linked(pair=pipe_pair) as bench, trio.open_nursery() as nursery:
         nursery.start_soon(count)
         for _ in range(10):
             await bench.link.notify("n", None)
-        assert turns >= 5  # about one for each
+        assert passes >= 5  # about one for each notification
         nursery.cancel_scope.cancel()
         with pytest.raises(trio.Cancelled):
             await bench.link.notify("n", None)
 
 
-async def test_requests_of_an_array_have_a_task_each() -> None:
+async def test_each_request_of_a_batch_has_its_own_task() -> None:
     names: list[str] = []
 
     async def quick(_: HandlerRun) -> JsonObject:
@@ -876,7 +878,7 @@ async def test_requests_of_an_array_have_a_task_each() -> None:
         return {}
 
     async with linked({"quick": quick}, never_wait=True) as bench:
-        await shaken(bench, "2025-03-26")
+        await handshake(bench, "2025-03-26")
         await bench.peer.send([request(1, "quick"), request(2, "quick")])
         assert len(await bench.peer.receive()) == 2
         assert await bench.peer.exchange(request(3, "quick")) == result(3, {})

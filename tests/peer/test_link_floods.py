@@ -1,4 +1,4 @@
-"""A peer that requests more than it reads: memory stays bounded, and at last the link is closed."""
+"""A peer that floods a link with requests: memory stays bounded, and a peer that does not read is disconnected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ from trio_mcp.peer import HandlerPool, HandlerRun, IncomingRequest, Limits, Link
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import JsonObject, encode
 
-from .raw_peer import Bench, cancelled, client_admission, explain, linked, modern, notification, request, result, shaken
+from .raw_peer import (
+    Bench,
+    cancelled,
+    client_admission,
+    explain,
+    handshake,
+    linked,
+    modern,
+    notification,
+    request,
+    result,
+)
 
 FLOOD = 100_000
 
@@ -30,7 +41,7 @@ def many(message: Callable[[int], JsonObject]) -> bytes:
 
 
 async def flood(bench: Bench, chunk: bytes, times: int = FLOOD // 1000) -> bool:
-    """Send *chunk* as often as the link takes it, reading nothing; tell whether it took all."""
+    """Send *chunk* without reading; return True if the link accepted it *times* times."""
     try:
         for _ in range(times):
             await bench.peer.stream.send_all(chunk)
@@ -48,7 +59,7 @@ FLOODS = [
 
 
 @pytest.mark.parametrize("chunk", FLOODS)
-async def test_a_hundred_thousand_refusals_for_a_peer_that_does_not_read_cost_bounded_memory_and_the_link(
+async def test_a_peer_that_floods_without_reading_costs_bounded_memory_and_is_disconnected(
     chunk: bytes, autojump_clock: MockClock
 ) -> None:
     limits = Limits(outbox_urgent_bytes=300_000)
@@ -56,13 +67,13 @@ async def test_a_hundred_thousand_refusals_for_a_peer_that_does_not_read_cost_bo
     async with linked(pair=lockstep_stream_pair, limits=limits) as bench:
         tracemalloc.start()
         try:
-            took_all = await flood(bench, chunk)
+            accepted_all = await flood(bench, chunk)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
         await bench.ended.wait()
 
-        assert not took_all
+        assert not accepted_all
         assert isinstance(bench.link.lost, ConnectionBroken)
         assert "does not read" in str(bench.link.lost)
         assert peak < 10_000_000
@@ -70,7 +81,7 @@ async def test_a_hundred_thousand_refusals_for_a_peer_that_does_not_read_cost_bo
         assert bench.holds_nothing()
 
 
-async def test_refusals_for_a_peer_that_reads_cost_it_nothing() -> None:
+async def test_a_peer_that_reads_its_refusals_stays_connected() -> None:
     limits = Limits(outbox_urgent_bytes=1_000_000)
 
     async with linked(pair=lockstep_stream_pair, limits=limits) as bench, trio.open_nursery() as nursery:
@@ -81,20 +92,20 @@ async def test_refusals_for_a_peer_that_reads_cost_it_nothing() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_batches_whose_answers_are_set_free_by_cancellations_are_bounded_too(autojump_clock: MockClock) -> None:
+async def test_responses_to_batches_that_cancellations_complete_are_bounded_too(autojump_clock: MockClock) -> None:
     limits = Limits(outbox_bytes=10_000, outbox_urgent_bytes=100_000)
     chunk = b"".join(encode([1, request(1, "forever")]) + b"\n" + encode(cancelled(1)) + b"\n" for _ in range(500))
 
     async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(shaken, bench, "2025-03-26")
+            nursery.start_soon(handshake, bench, "2025-03-26")
         assert not await flood(bench, chunk, times=10)
         await bench.ended.wait()
 
         assert "does not read" in str(bench.link.lost)
 
 
-async def test_handlers_that_a_flooding_peer_has_started_are_stopped_with_its_link(autojump_clock: MockClock) -> None:
+async def test_the_handlers_of_a_flooding_peer_stop_with_its_link(autojump_clock: MockClock) -> None:
     limits = Limits(outbox_bytes=1000, outbox_urgent_bytes=10_000)
 
     async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
@@ -109,12 +120,12 @@ async def test_handlers_that_a_flooding_peer_has_started_are_stopped_with_its_li
         assert bench.holds_nothing()
 
 
-async def test_farewells_that_are_too_many_for_a_deaf_peer_end_the_link_in_peace(autojump_clock: MockClock) -> None:
+async def test_a_link_ends_cleanly_if_its_last_responses_overflow_the_outbox(autojump_clock: MockClock) -> None:
     limits = Limits(outbox_bytes=100, outbox_urgent_bytes=300, drain_seconds=1)
 
     async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
         await bench.peer.send(*[modern(number, "forever") for number in range(50)])
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         await bench.ended.wait()
         await wait_all_tasks_blocked()
 
@@ -122,7 +133,7 @@ async def test_farewells_that_are_too_many_for_a_deaf_peer_end_the_link_in_peace
 
 
 @pytest.mark.complaint(21)
-async def test_a_peer_that_stops_reading_loses_the_link_after_the_stall_limit(autojump_clock: MockClock) -> None:
+async def test_a_peer_that_stops_reading_is_disconnected_after_the_stall_limit(autojump_clock: MockClock) -> None:
     async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=Limits(stall_seconds=30)) as bench:
         await bench.peer.send(modern(1, "forever"), modern(2, "ping"))
         began = trio.current_time()
@@ -138,11 +149,11 @@ async def test_a_client_s_calls_fail_when_its_server_stops_reading(autojump_cloc
     limits = Limits(stall_seconds=30)
     async with linked(admission=client_admission(None), pair=lockstep_stream_pair, limits=limits) as bench:
         with pytest.raises(ConnectionBroken, match="has read nothing for 30 s"):
-            async with bench.link.ask("m", None) as asked:
-                await asked.result()
+            async with bench.link.ask("m", None) as outgoing:
+                await outgoing.result()
 
 
-async def test_requests_beyond_what_may_run_and_wait_are_refused_as_busy() -> None:
+async def test_requests_beyond_the_running_and_queued_limits_are_refused_as_busy() -> None:
     limits = Limits(max_in_flight=3, max_queued=4)
 
     async with linked({"forever": forever}, pair=memory_stream_pair, limits=limits) as bench:
@@ -156,7 +167,7 @@ async def test_requests_beyond_what_may_run_and_wait_are_refused_as_busy() -> No
 
 
 @pytest.mark.requirement("B.14-P5a")
-async def test_updates_for_a_caller_that_never_reads_are_bounded_and_delay_no_one() -> None:
+async def test_updates_for_a_caller_that_never_reads_are_bounded_and_delay_no_other_caller() -> None:
     limits = Limits(max_updates=100)
     async with (
         linked(admission=client_admission(None), limits=limits) as bench,
@@ -181,7 +192,7 @@ async def test_updates_for_a_caller_that_never_reads_are_bounded_and_delay_no_on
 
 @pytest.mark.complaint(21)
 async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: MockClock) -> None:
-    """A hundred askers on each side, answers of 20 KB, an outbox of 8 KB and a stream that holds nothing."""
+    """Each side has 100 callers, responses of 20 KB, an outbox of 8 KB and a stream without a buffer."""
     limits = Limits(outbox_bytes=8 * 1024, stall_seconds=60)
     answered = 0
     peak = 0
@@ -196,21 +207,21 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
         def answer(exchange: IncomingRequest) -> None:
             pool.begin(exchange, big, explain)
 
-        gates = [client_admission("2025-06-18"), client_admission("2025-06-18")]
+        admissions = [client_admission("2025-06-18"), client_admission("2025-06-18")]
         streams = lockstep_stream_pair()
         links = [
             Link(admission, answer, lambda _, __: None, limits, stream)
-            for stream, admission in zip(streams, gates, strict=True)
+            for stream, admission in zip(streams, admissions, strict=True)
         ]
 
         async def run(link: Link) -> None:
             await link.run(drain=False)
 
-        async def asks(link: Link) -> None:
+        async def call_repeatedly(link: Link) -> None:
             nonlocal answered, peak
             for _ in range(3):
-                async with link.ask("big", {"filler": "y" * 500}) as asked:
-                    await asked.result()
+                async with link.ask("big", {"filler": "y" * 500}) as outgoing:
+                    await outgoing.result()
                     answered += 1
                     peak = max(peak, link.outbox.size)
 
@@ -220,7 +231,7 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
             async with trio.open_nursery() as nursery:
                 for _ in range(100):
                     for link in links:
-                        nursery.start_soon(asks, link)
+                        nursery.start_soon(call_repeatedly, link)
 
         assert answered == 600
         assert peak < 8 * 1024 + 64 * 1024 + 21_000
@@ -229,10 +240,10 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
             assert (facts.outgoing, facts.incoming) == (0, 0)
 
 
-async def test_the_admission_of_a_server_on_a_link_is_made_of_revisions() -> None:
+async def test_a_server_session_operates_after_a_handshake_over_a_link() -> None:
     admission = ServerSession(REVISIONS)
     async with linked(admission=admission) as bench:
-        await shaken(bench, "2024-11-05")
+        await handshake(bench, "2024-11-05")
         await wait_all_tasks_blocked()
 
         assert admission.operating

@@ -17,7 +17,7 @@ PIECE = 64 * 1024
 
 @define(eq=False)
 class Reader:
-    """The other side: takes what it is sent while `open` is set."""
+    """A peer that accepts bytes once `open` is set."""
 
     sent: list[bytes] = field(factory=list[bytes])
     open: trio.Event = field(factory=trio.Event)
@@ -37,7 +37,7 @@ def reader() -> Reader:
     return Reader()
 
 
-async def test_messages_leave_in_order_and_small_ones_together(nursery: trio.Nursery, reader: Reader) -> None:
+async def test_messages_are_sent_in_order_and_small_ones_together(nursery: trio.Nursery, reader: Reader) -> None:
     outbox = reader.outbox()
     reader.open.set()
     outbox.put(b"a\n")
@@ -51,7 +51,9 @@ async def test_messages_leave_in_order_and_small_ones_together(nursery: trio.Nur
     assert outbox.size == 0
 
 
-async def test_a_message_of_no_queue_is_sent_at_once_and_alone(nursery: trio.Nursery, reader: Reader) -> None:
+async def test_a_message_that_finds_the_queue_empty_is_sent_at_once_and_alone(
+    nursery: trio.Nursery, reader: Reader
+) -> None:
     outbox = reader.outbox()
     reader.open.set()
     nursery.start_soon(outbox.drain, reader.send_all, 1.0)
@@ -64,7 +66,7 @@ async def test_a_message_of_no_queue_is_sent_at_once_and_alone(nursery: trio.Nur
     assert reader.sent == [b"a\n", b"b\n"]
 
 
-async def test_many_small_messages_travel_in_pieces_of_bounded_size(nursery: trio.Nursery, reader: Reader) -> None:
+async def test_many_small_messages_are_sent_in_pieces_of_bounded_size(nursery: trio.Nursery, reader: Reader) -> None:
     outbox, lines = reader.outbox(), [f"{number:>1000}\n".encode() for number in range(200)]
     reader.open.set()
     for line in lines:
@@ -78,7 +80,7 @@ async def test_many_small_messages_travel_in_pieces_of_bounded_size(nursery: tri
     assert max(map(len, reader.sent)) <= PIECE
 
 
-async def test_a_large_message_is_handed_over_in_pieces(nursery: trio.Nursery, reader: Reader) -> None:
+async def test_a_large_message_is_sent_in_pieces(nursery: trio.Nursery, reader: Reader) -> None:
     outbox, line = reader.outbox(), random.Random(1).randbytes(3 * PIECE + 5)
     reader.open.set()
     outbox.put(line)
@@ -148,23 +150,23 @@ async def test_no_wake_up_is_lost_with_many_waiters_some_of_them_cancelled(
     assert b"".join(reader.sent) == b"xy" * len(done)
 
 
-async def test_a_waiter_cancelled_at_the_moment_it_is_woken_wakes_the_next_one(nursery: trio.Nursery) -> None:
+async def test_a_waiter_cancelled_at_the_moment_it_is_woken_wakes_the_next_waiter(nursery: trio.Nursery) -> None:
     outbox = Outbox(2, 2, lambda _: None)
     entries = [outbox.put(b"1"), outbox.put(b"2")]
     scope, passed = trio.CancelScope(), trio.Event()
 
-    async def cancelled_one() -> None:
+    async def cancelled_waiter() -> None:
         with scope:
             await outbox.room()
-            await trio.lowlevel.checkpoint()  # cancelled here, after its turn had come: it queues nothing
+            await trio.lowlevel.checkpoint()  # cancelled here, after it was woken, and before it queues a message
 
-    async def next_one() -> None:
+    async def next_waiter() -> None:
         await outbox.room()
         passed.set()
 
-    nursery.start_soon(cancelled_one)
+    nursery.start_soon(cancelled_waiter)
     await wait_all_tasks_blocked()
-    nursery.start_soon(next_one)
+    nursery.start_soon(next_waiter)
     await wait_all_tasks_blocked()
     assert outbox.withdraw(entries[0])
     scope.cancel()
@@ -222,7 +224,7 @@ async def test_withdrawn_messages_do_not_fill_the_queue_and_the_others_keep_thei
     assert b"".join(reader.sent) == b"".join(kept)
 
 
-async def test_what_the_reader_says_while_there_is_room_is_a_message_like_any_other(reader: Reader) -> None:
+async def test_urgent_messages_count_against_the_urgent_bound_only_when_there_is_no_room(reader: Reader) -> None:
     outbox = reader.outbox(bound=100, urgent_bound=3)
 
     for _ in range(20):
@@ -250,7 +252,7 @@ async def test_more_urgent_bytes_than_the_limit_break_the_link(reader: Reader) -
     assert outbox.size == 0
 
 
-async def test_urgent_bytes_that_left_are_not_counted(nursery: trio.Nursery, reader: Reader) -> None:
+async def test_urgent_bytes_that_were_sent_are_not_counted(nursery: trio.Nursery, reader: Reader) -> None:
     outbox = reader.outbox(bound=1, urgent_bound=20)
     reader.open.set()
     nursery.start_soon(outbox.drain, reader.send_all, 1.0)
@@ -263,7 +265,7 @@ async def test_urgent_bytes_that_left_are_not_counted(nursery: trio.Nursery, rea
     assert outbox.failure is None
 
 
-async def test_a_peer_that_takes_nothing_for_the_stall_limit_loses_the_link(
+async def test_a_peer_that_reads_nothing_for_the_stall_limit_is_disconnected(
     nursery: trio.Nursery, reader: Reader, autojump_clock: MockClock
 ) -> None:
     outbox = reader.outbox(bound=1)
@@ -279,7 +281,7 @@ async def test_a_peer_that_takes_nothing_for_the_stall_limit_loses_the_link(
     assert len(reader.failures) == 1
 
 
-async def test_a_slow_peer_that_takes_piece_after_piece_keeps_the_link(
+async def test_a_slow_peer_that_reads_piece_after_piece_stays_connected(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     taken: list[int] = []
@@ -292,7 +294,7 @@ async def test_a_slow_peer_that_takes_piece_after_piece_keeps_the_link(
     nursery.start_soon(outbox.drain, slow, 7.0)
     outbox.put(b"x" * (5 * PIECE))
     await outbox.flush()
-    await trio.sleep(100)  # idle: nothing stalls while nothing waits
+    await trio.sleep(100)  # an idle link does not count as stalled
     outbox.put(b"y")
     await outbox.flush()
 
@@ -301,7 +303,7 @@ async def test_a_slow_peer_that_takes_piece_after_piece_keeps_the_link(
 
 
 @pytest.mark.parametrize("error", [trio.BrokenResourceError, trio.ClosedResourceError])
-async def test_a_broken_stream_fails_the_queue_and_all_who_wait(error: type[Exception]) -> None:
+async def test_a_broken_stream_fails_the_queue_and_every_waiting_task(error: type[Exception]) -> None:
     failures: list[ConnectionLost] = []
     outbox, caught = Outbox(1, 1, failures.append), list[ConnectionLost]()
     broken = trio.Event()
@@ -328,14 +330,14 @@ async def test_a_broken_stream_fails_the_queue_and_all_who_wait(error: type[Exce
         broken.set()
 
     assert [str(failure) for failure in failures] == ["the peer stopped reading"]
-    assert len({id(exc) for exc in [*caught, outbox.failure]}) == 4  # an exception belongs to one task
+    assert len({id(exc) for exc in [*caught, outbox.failure]}) == 4  # each task has its own exception
     assert all(type(exc) is ConnectionBroken for exc in caught)
     assert not outbox.is_stalled
     assert not outbox.has_room()
     assert [outbox.withdraw(entry) for entry in queued] == [False, False, False]
 
 
-async def test_after_a_failure_nothing_is_queued_and_the_first_failure_stands(reader: Reader) -> None:
+async def test_after_a_failure_nothing_is_queued_and_the_first_failure_is_kept(reader: Reader) -> None:
     outbox = reader.outbox(bound=5, urgent_bound=5)
     first = ConnectionClosed("first")
     outbox.put(b"abc")
@@ -366,7 +368,7 @@ async def test_a_cancelled_sender_sees_its_cancellation_and_not_the_failure(read
     assert scope.cancelled_caught
 
 
-async def test_flush_waits_for_what_is_being_written(nursery: trio.Nursery, reader: Reader) -> None:
+async def test_flush_waits_until_the_current_write_is_done(nursery: trio.Nursery, reader: Reader) -> None:
     outbox = reader.outbox()
     outbox.put(b"abc")
     nursery.start_soon(outbox.drain, reader.send_all, 60.0)
@@ -386,7 +388,7 @@ async def test_flush_waits_for_what_is_being_written(nursery: trio.Nursery, read
     assert outbox.size == 0
 
 
-async def test_waiting_for_room_that_must_be_waited_for_is_a_checkpoint(nursery: trio.Nursery, reader: Reader) -> None:
+async def test_waiting_for_room_in_a_full_queue_is_a_checkpoint(nursery: trio.Nursery, reader: Reader) -> None:
     outbox = reader.outbox(bound=1)
     outbox.put(b"a")
     reader.open.set()
@@ -398,7 +400,7 @@ async def test_waiting_for_room_that_must_be_waited_for_is_a_checkpoint(nursery:
 
 @define(eq=False)
 class Pipe:
-    """The other side, where bytes can be sent without waiting as long as there is room."""
+    """A stream that accepts bytes without waiting as long as it has room."""
 
     room: int = 1000
     quiet: bool = True
@@ -428,7 +430,7 @@ async def pipe(nursery: trio.Nursery) -> Pipe:
     return pipe
 
 
-async def test_where_nothing_else_is_under_way_a_message_has_left_when_it_is_put(pipe: Pipe) -> None:
+async def test_on_a_quiet_link_a_message_is_sent_immediately(pipe: Pipe) -> None:
     entry = pipe.outbox.put(b"a\n")
     assert pipe.at_once == [b"a\n"]
     assert not pipe.outbox.withdraw(entry)
@@ -439,7 +441,7 @@ async def test_where_nothing_else_is_under_way_a_message_has_left_when_it_is_put
     await pipe.outbox.flush()
 
 
-async def test_while_more_is_under_way_messages_wait_for_each_other(pipe: Pipe) -> None:
+async def test_on_a_busy_link_messages_are_collected_and_sent_together(pipe: Pipe) -> None:
     pipe.quiet = False
     pipe.outbox.put(b"a\n")
     pipe.outbox.put(b"b\n")
@@ -449,7 +451,7 @@ async def test_while_more_is_under_way_messages_wait_for_each_other(pipe: Pipe) 
     assert pipe.at_once == [b"a\nb\n"]
 
 
-async def test_what_did_not_fit_follows_before_anything_else(pipe: Pipe) -> None:
+async def test_the_rest_of_a_message_that_did_not_fit_is_sent_before_other_messages(pipe: Pipe) -> None:
     pipe.room = 3
     pipe.outbox.put(b"abcd\n")
     assert (pipe.at_once, pipe.outbox.size) == ([b"abc"], 2)
@@ -460,7 +462,7 @@ async def test_what_did_not_fit_follows_before_anything_else(pipe: Pipe) -> None
     assert pipe.outbox.size == 0
 
 
-async def test_a_stream_that_takes_nothing_at_once_is_waited_for(pipe: Pipe) -> None:
+async def test_the_outbox_waits_for_a_stream_that_accepts_nothing_immediately(pipe: Pipe) -> None:
     pipe.room = 0
     pipe.outbox.put(b"a\n")
 
@@ -468,7 +470,7 @@ async def test_a_stream_that_takes_nothing_at_once_is_waited_for(pipe: Pipe) -> 
     assert pipe.later == [b"a\n"]
 
 
-async def test_what_is_held_leaves_together(pipe: Pipe) -> None:
+async def test_messages_that_are_held_are_sent_together(pipe: Pipe) -> None:
     pipe.outbox.hold()
     pipe.outbox.put(b"a\n")
     pipe.outbox.put(b"b\n")
@@ -479,7 +481,7 @@ async def test_what_is_held_leaves_together(pipe: Pipe) -> None:
     assert pipe.at_once == [b"a\nb\n"]
 
 
-async def test_flush_wakes_after_messages_that_were_sent_at_once(nursery: trio.Nursery, pipe: Pipe) -> None:
+async def test_flush_returns_after_messages_that_were_sent_immediately(nursery: trio.Nursery, pipe: Pipe) -> None:
     pipe.outbox.hold()
     pipe.outbox.put(b"a\n")
     nursery.start_soon(pipe.outbox.flush)
@@ -490,7 +492,7 @@ async def test_flush_wakes_after_messages_that_were_sent_at_once(nursery: trio.N
     assert not nursery.child_tasks
 
 
-async def test_more_than_travels_together_is_sent_by_the_draining_task(pipe: Pipe) -> None:
+async def test_messages_beyond_the_first_piece_are_sent_by_the_draining_task(pipe: Pipe) -> None:
     pipe.room = 10 * PIECE
     pipe.outbox.hold()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Requests of this side over a link, and the possible answers of a peer."""
+"""Outgoing requests over a link, and the possible responses of a peer."""
 
 from __future__ import annotations
 
@@ -47,50 +47,50 @@ async def answer_all(bench: Bench) -> None:
 
 
 async def call(bench: Bench, method: str = "m") -> JsonObject:
-    async with bench.link.ask(method, None) as asked:
-        return await asked.result()
+    async with bench.link.ask(method, None) as outgoing:
+        return await outgoing.result()
 
 
 @pytest.mark.requirement("B.1-P2a")
 @all_pairs
 async def test_a_request_gets_its_result(pair: Pair) -> None:
-    async with linked(admission=client_admission(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as asked:
-        assert asked.id == 1
+    async with linked(admission=client_admission(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as outgoing:
+        assert outgoing.id == 1
         assert await bench.peer.receive() == request(1, "m", {"a": 1})
         assert bench.link.statistics().outgoing == 1
         await bench.peer.send(result(1, {"b": 2}))
 
-        assert await asked.result() == {"b": 2}
+        assert await outgoing.result() == {"b": 2}
         assert bench.holds_nothing()
 
 
 @pytest.mark.requirement("B.12-P1a")
-async def test_leaving_after_the_result_says_nothing(autojump_clock: MockClock) -> None:
+async def test_leaving_a_request_after_its_result_sends_nothing(autojump_clock: MockClock) -> None:
     async with linked(admission=client_admission(None)) as bench:
-        async with bench.link.ask("m", None) as asked:
+        async with bench.link.ask("m", None) as outgoing:
             assert await bench.peer.receive() == request(1, "m")
             await bench.peer.send(result(1, {}))
-            await asked.result()
+            await outgoing.result()
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
 
 
 @pytest.mark.requirement("B.14-P1a")
 @all_pairs
 async def test_updates_arrive_in_order_before_the_result(pair: Pair) -> None:
     async with linked(admission=client_admission(None), pair=pair) as bench:
-        async with bench.link.ask("m", {"_meta": {"mine": 1}}, wants_updates=True) as asked:
+        async with bench.link.ask("m", {"_meta": {"mine": 1}}, wants_updates=True) as outgoing:
             assert await bench.peer.receive() == request(1, "m", {"_meta": {"mine": 1, "progressToken": 1}})
             await bench.peer.send(*[progress(1, number) for number in range(50)], result(1, {}), progress(1, 99))
 
-            assert await asked.result() == {}
-            numbers = [update[1]["progress"] for update in [await asked.next_update() for _ in range(50)] if update]
+            assert await outgoing.result() == {}
+            numbers = [update[1]["progress"] for update in [await outgoing.next_update() for _ in range(50)] if update]
             assert numbers == list(range(50))
-            assert await asked.next_update() is None
+            assert await outgoing.next_update() is None
         assert bench.holds_nothing()
 
 
-async def test_the_size_of_an_update_is_that_of_its_line() -> None:
+async def test_an_update_counts_with_the_size_of_its_line() -> None:
     async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("m", None, wants_updates=True):
             update = progress(1, 1, message="x" * 100)
@@ -106,37 +106,37 @@ async def test_updates_in_a_batch_are_counted_by_their_share_of_it() -> None:
     limits = Limits(max_update_bytes=10_000)
     async with (
         linked(admission=client_admission("2025-03-26"), limits=limits) as bench,
-        bench.link.ask("m", None, wants_updates=True) as asked,
+        bench.link.ask("m", None, wants_updates=True) as outgoing,
     ):
         await bench.peer.send([progress(1, number) for number in range(90)])
         await wait_all_tasks_blocked()
 
-        assert (asked.waiting, asked.skipped) == (90, 0)
+        assert (outgoing.waiting, outgoing.skipped) == (90, 0)
 
 
 async def test_without_wants_updates_no_progress_is_requested_or_kept() -> None:
-    async with linked(admission=client_admission(None)) as bench, bench.link.ask("m", {}) as asked:
+    async with linked(admission=client_admission(None)) as bench, bench.link.ask("m", {}) as outgoing:
         assert await bench.peer.receive() == request(1, "m", {})
         await bench.peer.send(progress(1, 1))
         await wait_all_tasks_blocked()
 
-        assert asked.waiting == 0
+        assert outgoing.waiting == 0
 
 
 @pytest.mark.requirement("B.14-P5b")
 @pytest.mark.parametrize("token", ["1", True, 1.0, None, 2])
-async def test_progress_with_another_token_is_not_ours(token: Any) -> None:
+async def test_progress_with_another_token_is_ignored(token: Any) -> None:
     async with (
         linked(admission=client_admission(None)) as bench,
-        bench.link.ask("m", None, wants_updates=True) as asked,
+        bench.link.ask("m", None, wants_updates=True) as outgoing,
     ):
         await bench.peer.send(progress(token, 1))
         await wait_all_tasks_blocked()
 
-        assert asked.waiting == 0
+        assert outgoing.waiting == 0
 
 
-async def test_an_error_response_fails_its_call_alone() -> None:
+async def test_an_error_response_fails_only_its_own_call() -> None:
     async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("m", None) as bad, bench.link.ask("m", None) as good:
             shape = {"code": 7, "message": "no", "data": [1]}
@@ -157,7 +157,7 @@ async def test_an_error_response_fails_its_call_alone() -> None:
         {"jsonrpc": "2.0", "id": 1, "error": "no"},
     ],
 )
-async def test_a_broken_response_fails_its_call_alone(broken: JsonObject) -> None:
+async def test_a_broken_response_fails_only_its_own_call(broken: JsonObject) -> None:
     async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("m", None) as bad, bench.link.ask("m", None) as good:
             await bench.peer.send(broken, result(2, {}))
@@ -169,16 +169,16 @@ async def test_a_broken_response_fails_its_call_alone(broken: JsonObject) -> Non
 
 @pytest.mark.requirement("B.12-P1a", "B.12-P4a", "B.12-P5a")
 @all_pairs
-async def test_leaving_early_sends_exactly_one_notice_and_nothing_after_it(
+async def test_leaving_a_request_early_sends_exactly_one_cancellation_and_nothing_after_it(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
     async with linked(admission=client_admission(None), pair=pair) as bench:
-        async with bench.link.ask("m", None, wants_updates=True) as asked:
+        async with bench.link.ask("m", None, wants_updates=True) as outgoing:
             assert (await bench.peer.receive())["method"] == "m"
-        asked.leave()
+        outgoing.leave()
 
         assert await bench.peer.receive() == cancelled(1)
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         await bench.peer.send(progress(1, 1), result(1, {}))
         await wait_all_tasks_blocked()
         assert bench.holds_nothing()
@@ -186,16 +186,16 @@ async def test_leaving_early_sends_exactly_one_notice_and_nothing_after_it(
 
 
 async def test_a_repeated_response_is_counted_and_dropped() -> None:
-    async with linked(admission=client_admission(None)) as bench, bench.link.ask("m", None) as asked:
+    async with linked(admission=client_admission(None)) as bench, bench.link.ask("m", None) as outgoing:
         await bench.peer.send(result(1, {"first": True}), result(1, {"second": True}), result("1", {}))
 
         await wait_all_tasks_blocked()
-        assert await asked.result() == {"first": True}
+        assert await outgoing.result() == {"first": True}
         assert bench.link.statistics().unmatched_responses == 2
 
 
 @all_pairs
-async def test_a_cancelled_scope_and_an_exception_cancel_as_well(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_cancelled_scope_or_an_exception_cancels_the_request(pair: Pair, autojump_clock: MockClock) -> None:
     async with linked(admission=client_admission(None), pair=pair) as bench:
 
         async def asks_until(seconds: float) -> None:
@@ -206,7 +206,7 @@ async def test_a_cancelled_scope_and_an_exception_cancel_as_well(pair: Pair, aut
             nursery.start_soon(asks_until, 1)
             assert await bench.peer.receive() == request(1, "m")
             assert await bench.peer.receive() == cancelled(1)
-        with pytest.raises(KeyError):  # leaving the block is the subject
+        with pytest.raises(KeyError):  # the test is about leaving the block
             async with bench.link.ask("m", None):
                 assert await bench.peer.receive() == request(2, "m")
                 raise KeyError
@@ -220,7 +220,7 @@ async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
         async with bench.link.ask("initialize", None):
             assert (await bench.peer.receive())["method"] == "initialize"
 
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.holds_nothing()
 
 
@@ -228,7 +228,7 @@ async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
 async def test_an_unsent_request_is_withdrawn_without_a_trace(autojump_clock: MockClock) -> None:
     async with linked(admission=client_admission(None), pair=lockstep_stream_pair) as bench:
         async with bench.link.ask("first", None):
-            await wait_all_tasks_blocked()  # its bytes are with the stream, where nobody reads them
+            await wait_all_tasks_blocked()  # the stream has its bytes, and the peer does not read them
             async with bench.link.ask("second", None), bench.link.ask("initialize", None):
                 pass
             await bench.link.notify("third", None)
@@ -236,11 +236,11 @@ async def test_an_unsent_request_is_withdrawn_without_a_trace(autojump_clock: Mo
         assert await bench.peer.receive() == request(1, "first")
         assert await bench.peer.receive() == notification("third")
         assert await bench.peer.receive() == cancelled(1)
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
         assert bench.link.statistics().outbox_bytes == 0
 
 
-async def test_a_request_cancelled_while_it_waits_for_room_was_never_there(autojump_clock: MockClock) -> None:
+async def test_a_request_cancelled_while_it_waits_for_room_is_never_sent(autojump_clock: MockClock) -> None:
     limits = Limits(outbox_bytes=1)
     async with linked(admission=client_admission(None), pair=lockstep_stream_pair, limits=limits) as bench:
         await bench.link.notify("full", None)
@@ -251,11 +251,11 @@ async def test_a_request_cancelled_while_it_waits_for_room_was_never_there(autoj
         assert bench.holds_nothing()
 
         assert await bench.peer.receive() == notification("full")
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
 
 
 @pytest.mark.parametrize("params", [{"a": float("nan")}, {"a": "\ud800"}, {"a": object()}])
-async def test_params_that_are_not_json_are_the_caller_s_fault_and_leave_nothing(
+async def test_params_that_are_not_json_raise_for_the_caller_and_leave_nothing(
     params: JsonObject, autojump_clock: MockClock
 ) -> None:
     async with linked(admission=client_admission(None)) as bench:
@@ -264,14 +264,14 @@ async def test_params_that_are_not_json_are_the_caller_s_fault_and_leave_nothing
                 pass
 
         assert bench.holds_nothing()
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
 
 
-# -- the end
+# -- the end of the connection
 
 
 @all_pairs
-async def test_when_the_peer_goes_away_every_call_fails_with_an_exception_of_its_own(pair: Pair) -> None:
+async def test_when_the_peer_disconnects_every_call_fails_with_its_own_exception(pair: Pair) -> None:
     failures: list[ServerExited] = []
 
     async with linked(
@@ -302,7 +302,7 @@ async def test_when_the_peer_goes_away_every_call_fails_with_an_exception_of_its
             await bench.link.notify("n", None)
 
 
-async def test_a_call_on_a_link_whose_sending_half_alone_is_broken_waits_for_the_reason(
+async def test_a_call_on_a_link_that_can_only_receive_fails_when_the_drain_time_is_over(
     autojump_clock: MockClock,
 ) -> None:
     limits = Limits(drain_seconds=3)
@@ -318,42 +318,42 @@ async def test_a_call_on_a_link_whose_sending_half_alone_is_broken_waits_for_the
         assert trio.current_time() - began == pytest.approx(3)
 
 
-async def test_responses_before_the_end_of_input_count() -> None:
+async def test_responses_before_the_end_of_input_reach_their_callers() -> None:
     async with (
         linked(admission=client_admission(None)) as bench,
-        bench.link.ask("m", None) as asked,
+        bench.link.ask("m", None) as outgoing,
         bench.link.ask("m", None) as other,
     ):
         await bench.peer.send(result(1, {"in": "time"}))
         await bench.peer.stream.aclose()
         await bench.ended.wait()
 
-        assert await asked.result() == {"in": "time"}
+        assert await outgoing.result() == {"in": "time"}
         with pytest.raises(ConnectionBroken):
             await other.result()
 
 
-async def test_a_link_closed_from_this_side_cancels_what_was_sent_and_withdraws_the_rest() -> None:
+async def test_a_link_that_closes_cancels_sent_requests_and_withdraws_queued_ones() -> None:
     async with linked(admission=client_admission(None), pair=lockstep_stream_pair) as bench:
         async with bench.link.ask("sent", None) as sent, trio.open_nursery() as nursery:
             await wait_all_tasks_blocked()
             async with bench.link.ask("queued", None) as queued:
                 bench.link.stop()
-                heard: list[Any] = []
+                received: list[Any] = []
 
-                async def listen() -> None:
-                    heard.extend(await bench.peer.rest())
+                async def receive_all() -> None:
+                    received.extend(await bench.peer.rest())
 
-                nursery.start_soon(listen)
-                for asked in (sent, queued):
+                nursery.start_soon(receive_all)
+                for outgoing in (sent, queued):
                     with pytest.raises(ConnectionClosed, match="this side closed the connection"):
-                        await asked.result()
+                        await outgoing.result()
 
-        assert heard == [request(1, "sent"), cancelled(1)]
+        assert received == [request(1, "sent"), cancelled(1)]
         assert bench.holds_nothing()
 
 
-async def test_a_caller_cancelled_together_with_its_link_is_cancelled_and_not_surprised() -> None:
+async def test_a_caller_cancelled_together_with_its_link_sees_only_its_cancellation() -> None:
     seen: list[str] = []
 
     async def caller(bench: Bench) -> None:
@@ -388,7 +388,7 @@ async def test_after_the_link_is_lost_a_cancelled_caller_sees_its_cancellation()
 async def test_while_accepted_requests_drain_a_cancelled_caller_sees_its_cancellation() -> None:
     async with linked({"forever": forever}, admission=client_admission("2025-06-18")) as bench:
         await bench.peer.send(request(1, "forever"))
-        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.peer.send_eof()
         await wait_all_tasks_blocked()
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -398,7 +398,7 @@ async def test_while_accepted_requests_drain_a_cancelled_caller_sees_its_cancell
         assert not bench.ended.is_set()
 
 
-# -- many
+# -- many requests
 
 
 @all_pairs
@@ -432,7 +432,7 @@ async def test_a_thousand_calls_with_a_quarter_cancelled_at_random_leave_nothing
         answering.cancel_scope.cancel()
 
 
-async def test_callers_with_deadlines_before_a_peer_that_never_reads_leave_the_outbox_bounded(
+async def test_the_outbox_stays_bounded_when_callers_time_out_on_a_peer_that_never_reads(
     autojump_clock: MockClock,
 ) -> None:
     limits = Limits(outbox_bytes=64 * 1024, stall_seconds=10_000)
@@ -453,11 +453,11 @@ async def test_callers_with_deadlines_before_a_peer_that_never_reads_leave_the_o
             assert bench.holds_nothing()
             assert bench.link.lost is None
 
-        assert peak < 200 * 1024  # the bound, what the stream holds, and a notice for each request that left
+        assert peak < 200 * 1024  # the bound, the bytes in the stream, and a cancellation for each sent request
         assert len(bench.link.outbox._queue) < 3000
 
 
-async def test_a_thousand_sent_calls_cancelled_before_a_deaf_peer_cost_a_notice_each(
+async def test_a_thousand_cancelled_calls_to_a_peer_that_does_not_read_queue_one_cancellation_each(
     autojump_clock: MockClock,
 ) -> None:
     limits = Limits(stall_seconds=10_000)
@@ -471,16 +471,16 @@ async def test_a_thousand_sent_calls_cancelled_before_a_deaf_peer_cost_a_notice_
 
         assert bench.holds_nothing()
         assert bench.link.outbox.size < 130_000
-        notices = [await bench.peer.receive() for _ in range(1000)]
-        assert sorted(notices, key=lambda notice: notice["params"]["requestId"]) == [
+        notifications = [await bench.peer.receive() for _ in range(1000)]
+        assert sorted(notifications, key=lambda message: message["params"]["requestId"]) == [
             cancelled(number) for number in range(1, 1001)
         ]
-        assert await bench.peer.hears_nothing()
+        await bench.peer.expect_silence()
 
 
 @define(eq=False)
 class Record(ImmediateStream):
-    """A stream that writes down what is sent at once."""
+    """A stream that records the bytes that are sent immediately."""
 
     sent: list[bytes] = field(factory=list[bytes])
 
@@ -502,8 +502,8 @@ class Record(ImmediateStream):
         await trio.lowlevel.checkpoint()
 
 
-class Deaf:
-    """A listener that hears nothing."""
+class IgnoringListener:
+    """A listener that ignores the outcome."""
 
     def on_notification(self, method: str, params: JsonObject) -> None:
         raise NotImplementedError
@@ -524,7 +524,7 @@ def line(id: int) -> bytes:
     return encode(request(id, "m")) + b"\n"
 
 
-async def test_the_only_request_has_left_when_it_is_entered_and_of_more_the_rest_travel_together() -> None:
+async def test_a_lone_request_is_sent_immediately_and_further_ones_are_sent_together() -> None:
     async with recorded() as (link, sent), link.ask("m", None):
         assert sent == [line(1)]
         async with link.ask("m", None), link.ask("m", None):
@@ -534,19 +534,19 @@ async def test_the_only_request_has_left_when_it_is_entered_and_of_more_the_rest
             assert sent == [line(1), line(2) + line(3)]
 
 
-async def test_a_request_that_listens_does_not_count_for_a_quiet_link() -> None:
+async def test_a_listening_request_does_not_keep_a_link_from_being_quiet() -> None:
     async with recorded() as (link, sent):
         listening = link.ask("m", None)
-        listening.listener = Deaf()
+        listening.listener = IgnoringListener()
         async with listening, link.ask("m", None):
             assert sent == [line(1), line(2)]
 
 
-async def test_a_link_with_many_requests_is_not_quiet_whichever_of_them_listen() -> None:
+async def test_a_link_with_many_requests_is_not_quiet_even_if_all_of_them_listen() -> None:
     async with recorded() as (link, sent), AsyncExitStack() as stack:
         for _ in range(5):
             listening = link.ask("m", None)
-            listening.listener = Deaf()
+            listening.listener = IgnoringListener()
             await stack.enter_async_context(listening)
         left = len(sent)
         await stack.enter_async_context(link.ask("m", None))

@@ -1,4 +1,4 @@
-"""The requesting side of an exchange: it receives updates in order, bounded, and then the outcome."""
+"""The outgoing request: bounded updates in order, the outcome, and leaving early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRESS = "notifications/progress"
 
 @define(eq=False)
 class Probe(OutgoingRequest):
-    """An exchange that writes down when it begins and when it is cancelled."""
+    """An outgoing request that records when it is sent and when it is cancelled."""
 
     log: list[str] = field(factory=list[str], init=False)
 
@@ -28,7 +28,7 @@ class Probe(OutgoingRequest):
         await trio.lowlevel.checkpoint()
 
     def _send(self) -> None:
-        self.log.append("begun")
+        self.log.append("sent")
 
     def _cancel(self) -> None:
         self.log.append("cancelled")
@@ -53,62 +53,62 @@ def probe(budget: UpdateBudget | None = None, *, wants_updates: bool = True) -> 
 
 
 async def test_updates_arrive_in_order_and_before_the_outcome() -> None:
-    async with probe() as asked:
-        asked.give(1, 2, 3)
-        asked.finish({"done": True})
-        asked.give(4)  # after the response: dropped
+    async with probe() as outgoing:
+        outgoing.give(1, 2, 3)
+        outgoing.finish({"done": True})
+        outgoing.give(4)  # dropped, because it comes after the response
 
-        assert asked.waiting == 3
-        assert await asked.take_all() == [1, 2, 3]
-        assert await asked.take() is None
-        assert await asked.result() == {"done": True}
-        assert await asked.result() == {"done": True}
-    assert asked.log == ["begun"]
-    assert asked.state is ExchangeState.ANSWERED
-    assert asked.skipped == 0
+        assert outgoing.waiting == 3
+        assert await outgoing.take_all() == [1, 2, 3]
+        assert await outgoing.take() is None
+        assert await outgoing.result() == {"done": True}
+        assert await outgoing.result() == {"done": True}
+    assert outgoing.log == ["sent"]
+    assert outgoing.state is ExchangeState.ANSWERED
+    assert outgoing.skipped == 0
 
 
-async def test_a_wait_can_be_interrupted_and_started_again(nursery: trio.Nursery) -> None:
+async def test_a_wait_for_the_result_can_be_interrupted_and_repeated(nursery: trio.Nursery) -> None:
     async def wait() -> None:
         with pytest.raises(RuntimeError, match="too long"):
-            await asked.result()
-        assert not asked.receiving
-        assert await asked.result() == {}
+            await outgoing.result()
+        assert not outgoing.receiving
+        assert await outgoing.result() == {}
 
-    async with probe() as asked:
+    async with probe() as outgoing:
         nursery.start_soon(wait)
         await wait_all_tasks_blocked()
-        assert asked.receiving
-        asked.interrupt(RuntimeError("too long"))
+        assert outgoing.receiving
+        outgoing.interrupt(RuntimeError("too long"))
         await wait_all_tasks_blocked()
-        asked.finish({})
+        outgoing.finish({})
         await wait_all_tasks_blocked()
-    assert asked.log == ["begun"]
+    assert outgoing.log == ["sent"]
 
 
 async def test_unread_updates_do_not_delay_the_result() -> None:
-    async with probe() as asked:
-        asked.give(*range(50))
-        asked.finish({})
+    async with probe() as outgoing:
+        outgoing.give(*range(50))
+        outgoing.finish({})
 
-        assert await asked.result() == {}
-        assert await asked.take_all() == list(range(50))
+        assert await outgoing.result() == {}
+        assert await outgoing.take_all() == list(range(50))
 
 
 async def test_a_receiver_is_woken_by_an_update_and_by_the_outcome(nursery: trio.Nursery) -> None:
     taken: list[int | None] = []
 
-    async with probe() as asked:
+    async with probe() as outgoing:
 
         async def receiver() -> None:
-            taken.extend([await asked.take(), await asked.take()])
+            taken.extend([await outgoing.take(), await outgoing.take()])
 
         nursery.start_soon(receiver)
         await wait_all_tasks_blocked()
-        asked.give(1)
+        outgoing.give(1)
         await wait_all_tasks_blocked()
         assert taken == []
-        asked.finish({})
+        outgoing.finish({})
         await wait_all_tasks_blocked()
 
     assert taken == [1, None]
@@ -117,70 +117,70 @@ async def test_a_receiver_is_woken_by_an_update_and_by_the_outcome(nursery: trio
 async def test_an_update_does_not_end_the_wait_for_the_result(nursery: trio.Nursery) -> None:
     results: list[object] = []
 
-    async with probe() as asked:
+    async with probe() as outgoing:
 
         async def receiver() -> None:
-            results.append(await asked.result())
+            results.append(await outgoing.result())
 
         nursery.start_soon(receiver)
         await wait_all_tasks_blocked()
-        asked.give(1)
+        outgoing.give(1)
         await wait_all_tasks_blocked()
         assert results == []
-        asked.finish({"a": 1})
+        outgoing.finish({"a": 1})
         await wait_all_tasks_blocked()
 
     assert results == [{"a": 1}]
 
 
-async def test_a_request_that_wants_no_updates_keeps_none() -> None:
+async def test_a_request_without_updates_stores_none() -> None:
     budget = UpdateBudget(100, 1000, 10_000)
-    async with probe(budget, wants_updates=False) as asked:
-        asked.give(1, 2, 3)
+    async with probe(budget, wants_updates=False) as outgoing:
+        outgoing.give(1, 2, 3)
 
-        assert (asked.waiting, asked.waiting_bytes, asked.skipped, budget.total) == (0, 0, 0, 0)
-        assert asked.last_update_at == 0
+        assert (outgoing.waiting, outgoing.waiting_bytes, outgoing.skipped, budget.total) == (0, 0, 0, 0)
+        assert outgoing.last_update_at == 0
 
 
-async def test_each_update_says_when_it_arrived(autojump_clock: MockClock) -> None:
-    async with probe() as asked:
+async def test_the_time_of_the_last_update_is_known(autojump_clock: MockClock) -> None:
+    async with probe() as outgoing:
         await trio.sleep(5)
-        asked.give(1)
+        outgoing.give(1)
         at = trio.current_time()
         await trio.sleep(5)
 
-        assert asked.last_update_at == at
+        assert outgoing.last_update_at == at
 
 
 async def test_beyond_the_number_limit_the_oldest_update_is_dropped_and_counted() -> None:
-    async with probe(UpdateBudget(3, 1000, 10_000)) as asked:
-        asked.give(*range(10))
-        asked.finish({})
+    async with probe(UpdateBudget(3, 1000, 10_000)) as outgoing:
+        outgoing.give(*range(10))
+        outgoing.finish({})
 
-        assert asked.skipped == 7
-        assert await asked.take_all() == [7, 8, 9]
+        assert outgoing.skipped == 7
+        assert await outgoing.take_all() == [7, 8, 9]
 
 
 async def test_beyond_the_byte_limit_the_oldest_update_is_dropped_and_counted() -> None:
-    async with probe(UpdateBudget(100, 10, 10_000)) as asked:
-        asked.give(1, 2, size=5)
-        assert asked.skipped == 0
-        asked.give(3, size=1)
-        asked.finish({})
+    async with probe(UpdateBudget(100, 10, 10_000)) as outgoing:
+        outgoing.give(1, 2, size=5)
+        assert outgoing.skipped == 0
+        outgoing.give(3, size=1)
+        outgoing.finish({})
 
-        assert asked.skipped == 1
-        assert asked.waiting_bytes == 6
-        assert await asked.take_all() == [2, 3]
+        assert outgoing.skipped == 1
+        assert outgoing.waiting_bytes == 6
+        assert await outgoing.take_all() == [2, 3]
 
 
 @pytest.mark.parametrize("budget", [(1, 1, 10_000), (100, 1, 10_000), (100, 1000, 1)])
-async def test_the_newest_update_is_never_dropped_however_large(budget: tuple[int, int, int]) -> None:
-    async with probe(UpdateBudget(*budget)) as asked:
-        asked.give(1, 2, 3, size=500)
-        asked.finish({})
+async def test_the_newest_update_is_never_dropped_even_if_it_is_large(budget: tuple[int, int, int]) -> None:
+    async with probe(UpdateBudget(*budget)) as outgoing:
+        outgoing.give(1, 2, 3, size=500)
+        outgoing.finish({})
 
-        assert await asked.take_all() == [3]
-        assert asked.skipped == 2
+        assert await outgoing.take_all() == [3]
+        assert outgoing.skipped == 2
 
 
 async def test_beyond_the_byte_limit_of_the_link_the_fullest_request_drops_its_oldest() -> None:
@@ -196,27 +196,27 @@ async def test_beyond_the_byte_limit_of_the_link_the_fullest_request_drops_its_o
         assert budget.holders == {full, modest}
 
 
-async def test_the_newest_update_of_each_request_stays() -> None:
+async def test_the_newest_update_of_each_request_is_kept() -> None:
     budget = UpdateBudget(100, 1000, 10)
-    asked = [probe(budget) for _ in range(5)]
-    for one in asked:
+    outgoing = [probe(budget) for _ in range(5)]
+    for one in outgoing:
         one.give(1, 2, size=9)
 
-    assert [one.waiting for one in asked] == [1] * 5
-    assert [one.skipped for one in asked] == [1] * 5
+    assert [one.waiting for one in outgoing] == [1] * 5
+    assert [one.skipped for one in outgoing] == [1] * 5
     assert budget.total == 45
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["put", "take", "leave"]), st.integers(1, 30)), max_size=60)
 )
-def test_the_budget_always_knows_what_waits(steps: list[tuple[int, str, int]]) -> None:
+def test_the_budget_always_equals_the_sum_of_the_waiting_updates(steps: list[tuple[int, str, int]]) -> None:
     async def main() -> None:
         budget = UpdateBudget(5, 50, 80)
-        asked = [probe(budget) for _ in range(4)]
+        outgoing = [probe(budget) for _ in range(4)]
         put = [0] * 4
         for which, what, size in steps:
-            one = asked[which]
+            one = outgoing[which]
             if what == "put" and one.state is ExchangeState.OPEN:
                 one.give(put[which], size=size)
                 put[which] += 1
@@ -225,154 +225,154 @@ def test_the_budget_always_knows_what_waits(steps: list[tuple[int, str, int]]) -
                 await one.take()
             elif what == "leave":
                 one.leave() if one.state is ExchangeState.OPEN else None
-            assert budget.total == sum(each.waiting_bytes for each in asked)
-            assert budget.holders == {each for each in asked if each.waiting}
-            assert all(each.waiting <= 5 and (each.waiting_bytes <= 50 or each.waiting == 1) for each in asked)
-            assert budget.total <= 80 or all(each.waiting <= 1 for each in asked)
+            assert budget.total == sum(each.waiting_bytes for each in outgoing)
+            assert budget.holders == {each for each in outgoing if each.waiting}
+            assert all(each.waiting <= 5 and (each.waiting_bytes <= 50 or each.waiting == 1) for each in outgoing)
+            assert budget.total <= 80 or all(each.waiting <= 1 for each in outgoing)
 
     trio.run(main)
 
 
-async def test_leaving_early_cancels_once_and_forgets_what_waits() -> None:
+async def test_leaving_a_request_early_cancels_it_once_and_drops_waiting_updates() -> None:
     budget = UpdateBudget(100, 1000, 10_000)
-    asked = probe(budget)
+    outgoing = probe(budget)
 
-    with pytest.raises(KeyError):  # leaving the block is the subject
-        async with asked:
-            asked.give(1, 2)
+    with pytest.raises(KeyError):  # the test is about leaving the block
+        async with outgoing:
+            outgoing.give(1, 2)
             raise KeyError
-    asked.leave()
-    asked.give(3)
+    outgoing.leave()
+    outgoing.give(3)
 
-    assert asked.log == ["begun", "cancelled"]
-    assert asked.state is ExchangeState.CANCELLED
-    assert (budget.total, budget.holders, asked.waiting) == (0, set(), 0)
+    assert outgoing.log == ["sent", "cancelled"]
+    assert outgoing.state is ExchangeState.CANCELLED
+    assert (budget.total, budget.holders, outgoing.waiting) == (0, set(), 0)
 
 
-async def test_leaving_after_the_outcome_keeps_the_outcome_and_cancels_nothing() -> None:
+async def test_leaving_a_request_after_its_outcome_keeps_the_outcome_and_cancels_nothing() -> None:
     budget = UpdateBudget(100, 1000, 10_000)
-    async with probe(budget) as asked:
-        asked.give(1)
-        asked.finish({"a": 1})
+    async with probe(budget) as outgoing:
+        outgoing.give(1)
+        outgoing.finish({"a": 1})
 
-    assert asked.log == ["begun"]
+    assert outgoing.log == ["sent"]
     assert budget.total == 0
-    assert await asked.result() == {"a": 1}
-    assert await asked.take() is None
+    assert await outgoing.result() == {"a": 1}
+    assert await outgoing.take() is None
 
 
 async def test_leaving_a_lost_exchange_cancels_nothing() -> None:
-    async with probe() as asked:
-        asked.finish(ConnectionClosed("gone"))
-        assert asked.state is ExchangeState.LOST
+    async with probe() as outgoing:
+        outgoing.finish(ConnectionClosed("gone"))
+        assert outgoing.state is ExchangeState.LOST
 
-    assert asked.state is ExchangeState.LOST
-    assert asked.log == ["begun"]
+    assert outgoing.state is ExchangeState.LOST
+    assert outgoing.log == ["sent"]
 
 
 async def test_a_request_that_fails_to_begin_leaves_no_trace() -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
-        async with probe() as asked:
-            raise AssertionError(asked)
+        async with probe() as outgoing:
+            raise AssertionError(outgoing)
 
     assert scope.cancelled_caught
 
 
 async def test_receiving_from_a_request_that_was_left_raises_instead_of_waiting_forever() -> None:
-    async with probe() as asked:
+    async with probe() as outgoing:
         pass
 
     with pytest.raises(trio.ClosedResourceError, match="left before its outcome"):
-        await asked.result()
+        await outgoing.result()
     with pytest.raises(trio.ClosedResourceError, match="left before its outcome"):
-        await asked.next_update()
+        await outgoing.next_update()
 
 
 async def test_leaving_a_request_wakes_the_task_that_receives_from_it(nursery: trio.Nursery) -> None:
-    told: list[str] = []
-    async with probe() as asked:
+    seen: list[str] = []
+    async with probe() as outgoing:
 
         async def receiver() -> None:
             try:
-                await asked.result()
+                await outgoing.result()
             except trio.ClosedResourceError:
-                told.append("closed")
+                seen.append("closed")
 
         nursery.start_soon(receiver)
         await wait_all_tasks_blocked()
 
     await wait_all_tasks_blocked()
-    assert told == ["closed"]
+    assert seen == ["closed"]
 
 
 async def test_an_error_outcome_is_raised_at_each_call_of_result() -> None:
-    async with probe() as asked:
-        asked.finish(ErrorResponse(1, "no"))
+    async with probe() as outgoing:
+        outgoing.finish(ErrorResponse(1, "no"))
 
         for _ in range(2):
             with pytest.raises(ErrorResponse, match="no"):
-                await asked.result()
-        assert await asked.take() is None
-        assert asked.state is ExchangeState.ANSWERED
+                await outgoing.result()
+        assert await outgoing.take() is None
+        assert outgoing.state is ExchangeState.ANSWERED
 
 
-async def test_a_request_has_one_outcome() -> None:
-    async with probe() as asked:
-        asked.finish({})
+async def test_a_second_outcome_of_a_request_is_refused() -> None:
+    async with probe() as outgoing:
+        outgoing.finish({})
 
         with pytest.raises(LocalProtocolError):
-            asked.finish({})
+            outgoing.finish({})
 
 
 async def test_a_caller_cancelled_with_its_connection_sees_its_cancellation(nursery: trio.Nursery) -> None:
-    async with probe() as asked:
+    async with probe() as outgoing:
         with trio.CancelScope() as scope:
 
             async def disconnect() -> None:
-                asked.finish(ConnectionClosed("gone"))
+                outgoing.finish(ConnectionClosed("gone"))
                 scope.cancel()
 
             nursery.start_soon(disconnect)
-            await asked.result()
+            await outgoing.result()
 
         assert scope.cancelled_caught
 
 
 async def test_a_second_receiver_gets_an_error(nursery: trio.Nursery) -> None:
-    async with probe() as asked:
-        nursery.start_soon(asked.result)
+    async with probe() as outgoing:
+        nursery.start_soon(outgoing.result)
         await wait_all_tasks_blocked()
 
         with pytest.raises(trio.BusyResourceError, match="another task already receives"):
-            await asked.next_update()
+            await outgoing.next_update()
         with pytest.raises(trio.BusyResourceError, match="another task already receives"):
-            await asked.result()
-        asked.finish({})
+            await outgoing.result()
+        outgoing.finish({})
 
 
 @pytest.mark.parametrize("receive", ["result", "next_update"])
 async def test_another_task_may_receive_after_a_cancelled_one(receive: str, autojump_clock: MockClock) -> None:
-    async with probe() as asked:
+    async with probe() as outgoing:
         with trio.move_on_after(1) as scope:
-            await getattr(asked, receive)()
+            await getattr(outgoing, receive)()
         assert scope.cancelled_caught
-        assert asked.state is ExchangeState.OPEN
-        asked.give(1)
-        asked.finish({"a": 1})
+        assert outgoing.state is ExchangeState.OPEN
+        outgoing.give(1)
+        outgoing.finish({"a": 1})
 
-        assert await asked.take() == 1
-        assert await asked.result() == {"a": 1}
+        assert await outgoing.take() == 1
+        assert await outgoing.result() == {"a": 1}
 
 
 @pytest.mark.parametrize("receive", ["result", "next_update"])
-async def test_receiving_is_a_cancel_point_even_without_waiting(receive: str) -> None:
-    async with probe() as asked:
-        asked.give(1)
-        asked.finish({})
+async def test_receiving_is_a_cancellation_point_even_if_it_does_not_wait(receive: str) -> None:
+    async with probe() as outgoing:
+        outgoing.give(1)
+        outgoing.finish({})
         with trio.CancelScope() as scope:
             scope.cancel()
-            await getattr(asked, receive)()
+            await getattr(outgoing, receive)()
 
         assert scope.cancelled_caught
-        assert await asked.take() == 1
+        assert await outgoing.take() == 1

@@ -1,6 +1,6 @@
 """Parked handlers: resuming, cancelling and ending them.
 
-Across a whole server it is shown in tests/interaction/test_asking*.py.
+The tests in tests/interaction/test_asking*.py do the same across a whole server.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from trio_mcp.wire import INTERNAL_ERROR, JsonObject
 
 from .fake_exchange import FakeExchange, exchange
 from .parking_bench import (
-    MOST,
+    MAX_PARKED,
     Bench,
     answer_of,
     ask,
-    asked_in,
     error_of,
     forever,
     make_pool,
-    notify_nowait,
     one_question,
     question,
+    questions_in,
+    report_progress,
     token_of,
 )
 
-whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+request_name: ContextVar[str] = ContextVar("request_name", default="none")
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def bench(nursery: trio.Nursery) -> Bench:
     return Bench(make_pool(nursery))
 
 
-# One task, straight on.
+# One task.
 
 
-async def test_a_handler_goes_on_once_where_it_stood(bench: Bench) -> None:
+async def test_a_retry_continues_the_handler_where_it_asked_and_only_once(bench: Bench) -> None:
     begun: list[int] = []
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -53,7 +53,7 @@ async def test_a_handler_goes_on_once_where_it_stood(bench: Bench) -> None:
 
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
-    assert asked_in(first) == {"name"}
+    assert questions_in(first) == {"name"}
     assert bench.pool.parking.parked == bench.pool.running == 1
 
     second = bench.retry(first, {"name": "Ada"})
@@ -62,13 +62,13 @@ async def test_a_handler_goes_on_once_where_it_stood(bench: Bench) -> None:
     assert answer_of(second) == {"hi": ["Ada"], "begun": 1}
 
 
-async def test_the_run_is_tied_to_the_exchange_that_waits_for_it(bench: Bench) -> None:
+async def test_a_handler_run_belongs_to_the_exchange_that_waits_for_it(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
-        notify_nowait(run, 1)
+        report_progress(run, 1)
         await ask(run, "a")
         assert run.context is second.context
         assert run.peer is second.peer
-        notify_nowait(run, 2)
+        report_progress(run, 2)
         return {}
 
     first = bench.begin(handler)
@@ -76,28 +76,28 @@ async def test_the_run_is_tied_to_the_exchange_that_waits_for_it(bench: Bench) -
     second = bench.retry(first, {"a": 1})
     assert await bench.holds_nothing()
 
-    assert [params["value"] for _, params in first.told] == [1]
-    assert [params["value"] for _, params in second.told] == [2]
+    assert [params["value"] for _, params in first.notifications] == [1]
+    assert [params["value"] for _, params in second.notifications] == [2]
 
 
 async def test_a_handler_may_ask_again_and_again(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         return {"sum": sum([(await ask(run, str(number)))[0] for number in range(5)])}
 
-    asked = bench.begin(handler)
+    incoming = bench.begin(handler)
     tokens: list[str] = []
     for number in range(5):
         await wait_all_tasks_blocked()
-        assert asked_in(asked) == {str(number)}
-        tokens.append(token_of(asked))
-        asked = bench.retry(asked, {str(number): number})
+        assert questions_in(incoming) == {str(number)}
+        tokens.append(token_of(incoming))
+        incoming = bench.retry(incoming, {str(number): number})
     assert await bench.holds_nothing()
 
-    assert answer_of(asked) == {"sum": 10}
+    assert answer_of(incoming) == {"sum": 10}
     assert len(set(tokens)) == 5
 
 
-async def test_a_parked_run_has_no_slot(nursery: trio.Nursery) -> None:
+async def test_a_parked_handler_occupies_no_slot(nursery: trio.Nursery) -> None:
     bench = Bench(make_pool(nursery), HandlerSlots(1, 0))
     first = bench.begin(one_question)
     await wait_all_tasks_blocked()
@@ -105,31 +105,31 @@ async def test_a_parked_run_has_no_slot(nursery: trio.Nursery) -> None:
 
     other = bench.begin(one_question)
     await wait_all_tasks_blocked()
-    assert asked_in(other) == {"a"}
-    for asked in (first, other):
-        answered = bench.retry(asked, {"a": 1})
+    assert questions_in(other) == {"a"}
+    for incoming in (first, other):
+        answered = bench.retry(incoming, {"a": 1})
         await wait_all_tasks_blocked()
         assert answer_of(answered) == {"answer": 1}
     assert await bench.holds_nothing()
 
 
-async def test_a_run_keeps_the_context_variables_of_the_first_request(bench: Bench) -> None:
+async def test_a_handler_keeps_the_context_variables_of_the_first_request(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
-        before = whose.get()
+        before = request_name.get()
         await ask(run, "a")
-        return {"before": before, "after": whose.get()}
+        return {"before": before, "after": request_name.get()}
 
-    whose.set("the first request's")
+    request_name.set("the first request")
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
-    whose.set("the second request's")
+    request_name.set("the second request")
     second = bench.retry(first, {"a": 1})
     assert await bench.holds_nothing()
 
-    assert answer_of(second) == dict.fromkeys(("before", "after"), "the first request's")
+    assert answer_of(second) == dict.fromkeys(("before", "after"), "the first request")
 
 
-async def test_what_a_handler_raises_after_an_answer_is_explained_to_the_retry(bench: Bench) -> None:
+async def test_an_exception_that_a_handler_raises_after_an_answer_is_the_response_to_the_retry(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         await ask(run, "a")
         raise KeyError("x")
@@ -145,11 +145,11 @@ async def test_what_a_handler_raises_after_an_answer_is_explained_to_the_retry(b
 # Cancellation.
 
 
-def cancel(asked: FakeExchange) -> None:
-    asked.cancel("not wanted")
+def cancel(incoming: FakeExchange) -> None:
+    incoming.cancel("not wanted")
 
 
-async def test_cancelled_before_it_asks_a_handler_stops(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_a_handler_that_is_cancelled_before_it_asks_stops(bench: Bench, autojump_clock: MockClock) -> None:
     ended: list[float] = []
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -167,7 +167,7 @@ async def test_cancelled_before_it_asks_a_handler_stops(bench: Bench, autojump_c
     assert (ended, first.sent) == ([1], [])
 
 
-async def test_cancelled_between_its_question_and_the_interim_answer_a_handler_stops(bench: Bench) -> None:
+async def test_a_handler_that_is_cancelled_before_its_question_is_sent_stops(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         first.full = True
         return await one_question(run)
@@ -195,7 +195,9 @@ async def test_a_late_cancellation_of_the_first_exchange_does_nothing(bench: Ben
 
 
 @pytest.mark.parametrize("end", [cancel, FakeExchange.disconnect])
-async def test_when_the_retry_ends_so_does_the_handler(bench: Bench, end: Callable[[FakeExchange], None]) -> None:
+async def test_a_handler_stops_when_the_retry_that_waits_for_it_ends(
+    bench: Bench, end: Callable[[FakeExchange], None]
+) -> None:
     ended: list[str] = []
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -241,7 +243,7 @@ async def test_a_question_of_a_cancelled_handler_fails_because_the_call_is_over(
     assert outcome == ["the call is over"]
 
 
-async def test_a_question_that_is_shielded_from_the_cancellation_fails(bench: Bench) -> None:
+async def test_a_shielded_question_of_a_cancelled_handler_fails(bench: Bench) -> None:
     outcome: list[str] = []
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -259,10 +261,10 @@ async def test_a_question_that_is_shielded_from_the_cancellation_fails(bench: Be
     assert outcome == ["the call is over"]
 
 
-# The end.
+# Closing and cancelling the pool.
 
 
-async def test_when_the_pool_closes_parked_handlers_clean_up_and_no_question_is_sent_any_more(
+async def test_when_the_pool_closes_parked_handlers_clean_up_and_new_questions_fail(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     log: list[str] = []
@@ -293,26 +295,26 @@ async def test_when_the_pool_closes_parked_handlers_clean_up_and_no_question_is_
 
     with pytest.raises(AskExpired, match="the server stops"):
         bench.pool.parking.check_open()
-    asked = bench.begin(one_question)
+    incoming = bench.begin(one_question)
     assert await bench.holds_nothing()
-    assert error_of(asked) == "AskExpired('the server stops')"
+    assert error_of(incoming) == "AskExpired('the server stops')"
 
 
 async def test_when_the_pool_closes_questions_that_were_sent_as_requests_expire(bench: Bench) -> None:
-    asking = QuestionBatch([question("a")])
-    bench.pool.parking.direct.add(asking)
+    batch = QuestionBatch([question("a")])
+    bench.pool.parking.direct.add(batch)
     bench.pool.parking.close()
     with pytest.raises(AskExpired):
-        await asking.wait()
+        await batch.wait()
 
 
-async def test_where_nothing_is_parked_nothing_is_waited_for(bench: Bench) -> None:
+async def test_closing_a_pool_without_parked_handlers_does_not_wait(bench: Bench) -> None:
     bench.pool.parking.check_open()
     bench.pool.parking.close()
     await bench.pool.parking.emptied()
 
 
-async def test_closing_does_not_wait_longer_than_the_time_for_clean_up(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_closing_the_pool_waits_no_longer_than_the_grace_period(bench: Bench, autojump_clock: MockClock) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
@@ -337,12 +339,12 @@ async def test_when_the_pool_is_cancelled_parked_handlers_are_stopped() -> None:
 
     async with trio.open_nursery() as nursery:
         bench = Bench(make_pool(nursery, ask_seconds=math.inf))
-        for _ in range(MOST):
+        for _ in range(MAX_PARKED):
             bench.begin(handler)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
-    assert ended == [1] * MOST
+    assert ended == [1] * MAX_PARKED
     assert await bench.holds_nothing()
 
 
@@ -363,30 +365,30 @@ async def test_when_the_pool_is_cancelled_a_retry_that_waits_for_a_slot_is_answe
     assert await bench.holds_nothing()
 
 
-# What a handler leaves behind.
+# Abandoned tasks of a handler.
 
 
-async def test_when_a_handler_ends_what_it_left_waiting_fails(
+async def test_when_a_handler_ends_the_open_questions_of_its_abandoned_tasks_fail(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     outcome: list[str] = []
 
-    async def left_behind(run: HandlerRun) -> None:  # a worker thread's, say, that was abandoned
+    async def abandoned(run: HandlerRun) -> None:  # such as the task of an abandoned worker thread
         for _ in range(2):
             with pytest.raises(AskExpired) as caught:
                 await ask(run, "a")
             outcome.append(str(caught.value))
 
     async def handler(run: HandlerRun) -> JsonObject:
-        nursery.start_soon(left_behind, run)
+        nursery.start_soon(abandoned, run)
         await trio.sleep(1)
         return {"done": True}
 
     first = bench.begin(handler)
     await trio.sleep(2)
-    assert asked_in(first) == {"a"}
+    assert questions_in(first) == {"a"}
     assert outcome == ["the call is over"] * 2
-    assert bench.pool.parking.parked == 1  # the handler has ended, and its outcome waits
+    assert bench.pool.parking.parked == 1  # the handler has ended, and its outcome is kept
     second = bench.retry(first, {})
     assert await bench.holds_nothing()
     assert answer_of(second) == {"done": True}

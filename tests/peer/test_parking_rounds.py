@@ -16,17 +16,17 @@ from trio_mcp.wire import JsonObject, NotJsonError
 
 from .parking_bench import (
     EXPIRY,
-    MOST,
+    MAX_PARKED,
     Bench,
     answer_of,
     ask,
-    asked_in,
     error_of,
     forever,
     make_pool,
-    notify_nowait,
     one_question,
     question,
+    questions_in,
+    report_progress,
 )
 
 
@@ -37,7 +37,7 @@ def bench(nursery: trio.Nursery) -> Bench:
 
 @pytest.fixture(params=range(20))
 def any_order(request: pytest.FixtureRequest) -> None:
-    """Let Trio choose among tasks in another order each time."""
+    """Make Trio schedule tasks in a different order each time."""
     _run._r.seed(request.param)  # pyright: ignore[reportPrivateUsage] # Trio has no public name for it
 
 
@@ -45,7 +45,7 @@ def any_order(request: pytest.FixtureRequest) -> None:
 
 
 def in_tasks(depth: int, *keys: str) -> Callable[[HandlerRun], Any]:
-    """Return a handler that asks in as many tasks, one *depth* passes of the scheduler after the other."""
+    """Return a handler that asks for each key in its own task, *depth* passes of the scheduler apart."""
 
     async def handler(run: HandlerRun) -> JsonObject:
         answers: JsonObject = {}
@@ -65,10 +65,12 @@ def in_tasks(depth: int, *keys: str) -> Callable[[HandlerRun], Any]:
 
 @pytest.mark.usefixtures("any_order")
 @pytest.mark.parametrize("depth", [0, 3])
-async def test_what_several_tasks_ask_travels_together(bench: Bench, depth: int, autojump_clock: MockClock) -> None:
+async def test_the_questions_of_several_tasks_are_sent_together(
+    bench: Bench, depth: int, autojump_clock: MockClock
+) -> None:
     first = bench.begin(in_tasks(depth, *"abcde"))
     await trio.sleep(1)
-    assert asked_in(first) == set("abcde")
+    assert questions_in(first) == set("abcde")
 
     second = bench.retry(first, {key: key.upper() for key in "abcde"})
     await trio.sleep(1)
@@ -84,34 +86,34 @@ async def test_unanswered_questions_are_sent_again_and_unexpected_answers_ignore
     await trio.sleep(1)
     second = bench.retry(first, {"a": 1, "b": 2})
     await trio.sleep(1)
-    assert asked_in(second) == set("cde")
+    assert questions_in(second) == set("cde")
 
-    third = bench.retry(second, {"a": "stale", "c": 3, "d": 4, "e": 5, "nobody asked": 0})
+    third = bench.retry(second, {"a": "stale", "c": 3, "d": 4, "e": 5, "unexpected": 0})
     await trio.sleep(1)
     assert answer_of(third) == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
     assert await bench.holds_nothing()
 
 
-async def test_a_group_is_answered_all_or_nothing(bench: Bench) -> None:
+async def test_a_group_of_questions_is_answered_only_when_all_its_answers_are_there(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         return {"answers": await ask(run, "a", "b", "c")}
 
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
-    assert asked_in(first) == {"a", "b", "c"}
+    assert questions_in(first) == {"a", "b", "c"}
     second = bench.retry(first, {"b": 2})
     await wait_all_tasks_blocked()
-    assert asked_in(second) == {"a", "c"}
+    assert questions_in(second) == {"a", "c"}
     third = bench.retry(second, {})
     await wait_all_tasks_blocked()
-    assert asked_in(third) == {"a", "c"}
+    assert questions_in(third) == {"a", "c"}
     fourth = bench.retry(third, {"a": 1, "b": "stale", "c": 3})
 
     assert await bench.holds_nothing()
     assert answer_of(fourth) == {"answers": [1, 2, 3]}
 
 
-async def test_a_task_that_does_not_ask_does_not_hold_the_question_back(
+async def test_a_task_that_does_not_ask_does_not_delay_the_question_of_another(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
@@ -119,7 +121,7 @@ async def test_a_task_that_does_not_ask_does_not_hold_the_question_back(
 
             async def tick() -> None:
                 while True:
-                    notify_nowait(run, trio.current_time())
+                    report_progress(run, trio.current_time())
                     await trio.sleep(1)
 
             nursery.start_soon(tick)
@@ -134,8 +136,9 @@ async def test_a_task_that_does_not_ask_does_not_hold_the_question_back(
     second = bench.retry(first, {"a": 7})
     await trio.sleep(5)
 
-    assert [params["value"] for _, params in first.told] == [0, 1, 2]
-    assert [params["value"] for _, params in second.told] == [10, 11]  # while it was parked, it told nobody
+    assert [params["value"] for _, params in first.notifications] == [0, 1, 2]
+    # a parked handler sends no progress
+    assert [params["value"] for _, params in second.notifications] == [10, 11]
     assert answer_of(second) == {"answers": [7]}
     assert await bench.holds_nothing()
 
@@ -154,10 +157,10 @@ async def test_questions_asked_while_parked_are_sent_in_the_next_round(bench: Be
 
     first = bench.begin(handler)
     await trio.sleep(20)
-    assert asked_in(first) == {"early"}
+    assert questions_in(first) == {"early"}
     second = bench.retry(first, {"early": 1})
     await trio.sleep(1)
-    assert asked_in(second) == {"late"}
+    assert questions_in(second) == {"late"}
     third = bench.retry(second, {"late": 2})
     await trio.sleep(1)
     assert answer_of(third) == {}
@@ -174,10 +177,10 @@ async def test_a_question_asked_after_an_abandoned_one_is_sent_in_the_next_round
 
     first = bench.begin(handler)
     await trio.sleep(10)
-    assert asked_in(first) == {"a"}
+    assert questions_in(first) == {"a"}
     second = bench.retry(first, {"a": "too late"})
     await trio.sleep(1)
-    assert asked_in(second) == {"b"}
+    assert questions_in(second) == {"b"}
     third = bench.retry(second, {"b": 2})
     await trio.sleep(1)
     assert answer_of(third) == {"answers": [2]}
@@ -194,12 +197,12 @@ async def test_an_interim_answer_waits_for_room(bench: Bench) -> None:
 
     first.emptied.set()
     await wait_all_tasks_blocked()
-    assert asked_in(first) == {"a"}
+    assert questions_in(first) == {"a"}
     bench.retry(first, {"a": 1})
     assert await bench.holds_nothing()
 
 
-async def test_where_there_will_never_be_room_for_it_the_handler_stops(bench: Bench) -> None:
+async def test_a_handler_stops_if_its_connection_is_lost_before_its_question_is_sent(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         first.full, first.failure = True, ConnectionBroken("gone")
         first.emptied.set()
@@ -210,7 +213,7 @@ async def test_where_there_will_never_be_room_for_it_the_handler_stops(bench: Be
     assert (first.sent, first.state) == ([], ExchangeState.LOST)
 
 
-async def test_questions_that_are_not_json_fail_only_where_they_were_asked(bench: Bench) -> None:
+async def test_questions_that_are_not_json_fail_only_for_the_handler_that_asked(bench: Bench) -> None:
     def unwritable(_: str, __: Any) -> JsonObject:
         raise NotJsonError("too deep")
 
@@ -219,9 +222,9 @@ async def test_questions_that_are_not_json_fail_only_where_they_were_asked(bench
         return await one_question(run)
 
     other = bench.begin(one_question)
-    asked = bench.begin(handler)
+    incoming = bench.begin(handler)
     await wait_all_tasks_blocked()
-    assert error_of(asked) == "NotJsonError('too deep')"
+    assert error_of(incoming) == "NotJsonError('too deep')"
     bench.retry(other, {"a": 1})
     assert await bench.holds_nothing()
 
@@ -232,11 +235,11 @@ async def test_an_abandoned_question_is_not_sent(bench: Bench) -> None:
         with trio.CancelScope() as scope:
             scope.cancel()
             await ask(run, "a")
-        return {"asked": "nothing"}
+        return {"questions": "none"}
 
     first = bench.begin(handler)
     assert await bench.holds_nothing()
-    assert answer_of(first) == {"asked": "nothing"}
+    assert answer_of(first) == {"questions": "none"}
 
 
 # Capabilities.
@@ -250,27 +253,27 @@ async def test_a_batch_with_a_question_that_needs_an_undeclared_capability_is_no
 
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
-    assert asked_in(first) == {"c"}
+    assert questions_in(first) == {"c"}
     second = bench.retry(first, {"c": 3})
     assert await bench.holds_nothing()
     assert answer_of(second) == {"lacking": {"sampling": {}}, "answers": [3]}
 
 
-async def test_capabilities_are_checked_against_the_request_that_the_interim_answers(bench: Bench) -> None:
+async def test_capabilities_are_checked_against_the_request_that_the_question_answers(bench: Bench) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         return {"answers": await ask(run, question("a", "sampling"), question("b", "roots"))}
 
     first = bench.begin(handler, sampling={}, roots={})
     await wait_all_tasks_blocked()
-    assert asked_in(first) == {"a", "b"}
+    assert questions_in(first) == {"a", "b"}
 
-    second = bench.retry(first, {"a": 1}, sampling={})  # `b` is still open, and this one cannot be asked that
+    second = bench.retry(first, {"a": 1}, sampling={})  # its client cannot answer `b`, which is still open
     assert await bench.holds_nothing()
     assert error_of(second) == "MissingCapability('no roots', {'roots': {}})"
 
     third = bench.begin(handler, sampling={}, roots={})
     await wait_all_tasks_blocked()
-    fourth = bench.retry(third, {"a": 1, "b": 2})  # nothing is to be asked of this one
+    fourth = bench.retry(third, {"a": 1, "b": 2})  # no question is left for this request
     assert await bench.holds_nothing()
     assert answer_of(fourth) == {"answers": [1, 2]}
 
@@ -291,7 +294,7 @@ async def test_a_retry_that_declares_more_allows_more_questions(bench: Bench, au
     await trio.sleep(5)
     second = bench.retry(first, {"a": 1}, sampling={})
     await trio.sleep(1)
-    assert asked_in(second) == {"b"}
+    assert questions_in(second) == {"b"}
     third = bench.retry(second, {"b": 2})
     await trio.sleep(1)
     assert answer_of(third) == {"answers": [[1], [2]]}
@@ -300,7 +303,7 @@ async def test_a_retry_that_declares_more_allows_more_questions(bench: Bench, au
 # Tokens and retries.
 
 
-async def test_a_token_is_good_for_one_retry(bench: Bench) -> None:
+async def test_a_token_is_accepted_for_one_retry(bench: Bench) -> None:
     answers: list[Any] = []
 
     async def handler(run: HandlerRun) -> JsonObject:
@@ -332,14 +335,14 @@ async def test_a_malformed_answer_does_not_use_the_token_up(bench: Bench) -> Non
 
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
-    with pytest.raises(McpError, match="b: null is no answer"):
+    with pytest.raises(McpError, match="b: null is not an answer"):
         bench.retry(first, {"a": 1, "b": None})
     await wait_all_tasks_blocked()
     assert bench.pool.parking.parked == 1
 
     second = bench.retry(first, {"b": 2})
     await wait_all_tasks_blocked()
-    assert asked_in(second) == {"a"}  # the good part of the refused retry was not taken either
+    assert questions_in(second) == {"a"}  # the valid answer of the refused retry was not used either
     third = bench.retry(second, {"a": 3})
     assert await bench.holds_nothing()
     assert answer_of(third) == {"answers": [3, 2]}
@@ -361,7 +364,7 @@ async def test_a_retry_that_is_refused_as_busy_does_not_use_the_token_up(nursery
     assert answer_of(second) == {"answer": 1}
 
 
-async def test_a_retry_waits_for_a_slot_and_the_time_does_not_count(
+async def test_the_time_that_a_retry_waits_for_a_slot_does_not_count(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
@@ -405,7 +408,7 @@ async def test_a_retry_that_is_cancelled_while_it_waits_for_a_slot_stops_the_han
     assert await bench.holds_nothing()
 
 
-async def test_a_run_may_go_on_for_another_connection(bench: Bench) -> None:
+async def test_a_retry_may_come_on_another_connection(bench: Bench) -> None:
     elsewhere = Bench(bench.pool, HandlerSlots(1, 0))
     first = bench.begin(one_question)
     await wait_all_tasks_blocked()
@@ -420,13 +423,13 @@ async def test_a_run_may_go_on_for_another_connection(bench: Bench) -> None:
 # Bounds.
 
 
-async def test_beyond_the_limit_the_new_question_fails_and_nothing_is_evicted(bench: Bench) -> None:
-    parked = [bench.begin(one_question) for _ in range(MOST)]
+async def test_a_question_beyond_the_limit_fails_and_no_parked_handler_is_evicted(bench: Bench) -> None:
+    parked = [bench.begin(one_question) for _ in range(MAX_PARKED)]
     await wait_all_tasks_blocked()
-    assert bench.pool.parking.parked == MOST
+    assert bench.pool.parking.parked == MAX_PARKED
 
     async def handler(run: HandlerRun) -> JsonObject:
-        with pytest.raises(TooManyParked, match=rf"{MOST} handlers wait .*max_parked"):
+        with pytest.raises(TooManyParked, match=rf"{MAX_PARKED} handlers wait .*max_parked"):
             await one_question(run)
         return {"went": "on"}
 
@@ -434,8 +437,8 @@ async def test_beyond_the_limit_the_new_question_fails_and_nothing_is_evicted(be
     await wait_all_tasks_blocked()
     assert answer_of(beyond) == {"went": "on"}
 
-    for asked in parked:
-        answered = bench.retry(asked, {"a": 1})
+    for incoming in parked:
+        answered = bench.retry(incoming, {"a": 1})
         await wait_all_tasks_blocked()
         assert answer_of(answered) == {"answer": 1}
     assert await bench.holds_nothing()

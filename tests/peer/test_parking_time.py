@@ -15,11 +15,11 @@ from .parking_bench import (
     Bench,
     answer_of,
     ask,
-    asked_in,
     error_of,
     forever,
     make_pool,
     one_question,
+    questions_in,
 )
 
 
@@ -31,7 +31,7 @@ def bench(nursery: trio.Nursery) -> Bench:
 # Time.
 
 
-async def test_an_expired_question_raises_where_it_was_asked_and_clean_up_may_await(
+async def test_an_expired_question_raises_in_the_handler_and_the_clean_up_may_await(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     log: list[tuple[str, float]] = []
@@ -54,7 +54,7 @@ async def test_an_expired_question_raises_where_it_was_asked_and_clean_up_may_aw
         bench.retry(first, {"a": 1})
 
 
-async def test_clean_up_after_expiry_is_cancelled_when_its_time_is_over(
+async def test_the_clean_up_after_an_expiry_is_cancelled_after_the_grace_period(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     ended: list[float] = []
@@ -107,10 +107,10 @@ async def test_a_question_asked_during_clean_up_expires_at_once(bench: Bench, au
     assert await bench.holds_nothing()
 
 
-async def test_every_round_has_its_own_time(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_every_round_of_questions_has_its_own_expiry(bench: Bench, autojump_clock: MockClock) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         await ask(run, "a")
-        await trio.sleep(10 * EXPIRY)  # at work, nothing expires
+        await trio.sleep(10 * EXPIRY)  # no question expires while the handler works
         return {"answers": await ask(run, "b")}
 
     first = bench.begin(handler)
@@ -122,7 +122,7 @@ async def test_every_round_has_its_own_time(bench: Bench, autojump_clock: MockCl
     assert answer_of(third) == {"answers": [2]}
 
 
-async def test_the_handlers_own_deadline_runs_on_and_its_outcome_waits_for_the_retry(
+async def test_the_deadline_of_a_parked_handler_runs_on_and_the_outcome_waits_for_the_retry(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
@@ -160,7 +160,7 @@ async def test_a_kept_outcome_is_forgotten_when_the_questions_would_have_expired
         bench.retry(first, {"a": 1})
 
 
-async def test_a_kept_failure_is_explained_to_the_retry(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_a_kept_failure_is_the_response_to_the_retry(bench: Bench, autojump_clock: MockClock) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
         with trio.move_on_after(1):
             await ask(run, "a")
@@ -196,7 +196,7 @@ async def test_a_retry_for_a_kept_outcome_may_wait_for_a_slot_and_be_cancelled(
     assert dropped.sent == []
 
 
-async def test_the_time_given_to_a_handler_stands_still_while_it_is_parked(
+async def test_the_time_limit_of_a_handler_is_paused_while_it_is_parked(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     async def handler(run: HandlerRun) -> JsonObject:
@@ -216,40 +216,40 @@ async def test_the_time_given_to_a_handler_stands_still_while_it_is_parked(
     assert await bench.holds_nothing()
 
 
-# What is held.
+# Resources that a handler holds.
 
 
-async def test_what_a_handler_holds_is_given_back_while_it_is_parked_and_taken_again(
+async def test_a_parked_handler_releases_its_resources_and_takes_them_again(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
-    turns = FairLimiter(1)
+    limiter = FairLimiter(1)
 
     async def take() -> None:
-        await turns.acquire("somebody")
+        await limiter.acquire("a connection")
 
     async def handler(run: HandlerRun) -> JsonObject:
         await take()
-        hold = Hold(take, turns.release)
+        hold = Hold(take, limiter.release)
         run.holds.add(hold)
         try:
-            assert turns.taken == 1
+            assert limiter.taken == 1
             await ask(run, "a")
             await run.holds.take_again(run.scope)
-            assert turns.taken == 1
+            assert limiter.taken == 1
         finally:
             run.holds.drop(hold)
         return {}
 
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
-    assert turns.taken == 0
+    assert limiter.taken == 0
     second = bench.retry(first, {"a": 1})
     assert await bench.holds_nothing()
     assert answer_of(second) == {}
-    assert turns.taken == 0
+    assert limiter.taken == 0
 
     third = bench.begin(handler)
     await trio.sleep(EXPIRY + 1)
-    assert asked_in(third) == {"a"}
+    assert questions_in(third) == {"a"}
     assert await bench.holds_nothing()
-    assert turns.taken == 0
+    assert limiter.taken == 0

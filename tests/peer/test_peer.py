@@ -1,4 +1,4 @@
-"""The other end of a connection: its notifications, its end, and endless requests."""
+"""The peer as handlers see it: notifications, disconnection, and endless requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio_mcp.types import REVISIONS
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, JsonObject
 
 from .fake_exchange import exchange
-from .raw_peer import Bench, cancelled, client_admission, linked, modern, notification, result, shaken
+from .raw_peer import Bench, cancelled, client_admission, handshake, linked, modern, notification, result
 
 MODERN = REVISIONS[-1]
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -23,24 +23,24 @@ LISTEN: JsonObject = {"notifications": {}, "_meta": {REVISION_KEY: MODERN, CAPAB
 
 
 @define(eq=False)
-class Ears:
-    """A listener that writes down."""
+class RecordingListener:
+    """A listener that records notifications and outcomes."""
 
-    news: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
+    notifications: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
     outcomes: list[JsonObject | Exception] = field(factory=list["JsonObject | Exception"], init=False)
 
     def on_notification(self, method: str, params: JsonObject) -> None:
-        self.news.append((method, params))
+        self.notifications.append((method, params))
 
     def on_outcome(self, outcome: JsonObject | Exception) -> None:
         self.outcomes.append(outcome)
 
 
-async def test_notifications_of_no_exchange_are_sent_through_the_peer(autojump_clock: object) -> None:
+async def test_notifications_outside_an_exchange_are_sent_through_the_peer(autojump_clock: object) -> None:
     async with linked() as bench:
         link = bench.link
         assert not link.admission.operating
-        await shaken(bench, "2025-11-25")
+        await handshake(bench, "2025-11-25")
         await wait_all_tasks_blocked()
         assert link.admission.operating
         assert link.has_room()
@@ -49,35 +49,37 @@ async def test_notifications_of_no_exchange_are_sent_through_the_peer(autojump_c
         assert await bench.peer.receive() == notification("notifications/x", {"a": 1})
 
 
-async def test_a_client_operates_once_it_knows_what_the_server_speaks() -> None:
+async def test_a_client_session_operates_after_agreement_on_a_revision() -> None:
     assert not client_admission(None).operating
     assert client_admission(MODERN).operating
 
 
 @pytest.mark.parametrize("how", ["stopped", "broken"])
-async def test_the_end_of_a_connection_calls_each_callback_once(how: str) -> None:
-    told: list[ConnectionLost] = []
+async def test_the_end_of_a_connection_calls_each_disconnect_callback_once(how: str) -> None:
+    reasons: list[ConnectionLost] = []
     async with linked() as bench:
-        bench.link.on_disconnect(told.append)
-        bench.link.on_disconnect(told.append)
+        bench.link.on_disconnect(reasons.append)
+        bench.link.on_disconnect(reasons.append)
         assert bench.link.has_room()
         if how == "stopped":
             bench.link.stop()
         else:
             await bench.peer.stream.aclose()
         await bench.ended.wait()
-        assert len(told) == 2
-        bench.link.on_disconnect(told.append)  # it is so already
-    assert {type(reason) for reason in told} == {ConnectionClosed if how == "stopped" else ConnectionBroken}
-    assert len({id(reason) for reason in told}) == 3
+        assert len(reasons) == 2
+        bench.link.on_disconnect(reasons.append)  # the connection has ended already
+    assert {type(reason) for reason in reasons} == {ConnectionClosed if how == "stopped" else ConnectionBroken}
+    assert len({id(reason) for reason in reasons}) == 3
     assert not bench.link.has_room()
 
 
-async def test_a_request_that_listens_hears_what_names_it_until_it_ends(autojump_clock: object) -> None:
+async def test_a_listening_request_receives_the_notifications_that_name_it_until_it_ends(
+    autojump_clock: object,
+) -> None:
     async with linked(admission=client_admission(MODERN)) as bench:
-        ears, asked = Ears(), bench.link.ask("subscriptions/listen", LISTEN)
-        asked.listener = ears
-        async with asked:
+        listener, outgoing = RecordingListener(), bench.link.ask("subscriptions/listen", LISTEN)
+        outgoing.listener = listener
+        async with outgoing:
             await bench.peer.send(
                 notification("notifications/a", {"_meta": {ID: 1}, "n": 1}),
                 notification("notifications/b", {"_meta": {ID: "1"}}),
@@ -86,24 +88,24 @@ async def test_a_request_that_listens_hears_what_names_it_until_it_ends(autojump
                 result(1, {"done": True}),
                 notification("notifications/e", {"_meta": {ID: 1}}),
             )
-            assert await asked.result() == {"done": True}
+            assert await outgoing.result() == {"done": True}
         await wait_all_tasks_blocked()
-        assert ears.news == [("notifications/a", {"_meta": {ID: 1}, "n": 1})]
-        assert ears.outcomes == [{"done": True}]
-        assert [method[-1] for method, _ in bench.heard] == ["b", "c", "d", "e"]
+        assert listener.notifications == [("notifications/a", {"_meta": {ID: 1}, "n": 1})]
+        assert listener.outcomes == [{"done": True}]
+        assert [method[-1] for method, _ in bench.notifications] == ["b", "c", "d", "e"]
 
 
-async def test_a_request_that_was_left_hears_nothing() -> None:
+async def test_a_listening_request_that_was_left_receives_nothing() -> None:
     async with linked(admission=client_admission(MODERN)) as bench:
-        ears, asked = Ears(), bench.link.ask("subscriptions/listen", LISTEN)
-        asked.listener = ears
-        async with asked:
+        listener, outgoing = RecordingListener(), bench.link.ask("subscriptions/listen", LISTEN)
+        outgoing.listener = listener
+        async with outgoing:
             pass
-        assert not asked.deliver("notifications/a", {})
-        assert (ears.news, ears.outcomes) == ([], [])
+        assert not outgoing.deliver("notifications/a", {})
+        assert (listener.notifications, listener.outcomes) == ([], [])
 
 
-async def test_only_a_request_that_listens_may_be_ended_by_the_other_side(autojump_clock: object) -> None:
+async def test_the_peer_may_cancel_only_a_listening_request(autojump_clock: object) -> None:
     async with (
         linked(admission=client_admission(MODERN)) as bench,
         bench.link.ask("subscriptions/listen", LISTEN) as listening,
@@ -115,22 +117,22 @@ async def test_only_a_request_that_listens_may_be_ended_by_the_other_side(autoju
         assert await other.result() == {"still": "there"}
 
 
-def endless(bench: Bench, last_words: Any = None) -> Any:
-    """Make the bench answer every request by a handler that never ends by itself."""
+def endless(bench: Bench, closing_result: Any = None) -> Any:
+    """Make the link answer every request by a handler that never ends by itself."""
 
     async def forever(_: HandlerRun) -> JsonObject:
         await trio.sleep_forever()
         raise AssertionError
 
-    def answer(asked: IncomingRequest) -> None:
-        bench.pool.begin(asked, forever, lambda exc: McpError(-1, repr(exc)), asked.peer.listens)
-        if asked.run is not None:
-            asked.run.closing_result = last_words or (lambda: {"end": asked.id})
+    def answer(incoming: IncomingRequest) -> None:
+        bench.pool.begin(incoming, forever, lambda exc: McpError(-1, repr(exc)), incoming.peer.listens)
+        if incoming.run is not None:
+            incoming.run.closing_result = closing_result or (lambda: {"end": incoming.id})
 
     bench.link._answer = answer
 
 
-async def test_requests_without_an_end_are_ended_first_and_hold_nothing_up(autojump_clock: object) -> None:
+async def test_endless_requests_are_ended_first_and_do_not_delay_the_end_of_the_link(autojump_clock: object) -> None:
     async with linked() as bench:
         endless(bench)
         await bench.peer.send(modern("a", "listen"), modern(2, "listen"))
@@ -155,7 +157,7 @@ async def test_a_closing_result_that_breaks_the_connection_is_the_last_message(a
         endless(bench)
         await bench.peer.send(modern(1, "listen"), modern(2, "listen"))
         await wait_all_tasks_blocked()
-        bench.link.outbox.size += 1  # as if the other side did not read
+        bench.link.outbox.size += 1  # as if the peer did not read
         bench.link.stop()
         await wait_all_tasks_blocked()
         bench.link.outbox.size -= 1
@@ -163,22 +165,22 @@ async def test_a_closing_result_that_breaks_the_connection_is_the_last_message(a
         assert bench.holds_nothing()
 
 
-async def test_an_exchange_without_a_transport_of_its_own_way_is_concluded_by_its_result(
+async def test_an_abandoned_endless_exchange_is_answered_with_its_closing_result(
     nursery: trio.Nursery,
 ) -> None:
-    pool, asked = HandlerPool(nursery), exchange()
+    pool, incoming = HandlerPool(nursery), exchange()
 
     async def forever(_: HandlerRun) -> JsonObject:
         await trio.sleep_forever()
         raise AssertionError
 
-    pool.begin(asked, forever, lambda exc: McpError(-1, repr(exc)))
-    assert not asked.endless
-    assert asked.run is not None
-    asked.run.closing_result = lambda: {"end": True}
-    assert asked.endless
-    asked.abandon()
+    pool.begin(incoming, forever, lambda exc: McpError(-1, repr(exc)))
+    assert not incoming.endless
+    assert incoming.run is not None
+    incoming.run.closing_result = lambda: {"end": True}
+    assert incoming.endless
+    incoming.abandon()
     await wait_all_tasks_blocked()
-    assert asked.sent == [{"end": True}]
-    assert not asked.endless
+    assert incoming.sent == [{"end": True}]
+    assert not incoming.endless
     assert pool.running == 0

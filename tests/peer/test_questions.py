@@ -1,4 +1,4 @@
-"""The wait for answers: what ends it, and late answers."""
+"""The wait for the answers to a batch of questions."""
 
 from __future__ import annotations
 
@@ -13,91 +13,93 @@ from .fake_exchange import exchange
 from .parking_bench import question
 
 
-async def waited(asking: QuestionBatch, outcome: list[object]) -> None:
+async def waited(batch: QuestionBatch, outcome: list[object]) -> None:
     try:
-        outcome.append(await asking.wait())
-    except Exception as exc:  # noqa: BLE001 # the outcome
+        outcome.append(await batch.wait())
+    except Exception as exc:  # noqa: BLE001 # the exception is the outcome
         outcome.append(exc)
 
 
-async def test_the_wait_ends_when_all_are_answered_in_their_order(nursery: trio.Nursery) -> None:
+async def test_the_wait_ends_when_every_question_is_answered_and_returns_the_answers_in_order(
+    nursery: trio.Nursery,
+) -> None:
     first, second = question("a"), question("b")
-    asking, outcome = QuestionBatch([first, second]), list[object]()
-    nursery.start_soon(waited, asking, outcome)
+    batch, outcome = QuestionBatch([first, second]), list[object]()
+    nursery.start_soon(waited, batch, outcome)
 
     second.answer = 2
-    asking.answered()
+    batch.answered()
     await wait_all_tasks_blocked()
     assert outcome == []
-    assert list(asking.unanswered) == [first]
+    assert list(batch.unanswered) == [first]
 
-    first.answer = None  # an answer like any other, once it was read
-    asking.answered()
+    first.answer = None  # a valid answer once it was read
+    batch.answered()
     await wait_all_tasks_blocked()
     assert outcome == [[None, 2]]
-    assert list(asking.unanswered) == []
+    assert list(batch.unanswered) == []
 
 
 async def test_a_batch_of_questions_expires_at_its_deadline(autojump_clock: MockClock) -> None:
-    asking = QuestionBatch([question("a")])
-    asking.scope.deadline = trio.current_time() + 5
+    batch = QuestionBatch([question("a")])
+    batch.scope.deadline = trio.current_time() + 5
 
     with pytest.raises(AskExpired, match="the question was not answered in time"):
-        await asking.wait()
+        await batch.wait()
     assert trio.current_time() == 5
 
 
 async def test_an_answer_that_came_before_the_deadline_was_noticed_wins(nursery: trio.Nursery) -> None:
     one = question("a")
-    asking, outcome = QuestionBatch([one]), list[object]()
-    nursery.start_soon(waited, asking, outcome)
+    batch, outcome = QuestionBatch([one]), list[object]()
+    nursery.start_soon(waited, batch, outcome)
     await wait_all_tasks_blocked()
 
-    asking.scope.cancel(reason="the deadline")
+    batch.scope.cancel(reason="the deadline")
     one.answer = 1
-    asking.answered()
+    batch.answered()
     await wait_all_tasks_blocked()
     assert outcome == [[1]]
 
 
-async def test_a_failure_is_raised_where_it_is_waited_and_what_comes_later_is_dropped() -> None:
+async def test_the_first_failure_is_raised_in_the_waiting_task_and_later_outcomes_are_dropped() -> None:
     one, failure = question("a"), TooManyParked("full")
-    asking = QuestionBatch([one])
-    asking.fail(failure)
-    asking.fail(AskExpired("later"))
+    batch = QuestionBatch([one])
+    batch.fail(failure)
+    batch.fail(AskExpired("later"))
     one.answer = 1
-    asking.answered()
+    batch.answered()
 
     with pytest.raises(TooManyParked) as caught:
-        await asking.wait()
+        await batch.wait()
     assert caught.value is failure
-    assert list(asking.unanswered) == []
+    assert list(batch.unanswered) == []
 
 
 async def test_a_failure_after_the_answers_is_dropped() -> None:
     one = question("a")
-    asking = QuestionBatch([one])
+    batch = QuestionBatch([one])
     one.answer = 1
-    asking.answered()
-    asking.fail(AskExpired("later"))
+    batch.answered()
+    batch.fail(AskExpired("later"))
 
-    assert await asking.wait() == [1]
+    assert await batch.wait() == [1]
 
 
-async def test_a_wait_that_is_cancelled_from_outside_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_a_cancellation_from_outside_ends_the_wait(autojump_clock: MockClock) -> None:
     with pytest.raises(trio.TooSlowError):
         with trio.fail_after(3):
             await QuestionBatch([question("a")]).wait()
 
 
-def test_what_is_lacking_is_what_an_unanswered_question_lacks() -> None:
+def test_only_unanswered_questions_need_their_capabilities() -> None:
     plain, needy = question("a"), question("b", "sampling")
-    asking, context = QuestionBatch([plain, needy]), exchange().context
+    batch, context = QuestionBatch([plain, needy]), exchange().context
 
-    lacking = asking.lacking(context)
+    lacking = batch.lacking(context)
     assert isinstance(lacking, MissingCapability)
     assert lacking.required == {"sampling": {}}
-    assert asking.lacking(exchange(capabilities={"sampling": {}}).context) is None
+    assert batch.lacking(exchange(capabilities={"sampling": {}}).context) is None
 
     needy.answer = 1
-    assert asking.lacking(context) is None
+    assert batch.lacking(context) is None

@@ -1,4 +1,4 @@
-"""The state of a connection: the outcome of a handshake, and nothing about modern requests."""
+"""The sessions of a server and of a client: the handshake, and the contexts of requests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def initialize_params(revision: Any = LEGACY_REVISIONS[-1], **changes: Any) -> d
     return {key: value for key, value in params.items() if value is not ...}
 
 
-def shaken(revision: str = LEGACY_REVISIONS[-1], **changes: Any) -> ServerSession:
+def handshaken(revision: str = LEGACY_REVISIONS[-1], **changes: Any) -> ServerSession:
     session = ServerSession(REVISIONS)
     session.admit("initialize", initialize_params(revision, **changes))
     session.answered_handshake(success=True)
@@ -59,22 +59,22 @@ def refusal(session: ServerSession | ClientSession, method: str, params: dict[st
 
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
-def test_a_handshake_sets_the_terms_of_what_follows(revision: str) -> None:
+def test_a_handshake_determines_the_context_of_later_requests(revision: str) -> None:
     session = ServerSession(REVISIONS)
 
-    asked = session.admit("initialize", initialize_params(revision, capabilities={"roots": {}}))
-    assert asked == terms(revision, capabilities={"roots": {}})
+    context = session.admit("initialize", initialize_params(revision, capabilities={"roots": {}}))
+    assert context == terms(revision, capabilities={"roots": {}})
     assert session.state.name == "ASKED"
     session.answered_handshake(success=True)
     assert session.state.name == "ANSWERED"
     assert not session.operating
-    assert session.admit("tools/list", None) == asked
+    assert session.admit("tools/list", None) == context
     session.notified("notifications/other")
     assert not session.operating
     session.notified("notifications/initialized")
 
     assert session.operating
-    assert session.admit("tools/list", {"cursor": "x"}) == asked
+    assert session.admit("tools/list", {"cursor": "x"}) == context
     assert session.admit("tools/list", None) is session.admit("tools/list", {})
 
 
@@ -86,19 +86,19 @@ def test_an_unknown_or_modern_revision_is_answered_with_the_newest_legacy_one(re
     assert session.admit("initialize", initialize_params(requested)).revision == LEGACY_REVISIONS[-1]
 
 
-def test_what_initialize_said_in_its_meta_is_its_own() -> None:
+def test_the_meta_of_initialize_does_not_apply_to_later_requests() -> None:
     session = ServerSession(REVISIONS)
     meta = {"progressToken": "p", "trace": 1}
 
-    asked = session.admit("initialize", initialize_params(_meta=meta))
+    context = session.admit("initialize", initialize_params(_meta=meta))
     session.answered_handshake(success=True)
 
-    assert asked == terms(LEGACY_REVISIONS[-1], meta=meta, progress_token="p")
+    assert context == terms(LEGACY_REVISIONS[-1], meta=meta, progress_token="p")
     assert session.admit("tools/list", None) == terms(LEGACY_REVISIONS[-1])
 
 
-def test_a_legacy_request_s_own_meta_is_for_it_alone() -> None:
-    session = shaken()
+def test_the_meta_of_a_legacy_request_applies_only_to_that_request() -> None:
+    session = handshaken()
 
     assert session.admit("m", {"_meta": {"progressToken": 7}}) == terms(
         LEGACY_REVISIONS[-1], meta={"progressToken": 7}, progress_token=7
@@ -107,8 +107,8 @@ def test_a_legacy_request_s_own_meta_is_for_it_alone() -> None:
 
 
 @pytest.mark.parametrize("level", LOG_LEVELS)
-def test_a_handshaken_client_s_log_level_is_remembered(level: str) -> None:
-    session = shaken()
+def test_the_log_level_of_a_legacy_client_is_remembered(level: str) -> None:
+    session = handshaken()
 
     session.admit("logging/setLevel", {"level": level})
 
@@ -117,8 +117,8 @@ def test_a_handshaken_client_s_log_level_is_remembered(level: str) -> None:
 
 
 @pytest.mark.parametrize("params", [None, {}, {"level": "loud"}, {"level": None}, {"level": []}])
-def test_a_log_level_that_is_none_changes_nothing(params: dict[str, Any] | None) -> None:
-    session = shaken()
+def test_an_unknown_log_level_is_ignored(params: dict[str, Any] | None) -> None:
+    session = handshaken()
 
     session.admit("logging/setLevel", params)
     session.admit("other", {"level": "error"})
@@ -183,8 +183,8 @@ def test_an_answer_or_a_notification_without_a_handshake_changes_nothing() -> No
     assert session.state.name == "NOT_BEGUN"
 
 
-def test_a_second_initialized_means_nothing() -> None:
-    session = shaken()
+def test_a_second_initialized_notification_is_ignored() -> None:
+    session = handshaken()
 
     session.notified("notifications/initialized")
 
@@ -216,13 +216,13 @@ def test_a_modern_request_needs_no_handshake_and_leaves_no_trace() -> None:
     assert refusal(session, "tools/list", {}).code == INVALID_PARAMS
 
 
-def test_a_modern_request_without_log_level_wants_no_log() -> None:
+def test_a_modern_request_without_a_log_level_receives_no_logs() -> None:
     assert ServerSession(REVISIONS).admit("m", {"_meta": MODERN_META}).log_level is None
 
 
 @pytest.mark.requirement("B.3-S3a", "B.4-S1")
-def test_a_modern_request_between_those_of_a_handshaken_client_is_modern() -> None:
-    session = shaken(LEGACY_REVISIONS[0])
+def test_a_modern_request_after_a_legacy_handshake_is_modern() -> None:
+    session = handshaken(LEGACY_REVISIONS[0])
 
     assert session.admit("m", {"_meta": MODERN_META}).revision == NEWEST
     assert session.admit("m", None).revision == LEGACY_REVISIONS[0]
@@ -238,7 +238,7 @@ def test_initialize_in_a_modern_envelope_is_a_modern_request() -> None:
 
 @pytest.mark.requirement("B.3-S4a")
 @pytest.mark.parametrize("revision", [*LEGACY_REVISIONS, "1999-01-01"])
-def test_an_envelope_for_a_revision_without_envelope_is_refused_with_those_that_have_one(revision: str) -> None:
+def test_an_envelope_with_an_unusable_revision_is_refused_with_the_supported_revisions(revision: str) -> None:
     error = refusal(ServerSession(REVISIONS), "m", {"_meta": {**MODERN_META, REVISION_KEY: revision}})
 
     assert error.code == UNSUPPORTED_REVISION
@@ -254,14 +254,14 @@ def test_a_modern_request_with_a_broken_token_is_refused(token: object) -> None:
 
 
 @pytest.mark.parametrize("meta", [None, 5, [], "x"])
-def test_meta_is_an_object(meta: object) -> None:
-    for session in (ServerSession(REVISIONS), shaken(), ClientSession()):
+def test_a_meta_that_is_not_an_object_is_refused(meta: object) -> None:
+    for session in (ServerSession(REVISIONS), handshaken(), ClientSession()):
         error = refusal(session, "m", {"_meta": meta})
         assert (error.code, error.message) == (INVALID_PARAMS, "$._meta: expected object in the params of 'm'")
 
 
 @pytest.mark.requirement("B.3-S7")
-def test_a_modern_only_server_refuses_the_handshake_with_what_it_speaks() -> None:
+def test_a_modern_only_server_refuses_the_handshake_and_lists_its_revisions() -> None:
     session = ServerSession(MODERN_REVISIONS)
 
     error = refusal(session, "initialize", initialize_params("2025-11-25"))
@@ -272,7 +272,7 @@ def test_a_modern_only_server_refuses_the_handshake_with_what_it_speaks() -> Non
     assert refusal(session, "ping", None).message.startswith("name the protocol revision of 'ping' in params._meta")
 
 
-def test_a_legacy_only_server_refuses_envelopes_with_what_it_speaks() -> None:
+def test_a_legacy_only_server_refuses_envelopes_and_lists_its_revisions() -> None:
     session = ServerSession(LEGACY_REVISIONS)
 
     error = refusal(session, "m", {"_meta": MODERN_META})
@@ -282,22 +282,22 @@ def test_a_legacy_only_server_refuses_envelopes_with_what_it_speaks() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_batches_are_for_2025_03_26_and_unknown_ids_are_null_where_they_cannot_be_left_out(revision: str) -> None:
+def test_only_2025_03_26_has_batches_and_only_early_revisions_send_unknown_ids_as_null(revision: str) -> None:
     client = ClientSession()
     client.agree(revision, {}, None)
-    gates: list[ServerSession | ClientSession] = [client]
+    admissions: list[ServerSession | ClientSession] = [client]
     if revision in LEGACY_REVISIONS:
-        gates.append(shaken(revision))
+        admissions.append(handshaken(revision))
 
-    for admission in gates:
+    for admission in admissions:
         assert admission.batches == (revision == "2025-03-26")
         assert admission.omits_unknown_id == (revision >= "2025-11-25")
 
 
 def test_before_any_handshake_there_are_no_batches_and_unknown_ids_are_left_out() -> None:
-    asked = ServerSession(REVISIONS)
-    asked.admit("initialize", initialize_params("2025-03-26"))
-    for admission in (ServerSession(REVISIONS), asked, ClientSession()):
+    handshaking = ServerSession(REVISIONS)
+    handshaking.admit("initialize", initialize_params("2025-03-26"))
+    for admission in (ServerSession(REVISIONS), handshaking, ClientSession()):
         assert (admission.batches, admission.omits_unknown_id, admission.may_respond) == (False, True, True)
 
 
@@ -312,7 +312,7 @@ def test_a_client_answers_servers_in_legacy_revisions_only(revision: str) -> Non
     )
 
 
-def test_before_the_handshake_a_client_answers_ping_alone() -> None:
+def test_before_the_handshake_a_client_answers_only_ping() -> None:
     session = ClientSession()
 
     assert session.admit("ping", None) == terms(LEGACY_REVISIONS[-1], peer_info=None)

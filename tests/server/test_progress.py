@@ -264,8 +264,8 @@ def _never(*_: object) -> Any:
 
 
 def sent(exchange: FakeExchange) -> list[tuple[Any, Any]]:
-    assert all(method == "notifications/progress" for method, _ in exchange.told)
-    return [(params["progressToken"], params["progress"]) for _, params in exchange.told]
+    assert all(method == "notifications/progress" for method, _ in exchange.notifications)
+    return [(params["progressToken"], params["progress"]) for _, params in exchange.notifications]
 
 
 @asynccontextmanager

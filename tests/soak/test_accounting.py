@@ -1,4 +1,4 @@
-"""Every way in which a call can go missing, or be there twice, is noticed."""
+"""The accounting of calls: it detects every lost, duplicated or unfinished call."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ GOOD = {
 
 WRONG = {
     "is lost": "asked safe call, began, ended done",
-    "came to this: lost": "asked safe call, began, ended done, got lost: the connection broke",
-    "came to this: cancelled": "asked safe call, began, ended stopped, got cancelled",
-    "came to this: silence": "asked cut call, got silence: nothing came of it",
-    "came to this: WrongAnswerError: 2": "asked cut call, began, ended done, got WrongAnswerError: 2",
+    "has an unexpected outcome: lost": "asked safe call, began, ended done, got lost: the connection broke",
+    "has an unexpected outcome: cancelled": "asked safe call, began, ended stopped, got cancelled",
+    "has an unexpected outcome: silence": "asked cut call, got silence: no response within 60 s",
+    "has an unexpected outcome: WrongAnswerError: 2": "asked cut call, began, ended done, got WrongAnswerError: 2",
     "has 2 outcomes": "asked safe call, began, ended done, got answered, got answered",
-    "was worked on 2 times": "asked safe call, began, ended done, began, ended done, got answered",
-    "and its handler has not come to its end": "asked cut call, began, ended stopped, got answered",
+    "was handled 2 times": "asked safe call, began, ended done, began, ended done, got answered",
+    "but its handler did not run to its end": "asked cut call, began, ended stopped, got answered",
     "has a handler that never ended": "asked cancel call, began, got cancelled",
     "has a handler that ended 2 times": "asked safe call, began, ended done, ended done, got answered",
-    "nobody had asked for it": "began, ended done",
-    "asked the user the same 2 times": "asked safe question, began, questioned, questioned, ended done, got answered",
-    "the user was never asked": "asked safe question, began, ended done, got answered",
+    "but no client had called it": "began, ended done",
+    "the same question 2 times": "asked safe question, began, questioned, questioned, ended done, got answered",
+    "but the user was never asked": "asked safe question, began, ended done, got answered",
 }
 
 
 @pytest.mark.parametrize("case", GOOD)
-def test_an_accounted_call_is_not_a_fault(case: str) -> None:
+def test_a_call_with_an_expected_outcome_is_not_a_fault(case: str) -> None:
     account = account_for(entries(GOOD[case]))
 
     assert (account.calls, account.wrong, account.faults) == (1, 0, ())
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_call_that_is_not_accounted_for_is_a_fault(case: str) -> None:
+def test_a_call_with_an_unexplained_outcome_is_a_fault(case: str) -> None:
     account = account_for(entries(WRONG[case]))
 
     assert account.wrong >= 1
@@ -62,33 +62,33 @@ def test_a_call_that_is_not_accounted_for_is_a_fault(case: str) -> None:
 
 
 @pytest.mark.parametrize("peril", [SAFE, CANCEL, CUT, KILL])
-def test_an_answer_is_right_after_any_fault(peril: str) -> None:
+def test_an_answered_call_is_correct_under_any_fault(peril: str) -> None:
     assert account_for(entries(f"asked {peril} call, began, ended done, got answered")).wrong == 0
 
 
-def test_an_answered_call_that_no_server_saw_is_a_fault() -> None:
+def test_an_answered_call_without_a_handler_is_a_fault() -> None:
     assert account_for(entries("asked safe call, got answered")).wrong == 1
 
 
-def test_a_fault_outside_of_calls_counts_too() -> None:
+def test_a_fault_that_belongs_to_no_call_is_counted() -> None:
     account = account_for([Entry(0, "fault", "3 processes are left")])
 
     assert account.faults == ("3 processes are left",)
 
 
-def test_of_many_faults_all_are_counted_and_some_are_shown() -> None:
+def test_many_faults_are_all_counted_and_partly_shown() -> None:
     account = account_for(Entry(0, "fault", str(number)) for number in range(1000))
 
     assert account.wrong == 1000
     assert 10 < len(account.faults) < 100
 
 
-def test_an_entry_that_no_journal_has_is_refused() -> None:
+def test_an_unknown_journal_entry_is_refused() -> None:
     with pytest.raises(ValueError, match="no entry 'guessed'"):
         account_for([Entry(1, "guessed", "")])
 
 
-def test_a_journal_holds_the_entries_of_all_writers(tmp_path: Path) -> None:
+def test_a_journal_contains_the_entries_of_all_writers(tmp_path: Path) -> None:
     client, server = Journal.open(tmp_path, "client"), Journal.open(tmp_path, "server")
     client.write(7, "asked", "safe call")
     with server.handling(7):

@@ -1,4 +1,4 @@
-"""What counts as growth, and what is noise."""
+"""The detection of growth, and of processes that do not rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_constant_metric_does_not_grow(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", ["tasks", "descriptors", "processes"])
-def test_one_thing_held_for_ever_in_each_third_is_growth(metric: str) -> None:
+def test_one_leaked_resource_in_each_third_is_growth(metric: str) -> None:
     growth = growth_of(metric, [5, 5, 5, 6, 6, 6, 7, 7, 7])
 
     assert growth is not None
@@ -58,11 +58,11 @@ def test_the_last_third_is_judged_for_any_number_of_samples() -> None:
     assert [growth is not None and growth.is_too_much for growth in growths] == [True, True, True]
 
 
-def test_a_few_samples_say_nothing() -> None:
+def test_few_samples_have_no_verdict() -> None:
     assert growth_of("tasks", [1, 2, 3, 4, 5]) is None
 
 
-def test_the_limit_of_rest_is_10_ms_in_30_seconds() -> None:
+def test_the_cpu_limit_at_rest_is_10_ms_in_30_seconds() -> None:
     assert idle_limit(30) == 10
 
 

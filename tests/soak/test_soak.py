@@ -1,4 +1,4 @@
-"""The soak run itself, for a moment: that it runs, finds nothing, and says so; and that it says what it finds."""
+"""The soak run: a short run over each transport, its report, and its failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from soak.vitals import cpu_ms, is_measurable, os_vitals
 
 ROOT = Path(__file__).parents[2]
 
-needs_linux = pytest.mark.skipif(not is_measurable(), reason="what processes hold is read from Linux")
+needs_linux = pytest.mark.skipif(not is_measurable(), reason="the resources of processes are read from /proc")
 
 GOOD = Report(
     over="stdio",
@@ -35,16 +35,16 @@ GOOD = Report(
 
 @needs_linux
 @pytest.mark.parametrize("over", ["stdio", "http"])
-async def test_a_moment_of_the_load_is_accounted_for(over: str, tmp_path: Path) -> None:
+async def test_a_short_run_accounts_for_every_call(over: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    moment = ("--minutes", "0", "--busy-seconds", "0.8", "--settle-seconds", "0.2", "--idle-seconds", "0")
-    command = [sys.executable, "-m", "soak", *moment, "--over", over, "--json", str(file)]
+    short = ("--minutes", "0", "--busy-seconds", "0.8", "--rest-delay-seconds", "0.2", "--idle-seconds", "0")
+    command = [sys.executable, "-m", "soak", *short, "--over", over, "--json", str(file)]
 
     done = await trio.run_process(command, cwd=ROOT, capture_stdout=True, check=False)
 
-    said = done.stdout.decode()
-    assert done.returncode == 0, said
-    assert said.splitlines()[-1] == "passed"
+    printed = done.stdout.decode()
+    assert done.returncode == 0, printed
+    assert printed.splitlines()[-1] == "passed"
     (report,) = read_json(file)
     assert (report["over"], report["failures"]) == (over, [])
     assert report["outcomes"]["answered"] > 10
@@ -64,7 +64,7 @@ def test_a_run_without_faults_passes() -> None:
     assert lines[-1] == "passed"
 
 
-def test_a_run_fails_when_anything_grows() -> None:
+def test_a_run_fails_when_a_metric_grows() -> None:
     report = attrs.evolve(GOOD, samples={"server": {"descriptors": [7, 7, 7, 7, 9, 9]}})
 
     assert report.failures == ["descriptors of the server grew by 2, and may grow by 0"]
@@ -84,7 +84,7 @@ def test_a_run_fails_when_a_call_is_not_accounted_for() -> None:
     assert "FAILED: ... and 50 more of these" in report.lines()
 
 
-def test_the_report_is_json_as_well() -> None:
+def test_the_report_is_available_as_json() -> None:
     report = json.loads(json.dumps(GOOD.json()))
 
     assert report["calls"] == 1
@@ -92,24 +92,24 @@ def test_the_report_is_json_as_well() -> None:
     assert {each["metric"] for each in report["growth"]} == ALLOWED.keys()
 
 
-def test_faults_without_a_turn_are_reported() -> None:
+def test_faults_that_were_not_applied_are_reported() -> None:
     report = attrs.evolve(GOOD, rests=[], known_faults=("hung up", "slow reader"))
 
     assert "too few rounds for rest after: hung up, slow reader" in report.lines()
 
 
 @needs_linux
-async def test_a_process_is_measured_from_outside() -> None:
+async def test_the_resources_of_another_process_are_measured() -> None:
     waits = "import os, sys; held = [os.dup(0) for _ in range(50)]; print('here', flush=True); sys.stdin.read()"
-    command = [sys.executable, "-I", "-S", "-c", waits]  # nothing of this environment runs in it
+    command = [sys.executable, "-I", "-S", "-c", waits]  # isolated from the packages of this environment
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     async with process.stdin, process.stdout:
         assert await process.stdout.receive_some() == b"here\n"
-        held = os_vitals(process.pid)
-        assert (held.descriptors, held.threads, held.processes) == (53, 1, 0)
-        assert 500 < held.memory_kib < 200_000
+        vitals = os_vitals(process.pid)
+        assert (vitals.descriptors, vitals.threads, vitals.processes) == (53, 1, 0)
+        assert 500 < vitals.memory_kib < 200_000
         assert cpu_ms(process.pid) > 0
     await process.wait()
     with pytest.raises(OSError, match=r".+"):

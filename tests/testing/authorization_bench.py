@@ -1,4 +1,4 @@
-"""What asks the development authorization server by hand, and looks into what it gives."""
+"""A raw client of the development authorization server, which inspects its responses and tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Claims = dict[str, Any]
 
 
 class Clock:
-    """Time that stands still until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -39,7 +39,7 @@ class Clock:
 
 @frozen
 class Reply:
-    """A response that was read."""
+    """A response with its complete body."""
 
     status: int
     headers: Mapping[str, str]
@@ -47,22 +47,22 @@ class Reply:
 
     @property
     def json(self) -> Any:
-        """The body, which is JSON."""
+        """The body, decoded as JSON."""
         return json.loads(self.body)
 
     @property
     def error(self) -> tuple[int, str]:
-        """The status, and the code of the error."""
+        """The status and the OAuth error code."""
         return self.status, self.json["error"]
 
     @property
     def back(self) -> dict[str, str]:
-        """What a browser takes along when it is redirected."""
+        """The query parameters of the redirect."""
         return dict(parse_qsl(urlsplit(self.headers["location"]).query))
 
 
 class Bench:
-    """An authorization server in this process, and a clock for it."""
+    """An authorization server in this process, with its clock."""
 
     def __init__(self, issuer: str = ISSUER, **options: Any) -> None:
         self.clock = Clock()
@@ -73,7 +73,7 @@ class Bench:
     async def send(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, content: bytes = b""
     ) -> Reply:
-        """Make one request."""
+        """Send one request."""
         async with (
             self.engine.request(method, self.auth.issuer + path, headers or {}, content) as response,
             aclosing(response.chunks()) as chunks,
@@ -89,12 +89,12 @@ class Bench:
         return await self.send("POST", path, fields, urlencode(form).encode())
 
     async def register(self, **members: Any) -> Reply:
-        """Post what a client says of itself."""
+        """Post the metadata of a client to the registration endpoint."""
         body = json.dumps({"redirect_uris": [BACK], **members}).encode()
         return await self.send("POST", "/register", {"content-type": "application/json; charset=utf-8"}, body)
 
     async def authorize(self, **changed: str | None) -> Reply:
-        """Come as a browser that the public client has sent; None leaves a parameter out."""
+        """Open the authorization endpoint as a browser of the public client; None omits a parameter."""
         usual = {
             "response_type": "code",
             "client_id": "public",
@@ -109,58 +109,58 @@ class Bench:
         return await self.get(f"/authorize?{urlencode(query)}")
 
     async def token(self, grant_type: str, headers: Mapping[str, str] | None = None, /, **form: str) -> Reply:
-        """Ask for tokens."""
+        """Send a request to the token endpoint."""
         return await self.post("/token", {"grant_type": grant_type, **form}, headers)
 
     async def code(self, **changed: str | None) -> str:
-        """Return a code of the public client's."""
+        """Return an authorization code for the public client."""
         return (await self.authorize(**changed)).back["code"]
 
     async def redeem(self, code: str, headers: Mapping[str, str] | None = None, /, **changed: str) -> Reply:
-        """Exchange a code, as the public client."""
+        """Exchange a code as the public client."""
         form = {"client_id": "public", "code": code, "code_verifier": VERIFIER, **changed}
         return await self.token("authorization_code", headers, **form)
 
     async def tokens(self, **changed: str | None) -> Any:
-        """Go the whole way as the public client, and return the answer."""
+        """Run the whole flow as the public client, and return the token response."""
         return (await self.redeem(await self.code(**changed))).json
 
     async def refresh(self, token: str, headers: Mapping[str, str] | None = None, /, **changed: str) -> Reply:
-        """Refresh tokens, as the public client."""
+        """Refresh tokens as the public client."""
         return await self.token("refresh_token", headers, refresh_token=token, **{"client_id": "public", **changed})
 
     async def introspect(self, token: str) -> Any:
-        """Ask whether a token holds, as the client with the secret."""
+        """Introspect a token as the client with the secret."""
         return (await self.post("/introspect", {"token": token}, basic("known", "s3cret"))).json
 
     def claims(self, token: str) -> Claims:
-        """Return what is in a token that this server has signed."""
+        """Return the claims of a token that this server has signed."""
         (key, *_) = self.auth.jwks["keys"]
         return jwt.decode(token, ECKey.import_key(key), algorithms=["ES256"]).claims
 
 
 def basic(client_id: str, secret: str) -> dict[str, str]:
-    """The header field of a client that authenticates with a secret."""
+    """Return the header field of a client that authenticates with a secret."""
     return {"authorization": "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()}
 
 
 class Signer:
-    """Somebody who signs: a client, or an issuer."""
+    """A client or an issuer that signs assertions."""
 
     def __init__(self) -> None:
         self.key = ECKey.generate_key("P-256")
 
     @property
     def jwks(self) -> dict[str, Any]:
-        """The public half, as a JWK set."""
+        """The public key as a JWK set."""
         return {"keys": [self.jwk]}
 
     @property
     def jwk(self) -> dict[str, Any]:
-        """The public half."""
+        """The public key."""
         return dict(self.key.as_dict(private=False))
 
     def sign(self, claims: Mapping[str, Any], **header: Any) -> str:
-        """Return a JWT; None leaves a claim out."""
-        said = {name: value for name, value in claims.items() if value is not None}
-        return jwt.encode({"alg": "ES256", **header}, said, self.key)
+        """Return a signed JWT; None omits a claim."""
+        present = {name: value for name, value in claims.items() if value is not None}
+        return jwt.encode({"alg": "ES256", **header}, present, self.key)

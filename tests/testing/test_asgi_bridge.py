@@ -1,4 +1,4 @@
-"""An ASGI application spoken to in this process: what it sees, and what its client sees of it."""
+"""The in-process bridge to an ASGI application: requests, responses, disconnection and lifespan."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ START: AsgiMessage = {"type": "http.response.start", "status": 200, "headers": [
 
 
 def piece(body: bytes, *, more: bool = True) -> AsgiMessage:
-    """A part of a response."""
+    """Return a message with a part of the body of a response."""
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
 async def read(response: HttpResponse) -> list[bytes]:
-    """All of the body."""
+    """Return the chunks of the body."""
     async with aclosing(response.chunks()) as chunks:
         return [chunk async for chunk in chunks]
 
 
-async def test_an_application_sees_what_a_server_would_show_it() -> None:
+async def test_an_application_sees_the_scope_and_messages_of_a_real_server() -> None:
     seen: list[Any] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +73,7 @@ async def test_an_application_sees_what_a_server_would_show_it() -> None:
         ("POST", "http://test", ("test", 80), [b"host", b"content-length"]),
     ],
 )
-async def test_what_the_address_leaves_open_is_as_usual(
+async def test_the_parts_that_a_url_omits_have_their_usual_values(
     method: str, url: str, server: tuple[str, int], fields: list[bytes]
 ) -> None:
     scopes: list[Scope] = []
@@ -92,7 +92,7 @@ async def test_what_the_address_leaves_open_is_as_usual(
     assert [name for name, _ in scope["headers"]] == fields
 
 
-async def test_a_response_streams_with_a_buffer_as_small_as_a_sockets() -> None:
+async def test_a_response_is_streamed_through_a_small_buffer() -> None:
     sent: list[int] = []
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
@@ -111,42 +111,42 @@ async def test_a_response_streams_with_a_buffer_as_small_as_a_sockets() -> None:
         assert [chunk async for chunk in chunks] == [b"%d" % number for number in range(1, 100)]
 
 
-async def test_large_bodies_go_both_ways_in_pieces() -> None:
+async def test_large_bodies_are_sent_and_received_in_pieces() -> None:
     received: list[bytes] = []
-    told: list[int] = []
+    sent_reports: list[int] = []
     body = bytes(range(256)) * 200
 
     async def app(_: Scope, receive: Receive, send: Send) -> None:
         message: AsgiMessage = {"more_body": True}
         while message["more_body"]:
-            assert told == []
+            assert sent_reports == []
             message = await receive()
             received.append(message["body"])
-        assert told == [1]
+        assert sent_reports == [1]
         await send(START)
         await send(piece(b"".join(received), more=False))
 
     engine = AsgiEngine(app)
-    async with engine.request("POST", URL, {}, body, on_sent=lambda: told.append(1)) as response:
+    async with engine.request("POST", URL, {}, body, on_sent=lambda: sent_reports.append(1)) as response:
         chunks = await read(response)
 
     assert [len(each) for each in received] == [len(each) for each in chunks] == [16_384] * 3 + [2_048]
     assert b"".join(chunks) == body
-    assert told == [1]
+    assert sent_reports == [1]
 
 
 async def test_a_request_counts_as_sent_when_it_is_answered_without_being_read() -> None:
-    told: list[int] = []
+    sent_reports: list[int] = []
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
         await send(START)
         await send(piece(b"", more=False))
 
-    async with AsgiEngine(app).request("POST", URL, {}, b"x", on_sent=lambda: told.append(1)):
-        assert told == [1]
+    async with AsgiEngine(app).request("POST", URL, {}, b"x", on_sent=lambda: sent_reports.append(1)):
+        assert sent_reports == [1]
 
 
-async def test_leaving_early_tells_the_application_and_waits_for_it() -> None:
+async def test_leaving_a_response_early_disconnects_the_application_and_waits_for_it() -> None:
     events: list[str] = []
 
     async def app(_: Scope, receive: Receive, send: Send) -> None:
@@ -154,7 +154,7 @@ async def test_leaving_early_tells_the_application_and_waits_for_it() -> None:
         await send(START)
         await send(piece(b"x"))
         assert (await receive())["type"] == "http.disconnect"
-        for message in (piece(b"to nobody"), piece(b"", more=False)):
+        for message in (piece(b"dropped"), piece(b"", more=False)):
             await send(message)
         events.append("returned")
 
@@ -165,7 +165,7 @@ async def test_leaving_early_tells_the_application_and_waits_for_it() -> None:
     assert events == ["returned"]
 
 
-async def test_an_application_that_sends_while_its_client_leaves_is_not_told_by_that() -> None:
+async def test_sending_after_the_client_has_left_does_not_fail() -> None:
     events: list[str] = []
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
@@ -178,7 +178,7 @@ async def test_an_application_that_sends_while_its_client_leaves_is_not_told_by_
     assert events == ["sent"]
 
 
-async def test_an_application_is_never_cancelled_because_its_client_was(autojump_clock: object) -> None:
+async def test_cancelling_the_client_does_not_cancel_the_application(autojump_clock: object) -> None:
     events: list[object] = []
 
     async def app(_: Scope, receive: Receive, send: Send) -> None:
@@ -187,7 +187,7 @@ async def test_an_application_is_never_cancelled_because_its_client_was(autojump
             pass
         await trio.sleep(4)
         events.append(trio.current_time())
-        await send(START)  # too late, and nobody says so
+        await send(START)  # this comes too late, and is ignored
 
     with trio.move_on_after(1) as scope:
         async with AsgiEngine(app).request("GET", URL, {}):
@@ -196,7 +196,7 @@ async def test_an_application_is_never_cancelled_because_its_client_was(autojump
     assert events == [5]
 
 
-async def test_an_application_that_does_not_return_is_cancelled_in_the_end(
+async def test_an_application_that_does_not_return_after_a_disconnection_is_cancelled(
     caplog: pytest.LogCaptureFixture, autojump_clock: object
 ) -> None:
     async def app(_: Scope, __: Receive, send: Send) -> None:
@@ -213,7 +213,7 @@ async def test_an_application_that_does_not_return_is_cancelled_in_the_end(
     )
 
 
-async def test_an_application_that_raises_is_the_error_500_of_a_server(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_of_the_application_becomes_an_error_500(caplog: pytest.LogCaptureFixture) -> None:
     async def app(_: Scope, __: Receive, ___: Send) -> None:
         raise ValueError("my fault")
 
@@ -226,7 +226,7 @@ async def test_an_application_that_raises_is_the_error_500_of_a_server(caplog: p
     assert repr(record.exc_info[1]) == "ValueError('my fault')"
 
 
-async def test_an_application_that_ends_the_process_ends_the_test() -> None:
+async def test_a_system_exit_of_the_application_is_raised_in_the_test() -> None:
     async def app(_: Scope, __: Receive, ___: Send) -> None:
         raise SystemExit(3)
 
@@ -237,7 +237,7 @@ async def test_an_application_that_ends_the_process_ends_the_test() -> None:
 
 
 @pytest.mark.parametrize("raises", [True, False])
-async def test_a_response_that_is_not_ended_breaks_off(raises: bool) -> None:
+async def test_an_incomplete_response_breaks_off(raises: bool) -> None:
     async def app(_: Scope, __: Receive, send: Send) -> None:
         await send(START)
         await send(piece(b"half"))
@@ -260,7 +260,7 @@ async def test_a_response_that_is_not_ended_breaks_off(raises: bool) -> None:
         ([START, piece(b"", more=False), piece(b"", more=False)], 200),
     ],
 )
-async def test_what_no_server_would_expect_is_an_error_of_the_application(
+async def test_messages_that_violate_asgi_are_an_error_of_the_application(
     messages: list[AsgiMessage], status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def app(_: Scope, __: Receive, send: Send) -> None:
@@ -276,7 +276,7 @@ async def test_what_no_server_would_expect_is_an_error_of_the_application(
     assert "at a time when no server expects it" in str(record.exc_info[1])
 
 
-async def test_closing_the_engine_is_nothing() -> None:
+async def test_closing_the_engine_has_no_effect() -> None:
     async def app(_: Scope, __: Receive, ___: Send) -> None:
         raise AssertionError
 
@@ -287,7 +287,7 @@ async def test_closing_the_engine_is_nothing() -> None:
 
 
 async def lasting(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application with a lifespan, which puts something down for its requests."""
+    """Run an application whose lifespan stores state for its requests."""
     if scope["type"] == "lifespan":
         assert (await receive())["type"] == "lifespan.startup"
         scope["state"]["db"] = "open"
@@ -300,7 +300,7 @@ async def lasting(scope: Scope, receive: Receive, send: Send) -> None:
         await send(piece(str(scope.get("state")).encode(), more=False))
 
 
-async def test_a_lifespan_runs_as_under_a_server() -> None:
+async def test_a_lifespan_runs_as_it_does_under_a_server() -> None:
     engine = AsgiEngine(lasting)
 
     async def state() -> list[bytes]:
@@ -314,7 +314,7 @@ async def test_a_lifespan_runs_as_under_a_server() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-async def test_a_lifespan_ends_properly_however_its_block_does(cancelled: bool) -> None:
+async def test_a_lifespan_is_shut_down_even_if_its_block_raises_or_is_cancelled(cancelled: bool) -> None:
     messages: list[str] = []
 
     async def app(_: Scope, receive: Receive, send: Send) -> None:
@@ -332,7 +332,7 @@ async def test_a_lifespan_ends_properly_however_its_block_does(cancelled: bool) 
 
 
 @pytest.mark.parametrize(
-    ("startup", "error", "text"),
+    ("startup", "error", "message"),
     [
         ({"type": "lifespan.startup.failed", "message": "no disk"}, RuntimeError, "could not start: no disk"),
         ({"type": "lifespan.startup.failed"}, RuntimeError, "could not start: "),
@@ -340,20 +340,20 @@ async def test_a_lifespan_ends_properly_however_its_block_does(cancelled: bool) 
         (ValueError("http only"), ValueError, "http only"),
     ],
 )
-async def test_a_lifespan_that_does_not_start_is_an_error(startup: Any, error: type[Exception], text: str) -> None:
+async def test_a_lifespan_that_does_not_start_is_an_error(startup: Any, error: type[Exception], message: str) -> None:
     async def app(_: Scope, __: Receive, send: Send) -> None:
         if isinstance(startup, Exception):
             raise startup
         if startup is not None:
             await send(startup)
 
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=message):
         async with AsgiEngine(app).lifespan():
             raise AssertionError("it has not started")
 
 
 @pytest.mark.parametrize(
-    ("shutdown", "error", "text"),
+    ("shutdown", "error", "message"),
     [
         ({"type": "lifespan.shutdown.failed", "message": "busy"}, RuntimeError, "could not shut down: busy"),
         (ValueError("oops"), ValueError, "oops"),
@@ -361,7 +361,7 @@ async def test_a_lifespan_that_does_not_start_is_an_error(startup: Any, error: t
     ],
 )
 async def test_a_lifespan_that_does_not_end_properly_is_an_error(
-    shutdown: Any, error: type[Exception], text: str, autojump_clock: object
+    shutdown: Any, error: type[Exception], message: str, autojump_clock: object
 ) -> None:
     async def app(_: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -374,7 +374,7 @@ async def test_a_lifespan_that_does_not_end_properly_is_an_error(
         await send(shutdown)
         await trio.sleep_forever()
 
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=message):
         async with AsgiEngine(app).lifespan():
             pass
 

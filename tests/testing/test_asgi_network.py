@@ -1,4 +1,4 @@
-"""Several applications in this process, each at an origin of its own."""
+"""The in-process network of ASGI applications, each with its own origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trio_mcp.transports import AsgiApp, EngineError, Receive, Scope, Send
 
 
 def naming(name: str, log: list[str] | None = None) -> AsgiApp:
-    """Return an application that says its name, and whom it was asked by."""
+    """Return an application that responds with its name, the path and the address of the client."""
     noted = [] if log is None else log
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,12 +29,12 @@ def naming(name: str, log: list[str] | None = None) -> AsgiApp:
 
 
 async def ask(network: AsgiNetwork, url: str) -> str:
-    """Return what is answered there."""
+    """Return the body of the response at *url*."""
     async with network.request("POST", url, {}, b"!") as response, aclosing(response.chunks()) as chunks:
         return b"".join([chunk async for chunk in chunks]).decode()
 
 
-async def test_requests_go_to_the_application_of_their_origin() -> None:
+async def test_requests_are_routed_to_the_application_of_their_origin() -> None:
     network = AsgiNetwork({"https://a.test": naming("a"), "http://b.test:8080/": naming("b")}, client=None)
 
     assert await ask(network, "https://a.test/x") == "a /x None!"
@@ -43,7 +43,7 @@ async def test_requests_go_to_the_application_of_their_origin() -> None:
     await network.aclose()
 
 
-async def test_a_request_tells_when_it_was_sent_and_comes_from_this_machine() -> None:
+async def test_a_request_reports_that_it_was_sent_and_has_a_loopback_client_address() -> None:
     network = AsgiNetwork({"https://a.test": naming("a")})
     sent: list[bool] = []
 
@@ -53,7 +53,7 @@ async def test_a_request_tells_when_it_was_sent_and_comes_from_this_machine() ->
 
 
 @pytest.mark.parametrize("url", ["http://a.test/secret", "https://a.test:444/secret", "https://c.test/secret?x=1"])
-async def test_nobody_listens_anywhere_else(url: str) -> None:
+async def test_a_request_to_an_unknown_origin_fails_to_connect(url: str) -> None:
     network = AsgiNetwork({"https://a.test": naming("a")})
 
     with pytest.raises(EngineError, match=r"no application listens at https?://[ac].test") as raised:
@@ -63,7 +63,7 @@ async def test_nobody_listens_anywhere_else(url: str) -> None:
     assert "secret" not in str(raised.value)
 
 
-async def test_all_lifespans_run_for_as_long_as_the_block() -> None:
+async def test_the_lifespans_of_all_applications_run_for_the_duration_of_the_block() -> None:
     log: list[str] = []
     network = AsgiNetwork({"https://a.test": naming("a", log), "https://b.test": naming("b", log)})
 
@@ -77,6 +77,6 @@ async def test_all_lifespans_run_for_as_long_as_the_block() -> None:
     "urls",
     [["https://a.test", "https://A.test:443"], ["https://a.test/path"], ["a.test"], ["https://"], ["ws://a.test"]],
 )
-def test_keys_are_origins_and_each_is_there_once(urls: list[str]) -> None:
+def test_a_key_that_is_not_a_unique_origin_is_refused(urls: list[str]) -> None:
     with pytest.raises(ValueError, match="origin"):
         AsgiNetwork({url: naming("a") for url in urls})

@@ -1,4 +1,4 @@
-"""How clients become known to the development authorization server: by registering, and by documents."""
+"""Registration and metadata documents of clients at the development authorization server."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .authorization_bench import BACK, CHALLENGE, Bench, Signer, basic
 DOCUMENT = "https://app.test/client.json"
 
 
-async def test_a_client_registers_and_is_told_its_name_and_secret() -> None:
+async def test_a_client_registers_and_receives_its_id_and_secret() -> None:
     bench = Bench()
 
     answer = await bench.register(
         client_name="An editor", scope="read", application_type="native", grant_types=["authorization_code"], unknown=1
     )
 
-    told = answer.json
+    registered = answer.json
     assert answer.status == 201
-    assert told.pop("client_id")
-    assert told.pop("client_secret")
-    assert told == {
+    assert registered.pop("client_id")
+    assert registered.pop("client_secret")
+    assert registered == {
         "client_id_issued_at": int(bench.clock.now),
         "client_secret_expires_at": 0,
         "redirect_uris": [BACK],
@@ -40,33 +40,33 @@ async def test_a_client_registers_and_is_told_its_name_and_secret() -> None:
 
 
 async def test_a_public_client_has_no_secret() -> None:
-    told = (await Bench().register(token_endpoint_auth_method="none")).json
+    registered = (await Bench().register(token_endpoint_auth_method="none")).json
 
-    assert "client_secret" not in told
-    assert "client_secret_expires_at" not in told
+    assert "client_secret" not in registered
+    assert "client_secret_expires_at" not in registered
 
 
-async def test_secrets_may_end() -> None:
+async def test_the_secret_of_a_client_may_expire() -> None:
     bench = Bench(secret_seconds=100.0)
-    told = (await bench.register(grant_types=["client_credentials"])).json
-    own = basic(told["client_id"], told["client_secret"])
+    registered = (await bench.register(grant_types=["client_credentials"])).json
+    credentials = basic(registered["client_id"], registered["client_secret"])
 
-    assert told["client_secret_expires_at"] == int(bench.clock.now) + 100
-    assert (await bench.token("client_credentials", own)).status == 200
+    assert registered["client_secret_expires_at"] == int(bench.clock.now) + 100
+    assert (await bench.token("client_credentials", credentials)).status == 200
     bench.clock.now += 100.0
-    assert (await bench.token("client_credentials", own)).error == (401, "invalid_client")
+    assert (await bench.token("client_credentials", credentials)).error == (401, "invalid_client")
 
 
-async def test_registrations_can_be_forgotten() -> None:
+async def test_a_test_can_delete_the_registered_clients() -> None:
     bench = Bench()
-    told = (await bench.register()).json
+    registered = (await bench.register()).json
 
     bench.auth.forget_clients()
 
-    assert (await bench.authorize(client_id=told["client_id"])).status == 400
+    assert (await bench.authorize(client_id=registered["client_id"])).status == 400
 
 
-async def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_registrations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._clients._MAX_CLIENTS", 1)
     bench = Bench()
     names = [(await bench.register()).json["client_id"] for _ in range(2)]
@@ -103,7 +103,7 @@ async def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"token_endpoint_auth_method": "private_key_jwt", "jwks": {}}, "invalid_client_metadata"),
     ],
 )
-async def test_what_cannot_be_registered_is_refused(members: dict[str, Any], error: str) -> None:
+async def test_an_invalid_registration_is_refused(members: dict[str, Any], error: str) -> None:
     answer = await Bench().register(**members)
 
     assert answer.error == (400, error)
@@ -122,7 +122,7 @@ async def test_other_kinds_of_clients_can_be_registered(members: dict[str, Any])
     assert (await Bench().register(**members)).status == 201
 
 
-async def test_a_server_that_registers_nobody_does_not_say_where() -> None:
+async def test_a_server_without_registration_advertises_no_registration_endpoint() -> None:
     bench = Bench(registration=False)
 
     assert "registration_endpoint" not in (await bench.get("/.well-known/openid-configuration")).json
@@ -133,14 +133,14 @@ async def test_a_server_that_registers_nobody_does_not_say_where() -> None:
     ("kind", "body"),
     [("text/plain", b"{}"), ("application/json", b"[]"), ("application/json", b"{"), ("", b"{}")],
 )
-async def test_a_registration_is_a_json_object(kind: str, body: bytes) -> None:
+async def test_a_registration_that_is_not_a_json_object_is_refused(kind: str, body: bytes) -> None:
     answer = await Bench().send("POST", "/register", {"content-type": kind}, body)
 
     assert answer.error == (400, "invalid_request")
 
 
-class Web:
-    """What is to be had at some addresses."""
+class FakeWeb:
+    """A fake web with documents at some URLs."""
 
     def __init__(self, **pages: Any) -> None:
         self.pages: dict[str, Any] = {DOCUMENT: document(), **pages}
@@ -157,13 +157,13 @@ class Web:
 
 
 def document(**members: Any) -> dict[str, Any]:
-    """Return what a client says of itself in its document; None leaves a member out."""
+    """Return the metadata document of a client; None omits a member."""
     usual = {"client_id": DOCUMENT, "client_name": "An app", "redirect_uris": [BACK], **members}
     return {name: value for name, value in usual.items() if value is not None}
 
 
-async def test_a_client_may_be_known_by_its_document() -> None:
-    web = Web()
+async def test_a_client_may_be_identified_by_its_metadata_document() -> None:
+    web = FakeWeb()
     bench = Bench(fetch=web)
 
     assert (await bench.get("/.well-known/openid-configuration")).json["client_id_metadata_document_supported"]
@@ -175,8 +175,8 @@ async def test_a_client_may_be_known_by_its_document() -> None:
     assert (call.method, call.url, call.named_by) == ("GET", DOCUMENT, "server")
 
 
-async def test_a_document_is_read_again_after_five_minutes() -> None:
-    web = Web()
+async def test_a_metadata_document_is_fetched_again_after_five_minutes() -> None:
+    web = FakeWeb()
     bench = Bench(fetch=web)
     await bench.authorize(client_id=DOCUMENT)
     bench.clock.now += 301.0
@@ -190,7 +190,7 @@ async def test_a_document_is_read_again_after_five_minutes() -> None:
     "page",
     [
         None,
-        CallFailed("nobody is there"),
+        CallFailed("no server listens there"),
         b"<html>",
         b"[]",
         document(client_id="https://app.test/other.json"),
@@ -204,8 +204,8 @@ async def test_a_document_is_read_again_after_five_minutes() -> None:
         document(token_endpoint_auth_method="private_key_jwt", jwks_uri="https://app.test/gone.json"),
     ],
 )
-async def test_a_document_that_cannot_be_believed_makes_no_client(page: Any) -> None:
-    web = Web()
+async def test_a_client_with_an_invalid_metadata_document_is_refused(page: Any) -> None:
+    web = FakeWeb()
     web.pages[DOCUMENT] = page
 
     assert (await Bench(fetch=web).authorize(client_id=DOCUMENT)).status == 400
@@ -220,29 +220,29 @@ async def test_a_document_that_cannot_be_believed_makes_no_client(page: Any) -> 
         "https://user@app.test/client.json",
         "https://app.test/client.json#x",
         "https://[oops",
-        "nobody",
+        "unknown",
     ],
 )
-async def test_what_is_no_address_of_a_document_is_not_asked_for(client_id: str) -> None:
-    web = Web()
+async def test_a_client_id_that_is_not_a_valid_document_url_is_not_fetched(client_id: str) -> None:
+    web = FakeWeb()
 
     assert (await Bench(fetch=web).authorize(client_id=client_id)).status == 400
     assert web.calls == []
 
 
-async def test_a_document_may_be_on_this_machine() -> None:
+async def test_a_metadata_document_may_be_on_this_machine() -> None:
     here = "http://localhost:8000/client.json"
-    web = Web(**{here: document(client_id=here)})
+    web = FakeWeb(**{here: document(client_id=here)})
 
     assert (await Bench(fetch=web).authorize(client_id=here)).status == 302
 
 
 @pytest.mark.parametrize("is_beside", [False, True])
-async def test_a_client_with_a_document_may_authenticate_by_its_keys(is_beside: bool) -> None:
+async def test_a_client_with_a_metadata_document_may_authenticate_with_its_keys(is_beside: bool) -> None:
     signer, keys = Signer(), "https://app.test/keys.json"
-    held = {"jwks_uri": keys} if is_beside else {"jwks": signer.jwks}
-    web = Web(**{keys: signer.jwks})
-    web.pages[DOCUMENT] = document(token_endpoint_auth_method="private_key_jwt", **held)
+    keys_member = {"jwks_uri": keys} if is_beside else {"jwks": signer.jwks}
+    web = FakeWeb(**{keys: signer.jwks})
+    web.pages[DOCUMENT] = document(token_endpoint_auth_method="private_key_jwt", **keys_member)
     bench = Bench(fetch=web)
     claims = {"iss": DOCUMENT, "sub": DOCUMENT, "aud": bench.auth.issuer, "exp": bench.clock.now + 60, "jti": "1"}
     shown = {
@@ -256,10 +256,10 @@ async def test_a_client_with_a_document_may_authenticate_by_its_keys(is_beside: 
     assert refused.error == (401, "invalid_client")
 
 
-async def test_documents_are_known_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_cached_metadata_documents_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._clients._MAX_DOCUMENTS", 1)
     other = "https://app.test/other.json"
-    web = Web(**{other: document(client_id=other)})
+    web = FakeWeb(**{other: document(client_id=other)})
     bench = Bench(fetch=web)
 
     for client_id in (DOCUMENT, other, DOCUMENT):

@@ -11,13 +11,13 @@ from joserfc.jwk import RSAKey
 from .authorization_bench import ISSUER, Bench, Signer, basic
 
 KEY, OTHER = Signer(), Signer()
-OWN = basic("known", "s3cret")
+CREDENTIALS = basic("known", "s3cret")
 
 
 def proof(
     bench: Bench, signer: Signer = KEY, *, header: dict[str, Any] | None = None, **changed: Any
 ) -> dict[str, str]:
-    """Return the header field with a proof; None leaves a claim out."""
+    """Return the header field with a proof; None omits a claim."""
     claims = {"htm": "POST", "htu": f"{ISSUER}/token", "iat": bench.clock.now, "jti": str(len(numbers))}
     numbers.append(None)
     head = {"typ": "dpop+jwt", "jwk": signer.jwk, **(header or {})}
@@ -28,12 +28,12 @@ numbers: list[None] = []
 
 
 async def ask(bench: Bench, fields: dict[str, str]) -> Any:
-    """Ask for a token for the client itself; return the answer, or status and error."""
-    answer = await bench.token("client_credentials", {**OWN, **fields})
+    """Request a token with the client credentials grant; return the response, or status and error."""
+    answer = await bench.token("client_credentials", {**CREDENTIALS, **fields})
     return answer.json if answer.status == 200 else answer.error
 
 
-async def test_a_token_is_bound_to_the_key_that_was_shown() -> None:
+async def test_a_token_is_bound_to_the_key_of_the_proof() -> None:
     bench = Bench()
 
     answer = await ask(bench, proof(bench))
@@ -43,7 +43,7 @@ async def test_a_token_is_bound_to_the_key_that_was_shown() -> None:
     assert (await bench.introspect(answer["access_token"]))["token_type"] == "DPoP"
 
 
-async def test_a_refresh_token_is_of_no_use_without_its_key() -> None:
+async def test_a_bound_refresh_token_is_refused_without_its_key() -> None:
     bench = Bench()
     first = (await bench.redeem(await bench.code(), proof(bench))).json
     assert first["token_type"] == "DPoP"
@@ -54,7 +54,7 @@ async def test_a_refresh_token_is_of_no_use_without_its_key() -> None:
     assert bench.claims(again["access_token"])["cnf"] == {"jkt": KEY.key.thumbprint()}
 
 
-async def test_a_code_may_be_bound_to_a_key_already() -> None:
+async def test_an_authorization_code_may_be_bound_to_a_key() -> None:
     bench = Bench()
     codes = [await bench.code(dpop_jkt=KEY.key.thumbprint()) for _ in range(3)]
 
@@ -88,14 +88,14 @@ async def test_a_code_may_be_bound_to_a_key_already() -> None:
         {"header": {"jwk": dict(KEY.key.as_dict(private=True))}},
     ],
 )
-async def test_a_proof_of_something_else_is_refused(changed: dict[str, Any]) -> None:
+async def test_a_proof_with_other_claims_is_refused(changed: dict[str, Any]) -> None:
     bench = Bench()
 
     assert await ask(bench, proof(bench, **changed)) == (400, "invalid_dpop_proof")
 
 
 @pytest.mark.parametrize("text", ["", "x", "a.b.c", "é", "eyJhbGciOiJFUzI1NiIsImp3ayI6ImtleSJ9.e30.e30"])
-async def test_what_is_no_proof_is_refused(text: str) -> None:
+async def test_a_malformed_proof_is_refused(text: str) -> None:
     assert await ask(Bench(), {"dpop": text}) == (400, "invalid_dpop_proof")
 
 
@@ -109,13 +109,13 @@ async def test_a_proof_with_another_algorithm_is_refused() -> None:
 
 
 @pytest.mark.parametrize("htu", ["https://AUTH.test:443/token", f"{ISSUER}/token?a=1#b"])
-async def test_the_address_in_a_proof_may_be_written_in_other_ways(htu: str) -> None:
+async def test_equivalent_spellings_of_the_url_in_a_proof_are_accepted(htu: str) -> None:
     bench = Bench()
 
     assert "access_token" in await ask(bench, proof(bench, htu=htu))
 
 
-async def test_a_proof_holds_once() -> None:
+async def test_a_proof_is_accepted_once() -> None:
     bench = Bench()
     field = proof(bench)
 
@@ -123,7 +123,7 @@ async def test_a_proof_holds_once() -> None:
     assert await ask(bench, field) == (400, "invalid_dpop_proof")
 
 
-async def test_proofs_are_remembered_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_remembered_proofs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._token._MAX_PROOFS", 1)
     bench = Bench()
     fields = [proof(bench), proof(bench)]
@@ -131,7 +131,7 @@ async def test_proofs_are_remembered_in_bounded_number(monkeypatch: pytest.Monke
     assert ["access_token" in await ask(bench, field) for field in [*fields, fields[0]]] == [True, True, True]
 
 
-async def test_the_server_may_want_a_nonce_of_its_own_and_a_code_is_not_lost_for_that() -> None:
+async def test_the_server_may_require_a_nonce_and_the_refusal_does_not_use_up_the_code() -> None:
     bench = Bench(dpop_nonces=True)
     code = await bench.code()
 
@@ -145,7 +145,7 @@ async def test_the_server_may_want_a_nonce_of_its_own_and_a_code_is_not_lost_for
     assert "access_token" in await ask(bench, {})
 
 
-async def test_proofs_may_be_required_or_not_looked_at() -> None:
+async def test_proofs_may_be_required_or_ignored() -> None:
     strict, careless = Bench(dpop="required"), Bench(dpop="off")
 
     assert await ask(strict, {}) == (400, "invalid_dpop_proof")

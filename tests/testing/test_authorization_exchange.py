@@ -1,4 +1,4 @@
-"""Assertions at the development authorization server: an identity provider's, and those of workloads."""
+"""Assertion grants at the development authorization server: ID-JAGs of identity providers, and workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 IDP = "https://idp.test"
 PLATFORM = "https://platform.test"
 SIGNER = Signer()
-OWN = basic("known", "s3cret")
+CREDENTIALS = basic("known", "s3cret")
 GRANTED_IDP = KnownClient("sso", secret="s3cret", known_as={ISSUER: "known"})
 
 
@@ -27,7 +27,7 @@ def provider(**options: Any) -> Bench:
 
 
 async def exchange(idp: Bench, **changed: str | None) -> Any:
-    """Ask an identity provider for an ID-JAG; return the answer, or status and error."""
+    """Request an ID-JAG of an identity provider; return the response, or status and error."""
     usual = {
         "requested_token_type": ID_JAG,
         "subject_token_type": ID_TOKEN,
@@ -48,13 +48,15 @@ def trusting(**options: Any) -> Bench:
 
 
 def asserted(bench: Bench, **changed: Any) -> dict[str, Any]:
-    """Return what a platform says of a workload; None leaves a claim out."""
+    """Return the claims of a platform about a workload; None omits a claim."""
     usual = {"iss": PLATFORM, "sub": "job-1", "aud": ISSUER, "exp": bench.clock.now + 60}
     return {**usual, **changed}
 
 
-async def bear(bench: Bench, assertion: str, headers: dict[str, str] | None = None, /, **form: str) -> Any:
-    """Show an assertion; return what is in the token, or status and error."""
+async def exchange_assertion(
+    bench: Bench, assertion: str, headers: dict[str, str] | None = None, /, **form: str
+) -> Any:
+    """Exchange an assertion; return the claims of the token, or status and error."""
     answer = await bench.token(JWT_BEARER, headers, assertion=assertion, **form)
     return bench.claims(answer.json["access_token"]) if answer.status == 200 else answer.error
 
@@ -64,15 +66,15 @@ async def test_an_identity_provider_and_the_servers_own_authorization_server_wor
     bench = Bench(trusted_issuers={IDP: idp.auth.jwks})
 
     given = await exchange(idp)
-    claims = await bear(bench, given["access_token"], OWN)
+    claims = await exchange_assertion(bench, given["access_token"], CREDENTIALS)
 
-    told = {name: given[name] for name in ("issued_token_type", "token_type", "expires_in", "scope")}
-    assert told == {"issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300, "scope": "read write"}
+    described = {name: given[name] for name in ("issued_token_type", "token_type", "expires_in", "scope")}
+    assert described == {"issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300, "scope": "read write"}
     named = {name: claims[name] for name in ("sub", "client_id", "aud", "scope")}
     assert named == {"sub": "ada", "client_id": "known", "aud": RESOURCE, "scope": "read write"}
 
 
-async def test_an_assertion_says_no_more_than_was_asked_for() -> None:
+async def test_an_id_jag_contains_only_the_requested_claims() -> None:
     idp = provider()
 
     given = await exchange(idp, scope=None, resource=None)
@@ -90,7 +92,7 @@ async def test_an_assertion_says_no_more_than_was_asked_for() -> None:
     }
 
 
-async def test_a_client_has_its_own_name_where_no_other_is_known() -> None:
+async def test_an_id_jag_uses_the_client_id_of_the_provider_unless_another_is_configured() -> None:
     idp = provider()
 
     given = await exchange(idp, audience="https://elsewhere.test")
@@ -109,11 +111,11 @@ async def test_a_client_has_its_own_name_where_no_other_is_known() -> None:
         ({"scope": "unheard-of"}, "invalid_scope"),
     ],
 )
-async def test_other_exchanges_are_refused(changed: dict[str, str | None], error: str) -> None:
+async def test_an_invalid_token_exchange_is_refused(changed: dict[str, str | None], error: str) -> None:
     assert await exchange(provider(scopes=["read", "write"]), **changed) == (400, error)
 
 
-async def test_an_id_token_is_exchanged_by_its_own_client_while_it_holds() -> None:
+async def test_an_id_token_can_be_exchanged_only_by_its_own_client_until_it_expires() -> None:
     idp = provider()
     token = idp.auth.issue_id_token(subject="ada", client_id="sso")
     others = idp.auth.issue_id_token(subject="ada", client_id="public")
@@ -123,7 +125,7 @@ async def test_an_id_token_is_exchanged_by_its_own_client_while_it_holds() -> No
     assert await exchange(idp, subject_token=token) == (400, "invalid_grant")
 
 
-async def test_the_policy_of_an_identity_provider_decides_who_gets_where() -> None:
+async def test_the_policy_of_an_identity_provider_decides_about_token_exchanges() -> None:
     asks: list[AccessAsk] = []
 
     def policy(ask: AccessAsk) -> list[str] | None:
@@ -138,7 +140,7 @@ async def test_the_policy_of_an_identity_provider_decides_who_gets_where() -> No
 
 
 async def jag(**changed: Any) -> tuple[Bench, str]:
-    """Return an authorization server, and an ID-JAG for it that says something else than usual."""
+    """Return an authorization server, and an ID-JAG for it with *changed* claims."""
     bench = trusting()
     claims = asserted(bench, sub="ada", client_id="known", jti="1", scope="read write", resource=RESOURCE, **changed)
     return bench, SIGNER.sign(claims, typ="oauth-id-jag+jwt")
@@ -151,72 +153,81 @@ async def jag(**changed: Any) -> tuple[Bench, str]:
         ({"resource": "https://other.test"}, "invalid_target"),
     ],
 )
-async def test_an_id_jag_allows_no_more_than_it_says(form: dict[str, str], error: str) -> None:
+async def test_a_token_request_beyond_the_claims_of_an_id_jag_is_refused(form: dict[str, str], error: str) -> None:
     bench, assertion = await jag()
 
-    assert await bear(bench, assertion, OWN, **form) == (400, error)
-    assert (await bear(bench, assertion, OWN, scope="read", resource=RESOURCE))["scope"] == "read"
+    assert await exchange_assertion(bench, assertion, CREDENTIALS, **form) == (400, error)
+    assert (await exchange_assertion(bench, assertion, CREDENTIALS, scope="read", resource=RESOURCE))["scope"] == "read"
 
 
-async def test_an_id_jag_holds_once() -> None:
+async def test_an_id_jag_is_accepted_once() -> None:
     bench, assertion = await jag()
 
-    assert (await bear(bench, assertion, OWN))["sub"] == "ada"
-    assert await bear(bench, assertion, OWN) == (400, "invalid_grant")
+    assert (await exchange_assertion(bench, assertion, CREDENTIALS))["sub"] == "ada"
+    assert await exchange_assertion(bench, assertion, CREDENTIALS) == (400, "invalid_grant")
 
 
-async def test_id_jags_are_remembered_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_remembered_id_jags_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._token._MAX_ASSERTIONS", 1)
     bench = trusting()
     jags = [SIGNER.sign(asserted(bench, client_id="known", jti=number), typ="oauth-id-jag+jwt") for number in "12"]
 
-    assert ["sub" in await bear(bench, each, OWN) for each in [*jags, jags[0]]] == [True, True, True]
+    assert ["sub" in await exchange_assertion(bench, each, CREDENTIALS) for each in [*jags, jags[0]]] == [
+        True,
+        True,
+        True,
+    ]
 
 
-async def test_the_client_of_an_id_jag_authenticates() -> None:
+async def test_the_client_of_an_id_jag_must_authenticate() -> None:
     bench, assertion = await jag()
 
-    assert await bear(bench, assertion) == (401, "invalid_client")
-    assert await bear(bench, assertion, client_id="public") == (400, "invalid_grant")
+    assert await exchange_assertion(bench, assertion) == (401, "invalid_client")
+    assert await exchange_assertion(bench, assertion, client_id="public") == (400, "invalid_grant")
 
 
 @pytest.mark.parametrize("changed", [{"client_id": "other"}, {"jti": None}])
-async def test_an_id_jag_for_another_client_or_without_a_number_is_refused(changed: dict[str, Any]) -> None:
+async def test_an_id_jag_for_another_client_or_without_an_id_is_refused(changed: dict[str, Any]) -> None:
     bench = trusting()
     claims = asserted(bench, **{"client_id": "known", "jti": "1", **changed})
 
-    assert await bear(bench, SIGNER.sign(claims, typ="oauth-id-jag+jwt"), OWN) == (400, "invalid_grant")
+    assert await exchange_assertion(bench, SIGNER.sign(claims, typ="oauth-id-jag+jwt"), CREDENTIALS) == (
+        400,
+        "invalid_grant",
+    )
 
 
-async def test_an_id_jag_without_a_resource_is_for_none() -> None:
+async def test_an_id_jag_without_a_resource_allows_no_resource() -> None:
     bench = trusting()
     assertion = SIGNER.sign(asserted(bench, client_id="known", jti="1"), typ="oauth-id-jag+jwt")
 
-    assert await bear(bench, assertion, OWN, resource=RESOURCE) == (400, "invalid_target")
-    assert (await bear(bench, assertion, OWN, scope="read"))["aud"] == ISSUER
+    assert await exchange_assertion(bench, assertion, CREDENTIALS, resource=RESOURCE) == (400, "invalid_target")
+    assert (await exchange_assertion(bench, assertion, CREDENTIALS, scope="read"))["aud"] == ISSUER
 
 
 @pytest.mark.parametrize(
     ("headers", "form", "client_id"),
-    [(None, {}, "job-1"), (None, {"client_id": "workload"}, "workload"), (OWN, {}, "known")],
+    [(None, {}, "job-1"), (None, {"client_id": "workload"}, "workload"), (CREDENTIALS, {}, "known")],
 )
 async def test_a_workload_gets_a_token_for_its_identity(
     headers: dict[str, str] | None, form: dict[str, str], client_id: str
 ) -> None:
     bench = trusting()
 
-    claims = await bear(bench, SIGNER.sign(asserted(bench)), headers, scope="read", resource=RESOURCE, **form)
+    claims = await exchange_assertion(
+        bench, SIGNER.sign(asserted(bench)), headers, scope="read", resource=RESOURCE, **form
+    )
 
     named = {name: claims[name] for name in ("sub", "client_id", "aud", "scope")}
     assert named == {"sub": "job-1", "client_id": client_id, "aud": RESOURCE, "scope": "read"}
 
 
-async def test_a_client_needs_to_have_registered_for_assertions() -> None:
+async def test_a_client_that_did_not_register_for_the_assertion_grants_is_refused() -> None:
     limited = KnownClient("known", secret="s3cret", grant_types=["client_credentials"])
     bench = trusting(clients=[limited])
 
-    assert await bear(bench, SIGNER.sign(asserted(bench)), OWN) == (400, "unauthorized_client")
-    assert (await bench.token(TOKEN_EXCHANGE, OWN)).error == (400, "unauthorized_client")
+    assert await exchange_assertion(bench, SIGNER.sign(asserted(bench)), CREDENTIALS) == (400, "unauthorized_client")
+    assert (await bench.token(TOKEN_EXCHANGE, CREDENTIALS)).error == (400, "unauthorized_client")
 
 
 @pytest.mark.parametrize(
@@ -233,41 +244,41 @@ async def test_a_client_needs_to_have_registered_for_assertions() -> None:
         {"sub": 5},
     ],
 )
-async def test_an_assertion_that_does_not_hold_is_refused(changed: dict[str, Any]) -> None:
+async def test_a_workload_assertion_with_invalid_claims_is_refused(changed: dict[str, Any]) -> None:
     bench = trusting()
 
-    assert await bear(bench, SIGNER.sign(asserted(bench, **changed))) == (400, "invalid_grant")
+    assert await exchange_assertion(bench, SIGNER.sign(asserted(bench, **changed))) == (400, "invalid_grant")
 
 
-async def test_an_assertion_of_another_key_is_refused() -> None:
+async def test_a_workload_assertion_signed_with_another_key_is_refused() -> None:
     bench = trusting()
 
-    assert await bear(bench, Signer().sign(asserted(bench))) == (400, "invalid_grant")
+    assert await exchange_assertion(bench, Signer().sign(asserted(bench))) == (400, "invalid_grant")
     assert (await bench.token(JWT_BEARER)).error == (400, "invalid_grant")
 
 
-async def test_the_policy_decides_about_workloads_too() -> None:
+async def test_the_policy_applies_to_workloads() -> None:
     def policy(_: AccessAsk) -> None:
         return None
 
     bench = trusting(policy=policy)
 
-    assert await bear(bench, SIGNER.sign(asserted(bench))) == (400, "unauthorized_client")
+    assert await exchange_assertion(bench, SIGNER.sign(asserted(bench))) == (400, "unauthorized_client")
 
 
 async def test_the_token_of_a_workload_may_be_bound_to_a_key() -> None:
     bench = trusting(dpop="required")
 
-    assert await bear(bench, SIGNER.sign(asserted(bench))) == (400, "invalid_dpop_proof")
+    assert await exchange_assertion(bench, SIGNER.sign(asserted(bench))) == (400, "invalid_dpop_proof")
 
 
-async def test_only_a_server_that_trusts_somebody_offers_the_grant() -> None:
+async def test_only_a_server_with_trusted_issuers_advertises_the_assertion_grant() -> None:
     path = "/.well-known/oauth-authorization-server"
 
     assert JWT_BEARER in (await trusting().get(path)).json["grant_types_supported"]
     assert JWT_BEARER not in (await Bench().get(path)).json["grant_types_supported"]
 
 
-def test_keys_of_trusted_issuers_are_looked_at_from_the_start() -> None:
+def test_unusable_keys_of_trusted_issuers_raise_at_construction() -> None:
     with pytest.raises(ValueError, match="the value contains no public keys"):
         Bench(trusted_issuers={IDP: {}})

@@ -1,4 +1,4 @@
-"""The development authorization server with our own clients and our own checks of tokens."""
+"""The development authorization server with the OAuth clients and token checks of this package."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ PEM = SIGNER.key.as_pem(private=True).decode()
 
 
 @define
-class Stage:
-    """An authorization server, an identity provider, and a protected server, each at a place of its own."""
+class Deployment:
+    """An authorization server, an identity provider and a protected server, each with its own origin."""
 
     options: dict[str, Any] = field(factory=dict[str, Any])
     documents: dict[str, bytes] = field(factory=dict[str, bytes])
@@ -61,7 +61,7 @@ class Stage:
         self.protection = ResourceServer(RESOURCE, issuers=[AUTH], scopes=["read"], fetch=self.fetch, clock=self.clock)
 
     async def show(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as the protected server, or as the web site of a client."""
+        """Respond as the protected server, or as the web site of a client."""
         documents = {**dict.fromkeys(self.protection.metadata_paths, self.protection.document()), **self.documents}
         body = documents.get(scope["path"])
         headers = [(b"content-type", b"application/json")]
@@ -69,7 +69,7 @@ class Stage:
         await send({"type": "http.response.body", "body": body or b""})
 
     def oauth(self, **options: Any) -> OAuth:
-        """Return a client with a user."""
+        """Return an OAuth client whose user signs in."""
         return OAuth(visit=self.auth.visit, redirect_uri=BACK, **options)
 
     def services(self, grant: Grant) -> FlowServices:
@@ -82,7 +82,7 @@ class Stage:
         )
 
     async def ask(self, grant: Grant, proofs: DpopProver | None = None) -> TokenAsk:
-        """Find out where a token is to be had."""
+        """Discover the authorization server of the protected server."""
         token_issuer: TokenIssuer = await drive(discover(RESOURCE, None, trusted_hosts=()), self.services(grant))
         return TokenAsk(token_issuer=token_issuer, scopes=("read", "write"), proofs=proofs)
 
@@ -91,7 +91,7 @@ class Stage:
         return await drive(grant.obtain(await self.ask(grant, proofs)), self.services(grant))
 
     async def admit(self, tokens: Tokens, proofs: DpopProver | None = None) -> Access:
-        """Show a token to the protected server."""
+        """Check a token at the protected server."""
         fields = {"authorization": f"{tokens.token_type} {tokens.access_token}"}
         if proofs is not None:
             fields["dpop"] = proofs.proof("POST", RESOURCE, now=self.clock(), token=tokens.access_token)
@@ -100,114 +100,119 @@ class Stage:
         return access
 
 
-async def test_a_user_signs_in_by_a_client_that_registers_itself_and_goes_on_with_a_refresh_token() -> None:
-    stage = Stage()
-    grant = stage.oauth()
+async def test_a_user_signs_in_with_a_client_that_registers_itself_and_refreshes_its_tokens() -> None:
+    deployment = Deployment()
+    grant = deployment.oauth()
 
-    first = await stage.obtain(grant)
+    first = await deployment.obtain(grant)
     assert first.refresh_token is not None
-    second = await drive(grant.refresh(await stage.ask(grant), first.refresh_token), stage.services(grant))
+    second = await drive(grant.refresh(await deployment.ask(grant), first.refresh_token), deployment.services(grant))
 
-    access = await stage.admit(second)
+    access = await deployment.admit(second)
     assert (access.principal, access.scopes) == ("user", frozenset({"read", "write"}))
-    assert access.expires_at == stage.clock.now + 3600
-    (registered,) = stage.auth.asked("register")
+    assert access.expires_at == deployment.clock.now + 3600
+    (registered,) = deployment.auth.asked("register")
     assert registered.parameters["application_type"] == "native"
-    (asked,) = stage.auth.asked("authorize")
-    assert asked.parameters["resource"] == RESOURCE
-    assert [each.parameters["resource"] for each in stage.auth.asked("token")] == [RESOURCE, RESOURCE]
+    (authorization,) = deployment.auth.asked("authorize")
+    assert authorization.parameters["resource"] == RESOURCE
+    assert [each.parameters["resource"] for each in deployment.auth.asked("token")] == [RESOURCE, RESOURCE]
 
 
-async def test_a_client_that_is_described_by_a_document_need_not_register() -> None:
+async def test_a_client_with_a_metadata_document_signs_in_without_registration() -> None:
     url = f"{APP}/client.json"
     body = b'{"client_id":"%s","client_name":"App","redirect_uris":["%s"],"token_endpoint_auth_method":"none"}'
-    stage = Stage(documents={"/client.json": body % (url.encode(), BACK.encode())})
+    deployment = Deployment(documents={"/client.json": body % (url.encode(), BACK.encode())})
 
-    access = await stage.admit(await stage.obtain(stage.oauth(client_metadata_url=url)))
+    access = await deployment.admit(await deployment.obtain(deployment.oauth(client_metadata_url=url)))
 
     assert access.client_id == url
-    assert stage.auth.asked("register") == []
+    assert deployment.auth.asked("register") == []
 
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "private_key_jwt"])
-async def test_a_client_that_is_known_beforehand_proves_who_it_is(method: Any) -> None:
+async def test_a_preregistered_client_authenticates_with_its_credentials(method: Any) -> None:
     proof: dict[str, Any] = {"private_key": PrivateKey(PEM)} if method == "private_key_jwt" else {"secret": "a b:%"}
     registered = KnownClient("known", redirect_uris=[BACK], method=method, secret=proof.get("secret"), keys=SIGNER.jwks)
-    stage = Stage(options={"clients": [registered], "registration": False})
+    deployment = Deployment(options={"clients": [registered], "registration": False})
     client = Registration("known", method=method, issuer=AUTH, redirect_uri=BACK, **proof)
 
-    access = await stage.admit(await stage.obtain(stage.oauth(client=client)))
+    access = await deployment.admit(await deployment.obtain(deployment.oauth(client=client)))
 
     assert access.client_id == "known"
 
 
 @pytest.mark.parametrize("with_nonces", [False, True])
 async def test_tokens_are_bound_to_the_key_of_a_client(with_nonces: bool) -> None:
-    stage, proofs = Stage(options={"dpop": "required", "dpop_nonces": with_nonces}), DpopProver(DpopKey.generate())
+    deployment, proofs = (
+        Deployment(options={"dpop": "required", "dpop_nonces": with_nonces}),
+        DpopProver(DpopKey.generate()),
+    )
 
-    tokens = await stage.obtain(stage.oauth(), proofs)
+    tokens = await deployment.obtain(deployment.oauth(), proofs)
 
     assert tokens.token_type == "DPoP"
-    assert (await stage.admit(tokens, proofs)).principal == "user"
-    assert [each.error for each in stage.auth.asked("token")] == ["use_dpop_nonce", None][not with_nonces :]
+    assert (await deployment.admit(tokens, proofs)).principal == "user"
+    assert [each.error for each in deployment.auth.asked("token")] == ["use_dpop_nonce", None][not with_nonces :]
 
 
 @pytest.mark.parametrize("proof", [{"secret": "s3cret"}, {"private_key": PrivateKey(PEM)}])
-async def test_a_machine_gets_tokens_by_its_credentials(proof: dict[str, Any]) -> None:
+async def test_a_client_gets_tokens_with_its_client_credentials(proof: dict[str, Any]) -> None:
     registered = KnownClient("known", secret=proof.get("secret"), keys=SIGNER.jwks)
-    stage = Stage(options={"clients": [registered]})
+    deployment = Deployment(options={"clients": [registered]})
 
-    access = await stage.admit(await stage.obtain(ClientCredentials("known", **proof)))
+    access = await deployment.admit(await deployment.obtain(ClientCredentials("known", **proof)))
 
     assert (access.principal, access.client_id) == ("client known", "known")
 
 
-async def test_a_workload_gets_tokens_by_what_its_platform_says() -> None:
-    stage = Stage()
-    claims = {"iss": "https://platform.test", "sub": "job-1", "aud": AUTH, "exp": stage.clock.now + 60}
+async def test_a_workload_gets_tokens_with_the_assertion_of_its_platform() -> None:
+    deployment = Deployment()
+    claims = {"iss": "https://platform.test", "sub": "job-1", "aud": AUTH, "exp": deployment.clock.now + 60}
 
-    access = await stage.admit(await stage.obtain(WorkloadIdentity(SIGNER.sign(claims))))
+    access = await deployment.admit(await deployment.obtain(WorkloadIdentity(SIGNER.sign(claims))))
 
     assert access.principal == "client job-1"
 
 
-async def test_an_identity_provider_lets_its_users_in() -> None:
-    stage = Stage(options={"clients": [KnownClient("known", secret="x")]})
+async def test_a_user_signs_in_through_an_identity_provider() -> None:
+    deployment = Deployment(options={"clients": [KnownClient("known", secret="x")]})
     grant = EnterpriseManaged(
         Registration("known", secret="x"),
         idp_client_id="sso",
         idp_secret="s3cret",
         idp_issuer=IDP,
         idp_token_endpoint=f"{IDP}/token",
-        id_token=stage.idp.issue_id_token(subject="ada", client_id="sso"),
+        id_token=deployment.idp.issue_id_token(subject="ada", client_id="sso"),
     )
 
-    access = await stage.admit(await stage.obtain(grant))
+    access = await deployment.admit(await deployment.obtain(grant))
 
     assert (access.principal, access.client_id) == ("ada", "known")
-    assert stage.auth.asked("authorize") == []
+    assert deployment.auth.asked("authorize") == []
 
 
-async def test_a_protected_server_may_ask_whether_a_token_holds() -> None:
-    stage = Stage(options={"clients": [KnownClient("guard", secret="x")]})
+async def test_a_protected_server_may_check_tokens_by_introspection() -> None:
+    deployment = Deployment(options={"clients": [KnownClient("guard", secret="x")]})
     verifier = IntrospectionVerifier(client=Registration("guard", secret="x"))
-    stage.protection = ResourceServer(RESOURCE, issuers=[AUTH], verifier=verifier, fetch=stage.fetch, clock=stage.clock)
+    deployment.protection = ResourceServer(
+        RESOURCE, issuers=[AUTH], verifier=verifier, fetch=deployment.fetch, clock=deployment.clock
+    )
 
-    tokens = await stage.obtain(stage.oauth())
+    tokens = await deployment.obtain(deployment.oauth())
 
-    assert (await stage.admit(tokens)).principal == "user"
-    assert len(stage.auth.asked("introspect")) == 1
+    assert (await deployment.admit(tokens)).principal == "user"
+    assert len(deployment.auth.asked("introspect")) == 1
 
 
 @pytest.mark.parametrize("iss", [f"{AUTH}/", "https://other.test", None])
-async def test_a_client_notices_when_the_server_is_told_to_lie(iss: str | None) -> None:
+async def test_a_client_detects_a_wrong_issuer_in_the_authorization_response(iss: str | None) -> None:
     def change(endpoint: str, members: dict[str, Any]) -> dict[str, Any]:
         if endpoint != "authorize":
             return members
         return {name: value for name, value in {**members, "iss": iss}.items() if value is not None}
 
-    stage = Stage(options={"change": change})
+    deployment = Deployment(options={"change": change})
 
     with pytest.raises(AuthorizationFailed):
-        await stage.obtain(stage.oauth())
-    assert stage.auth.asked("token") == []
+        await deployment.obtain(deployment.oauth())
+    assert deployment.auth.asked("token") == []

@@ -1,4 +1,4 @@
-"""The development authorization server as an application: what it says of itself, what it notes, how it may be bent."""
+"""The development authorization server as an application: metadata, recorded requests, hooks and keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.transports import AsgiMessage
 from .authorization_bench import BACK, ISSUER, RESOURCE, Bench, basic
 
 
-def test_the_options_are_described_as_they_are_taken() -> None:
+def test_the_documentation_of_the_options_matches_the_parameters() -> None:
     described = {*AuthorizationServerOptions.__annotations__}
     taken = {field.name for field in attrs.fields(Settings)} - {"issuer"}
 
@@ -27,12 +27,12 @@ def test_the_options_are_described_as_they_are_taken() -> None:
 @pytest.mark.parametrize(
     "issuer", ["auth.test", "ftp://auth.test", "https://", "https://a.test/?x", "https://a.test/#x"]
 )
-def test_an_issuer_is_a_url(issuer: str) -> None:
+def test_an_issuer_that_is_not_a_plain_url_is_refused(issuer: str) -> None:
     with pytest.raises(ValueError, match="an issuer must be a URL without a query and a fragment"):
         AuthorizationServer(issuer)
 
 
-async def test_it_says_of_itself_what_it_can() -> None:
+async def test_the_metadata_describe_the_capabilities_of_the_server() -> None:
     answer = await Bench(scopes=["read"]).get("/.well-known/oauth-authorization-server")
 
     assert answer.headers["content-type"] == "application/json"
@@ -83,7 +83,7 @@ async def test_it_says_of_itself_what_it_can() -> None:
         ),
     ],
 )
-async def test_it_says_so_in_all_the_right_places_and_no_other(issuer: str, paths: list[str]) -> None:
+async def test_the_metadata_are_served_only_at_the_paths_of_the_specifications(issuer: str, paths: list[str]) -> None:
     engine = AsgiEngine(AuthorizationServer(issuer))
     every = [*paths, "/.well-known/oauth-authorization-server", "/other", "/.well-known/openid-configuration/other"]
 
@@ -94,7 +94,7 @@ async def test_it_says_so_in_all_the_right_places_and_no_other(issuer: str, path
     assert [path for path in dict.fromkeys(every) if await status(path) == 200] == paths
 
 
-async def test_below_a_path_all_of_it_is_below_that() -> None:
+async def test_an_issuer_with_a_path_issues_tokens() -> None:
     bench = Bench(f"{ISSUER}/tenant1")
 
     answer = await bench.tokens()
@@ -111,7 +111,7 @@ async def test_an_issuer_may_end_with_a_slash() -> None:
     assert (metadata["issuer"], metadata["token_endpoint"]) == (f"{ISSUER}/", f"{ISSUER}/token")
 
 
-async def test_pages_of_other_origins_may_ask_but_for_what_people_see() -> None:
+async def test_pages_of_other_origins_may_call_every_endpoint_but_the_pages_for_users() -> None:
     bench = Bench()
 
     allowed = await bench.send("OPTIONS", "/token", {"origin": "https://inspector.test"})
@@ -122,7 +122,7 @@ async def test_pages_of_other_origins_may_ask_but_for_what_people_see() -> None:
     assert "access-control-allow-origin" not in (await bench.authorize()).headers
 
 
-async def test_an_endpoint_has_one_method() -> None:
+async def test_an_endpoint_refuses_other_methods() -> None:
     answer = await Bench().get("/token")
 
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
@@ -136,7 +136,7 @@ async def test_an_endpoint_has_one_method() -> None:
         b"&".join(b"a%d=1" % number for number in range(101)),
     ],
 )
-async def test_parameters_that_cannot_be_understood_are_refused(body: bytes) -> None:
+async def test_malformed_parameters_are_refused(body: bytes) -> None:
     form = {"content-type": "application/x-www-form-urlencoded"}
 
     answer = await Bench().send("POST", "/token", form, body)
@@ -144,7 +144,7 @@ async def test_parameters_that_cannot_be_understood_are_refused(body: bytes) -> 
     assert answer.error == (400, "invalid_request")
 
 
-async def test_two_resources_are_one_too_many() -> None:
+async def test_a_request_with_two_resources_is_refused() -> None:
     bench = Bench()
     form = {"content-type": "application/x-www-form-urlencoded", **basic("known", "s3cret")}
 
@@ -153,25 +153,25 @@ async def test_two_resources_are_one_too_many() -> None:
     assert answer.error == (400, "invalid_target")
 
 
-async def test_parameters_without_a_value_count_as_left_out() -> None:
+async def test_parameters_without_a_value_are_treated_as_omitted() -> None:
     answer = await Bench().token("client_credentials", basic("known", "s3cret"), scope="", resource="")
 
     assert answer.json["scope"] == ""
 
 
-async def test_a_body_that_is_no_form_has_no_parameters() -> None:
+async def test_a_body_that_is_not_a_form_has_no_parameters() -> None:
     answer = await Bench().send("POST", "/token", {"content-type": "text/plain"}, b"grant_type=client_credentials")
 
     assert answer.error == (401, "invalid_client")
 
 
-async def test_a_body_that_is_too_long_is_not_read() -> None:
+async def test_a_body_that_is_too_long_is_refused_unread() -> None:
     answer = await Bench().send("POST", "/token", {}, b"x" * 70_000)
 
     assert answer.status == 413
 
 
-async def test_requests_are_noted_without_their_secrets() -> None:
+async def test_requests_are_recorded_without_their_secrets() -> None:
     bench = Bench()
     answer = await bench.tokens()
     await bench.refresh(answer["refresh_token"])
@@ -183,9 +183,9 @@ async def test_requests_are_noted_without_their_secrets() -> None:
         ("token", 200, None),
         ("token", 200, None),
     ]
-    (asked,) = bench.auth.asked("authorize")
-    assert asked.parameters["resource"] == RESOURCE
-    assert asked.parameters["redirect_uri"] == BACK
+    (authorization,) = bench.auth.asked("authorize")
+    assert authorization.parameters["resource"] == RESOURCE
+    assert authorization.parameters["redirect_uri"] == BACK
     assert bench.auth.asked("token")[1].parameters == {
         "grant_type": "refresh_token",
         "client_id": "public",
@@ -195,7 +195,7 @@ async def test_requests_are_noted_without_their_secrets() -> None:
     assert not any(secret in noted for secret in ("s3cret", answer["refresh_token"], "of mind"))
 
 
-async def test_the_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_recorded_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._server._MAX_REQUESTS", 2)
     bench = Bench()
 
@@ -206,7 +206,7 @@ async def test_the_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.endpoint for each in bench.auth.requests] == ["jwks", "authorize"]
 
 
-async def test_a_hook_may_hold_a_request_back() -> None:
+async def test_a_hook_may_delay_a_request() -> None:
     going_on = trio.Event()
 
     async def before(endpoint: str) -> None:
@@ -222,7 +222,7 @@ async def test_a_hook_may_hold_a_request_back() -> None:
     assert len(bench.auth.requests) == 1
 
 
-async def test_a_hook_may_let_requests_fail() -> None:
+async def test_a_hook_may_make_requests_fail() -> None:
     async def before(endpoint: str) -> None:
         raise OAuthError("temporarily_unavailable", status=503, headers={"retry-after": "1"})
 
@@ -233,7 +233,7 @@ async def test_a_hook_may_let_requests_fail() -> None:
     assert answer.headers["retry-after"] == "1"
 
 
-async def test_a_hook_may_change_what_is_answered() -> None:
+async def test_a_hook_may_change_responses() -> None:
     changed: list[str] = []
 
     def change(endpoint: str, members: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ async def test_a_hook_may_change_what_is_answered() -> None:
     assert changed == ["metadata", "jwks", "register", "authorize", "token", "introspect", "revoke"]
 
 
-async def test_a_redirect_may_be_left_without_anything() -> None:
+async def test_a_hook_may_remove_every_parameter_of_a_redirect() -> None:
     def change(endpoint: str, members: dict[str, Any]) -> dict[str, Any]:
         return {}
 
@@ -270,7 +270,7 @@ async def test_options_may_change_while_it_serves() -> None:
     assert (await bench.tokens())["expires_in"] == 5
 
 
-async def test_a_test_may_have_a_token_without_any_flow() -> None:
+async def test_a_test_may_issue_a_token_without_a_flow() -> None:
     bench = Bench()
 
     token = bench.auth.issue_token(
@@ -286,7 +286,7 @@ async def test_a_test_may_have_a_token_without_any_flow() -> None:
     assert (await bench.introspect(token))["active"]
 
 
-async def test_keys_can_be_replaced() -> None:
+async def test_a_test_can_replace_the_signing_keys() -> None:
     bench = Bench()
     (first,) = bench.auth.jwks["keys"]
     token = bench.auth.issue_token(resource=RESOURCE)
@@ -301,13 +301,13 @@ async def test_keys_can_be_replaced() -> None:
     assert not (await bench.introspect(token))["active"]
 
 
-def test_public_keys_are_public() -> None:
+def test_the_published_keys_contain_no_private_parts() -> None:
     (key,) = Bench().auth.jwks["keys"]
 
     assert set(key) == {"kty", "crv", "x", "y", "kid", "alg", "use"}
 
 
-async def test_it_has_a_lifespan_and_takes_nothing_but_http() -> None:
+async def test_the_application_supports_the_lifespan_protocol_and_refuses_anything_but_http() -> None:
     auth = AuthorizationServer(ISSUER)
     async with AsgiEngine(auth).lifespan():
         pass
@@ -322,7 +322,7 @@ async def test_it_has_a_lifespan_and_takes_nothing_but_http() -> None:
         await auth({"type": "websocket"}, receive, send)
 
 
-async def test_a_client_that_leaves_before_it_has_asked_gets_no_answer() -> None:
+async def test_a_client_that_disconnects_before_its_request_is_complete_gets_no_response() -> None:
     async def receive() -> AsgiMessage:
         return {"type": "http.disconnect"}
 

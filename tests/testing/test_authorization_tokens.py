@@ -1,4 +1,4 @@
-"""What the development authorization server gives for codes, refresh tokens and credentials, and for how long."""
+"""The token endpoint of the development authorization server: codes, refresh tokens, credentials and introspection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_a_code_is_exchanged_for_tokens_of_the_user_for_the_server() -> No
     assert answer["refresh_token"]
 
 
-async def test_a_code_holds_once_and_a_second_use_ends_what_came_of_it() -> None:
+async def test_a_code_is_accepted_once_and_a_second_use_revokes_its_tokens() -> None:
     bench = Bench()
     code = await bench.code()
     answer = (await bench.redeem(code)).json
@@ -42,7 +42,7 @@ async def test_a_code_holds_once_and_a_second_use_ends_what_came_of_it() -> None
     assert (await bench.refresh(answer["refresh_token"])).error == (400, "invalid_grant")
 
 
-async def test_a_code_holds_for_a_minute() -> None:
+async def test_a_code_expires_after_a_minute() -> None:
     bench = Bench()
     codes = [await bench.code(), await bench.code()]
 
@@ -63,7 +63,9 @@ async def test_a_code_holds_for_a_minute() -> None:
         ({"resource": "nowhere"}, "invalid_target"),
     ],
 )
-async def test_a_code_holds_only_with_what_it_was_asked_for_with(changed: dict[str, str], error: str) -> None:
+async def test_a_code_is_refused_with_other_parameters_than_it_was_requested_with(
+    changed: dict[str, str], error: str
+) -> None:
     bench = Bench()
 
     answer = await bench.redeem(await bench.code(), **changed)
@@ -71,7 +73,7 @@ async def test_a_code_holds_only_with_what_it_was_asked_for_with(changed: dict[s
     assert answer.error == (400, error)
 
 
-async def test_what_a_code_was_asked_for_with_may_be_said_again() -> None:
+async def test_the_exchange_of_a_code_may_repeat_the_parameters_of_its_request() -> None:
     bench = Bench()
 
     answer = await bench.redeem(await bench.code(), redirect_uri=BACK, resource=RESOURCE)
@@ -79,7 +81,7 @@ async def test_what_a_code_was_asked_for_with_may_be_said_again() -> None:
     assert answer.status == 200
 
 
-async def test_a_code_is_of_no_use_to_another_client() -> None:
+async def test_a_code_of_another_client_is_refused() -> None:
     bench = Bench()
 
     answer = await bench.redeem(await bench.code(), basic("known", "s3cret"), client_id="known")
@@ -87,7 +89,7 @@ async def test_a_code_is_of_no_use_to_another_client() -> None:
     assert answer.error == (400, "invalid_grant")
 
 
-async def test_refreshing_gives_other_tokens_and_an_old_refresh_token_ends_them_all() -> None:
+async def test_refresh_tokens_are_rotated_and_reuse_of_an_old_one_revokes_all_tokens() -> None:
     bench = Bench()
     first = await bench.tokens()
 
@@ -105,7 +107,7 @@ async def test_refreshing_gives_other_tokens_and_an_old_refresh_token_ends_them_
     assert not (await bench.introspect(second["access_token"]))["active"]
 
 
-async def test_an_access_token_may_get_fewer_scopes_when_it_is_refreshed_but_no_more() -> None:
+async def test_a_refresh_may_narrow_the_scopes_but_not_extend_them() -> None:
     bench = Bench()
     first = await bench.tokens()
 
@@ -123,7 +125,7 @@ async def test_an_access_token_may_get_fewer_scopes_when_it_is_refreshed_but_no_
         ({"resource": "https://other.test"}, "invalid_target"),
     ],
 )
-async def test_a_refusal_to_refresh_costs_no_token(changed: dict[str, str], error: str) -> None:
+async def test_a_refused_refresh_does_not_use_up_the_refresh_token(changed: dict[str, str], error: str) -> None:
     bench = Bench()
     first = await bench.tokens()
 
@@ -131,7 +133,7 @@ async def test_a_refusal_to_refresh_costs_no_token(changed: dict[str, str], erro
     assert (await bench.refresh(first["refresh_token"], resource=RESOURCE)).status == 200
 
 
-async def test_a_refresh_token_is_of_no_use_to_another_client() -> None:
+async def test_a_refresh_token_of_another_client_is_refused() -> None:
     bench = Bench()
     first = await bench.tokens()
 
@@ -149,7 +151,7 @@ async def test_a_refresh_token_is_of_no_use_to_another_client() -> None:
         ("never", "read offline_access", False),
     ],
 )
-async def test_who_gets_refresh_tokens_is_an_option(policy: str, scope: str, has_one: bool) -> None:
+async def test_an_option_decides_which_clients_get_refresh_tokens(policy: str, scope: str, has_one: bool) -> None:
     bench = Bench(refresh_tokens=policy)
 
     answer = await bench.tokens(scope=scope)
@@ -188,42 +190,45 @@ async def test_a_public_client_gets_no_tokens_for_itself() -> None:
 
 async def test_a_client_uses_only_the_grants_that_it_has_registered_for() -> None:
     bench = Bench()
-    told = (await bench.register(grant_types=["client_credentials"])).json
-    its_own = basic(told["client_id"], told["client_secret"])
+    registered = (await bench.register(grant_types=["client_credentials"])).json
+    credentials = basic(registered["client_id"], registered["client_secret"])
 
-    assert (await bench.authorize(client_id=told["client_id"])).back["error"] == "unauthorized_client"
-    assert (await bench.token("client_credentials", its_own)).status == 200
-    told = (await bench.register()).json
-    its_own = basic(told["client_id"], told["client_secret"])
-    assert (await bench.token("client_credentials", its_own)).error == (400, "unauthorized_client")
+    assert (await bench.authorize(client_id=registered["client_id"])).back["error"] == "unauthorized_client"
+    assert (await bench.token("client_credentials", credentials)).status == 200
+    registered = (await bench.register()).json
+    credentials = basic(registered["client_id"], registered["client_secret"])
+    assert (await bench.token("client_credentials", credentials)).error == (400, "unauthorized_client")
 
 
 @pytest.mark.parametrize("grant_type", ["password", ""])
-async def test_other_grants_are_refused(grant_type: str) -> None:
+async def test_unknown_grant_types_are_refused(grant_type: str) -> None:
     answer = await Bench().token(grant_type, client_id="public")
 
     assert answer.error == (400, "unsupported_grant_type")
 
 
-async def test_scopes_and_servers_can_be_limited() -> None:
+async def test_scopes_and_resources_can_be_limited() -> None:
     bench = Bench(scopes=["read", "write"], default_scopes=["read"], resources=[RESOURCE])
-    own = basic("known", "s3cret")
+    credentials = basic("known", "s3cret")
 
-    assert (await bench.token("client_credentials", own, scope="read admin")).error == (400, "invalid_scope")
-    assert (await bench.token("client_credentials", own, resource="https://x.test")).error == (400, "invalid_target")
-    answer = await bench.token("client_credentials", own)
+    assert (await bench.token("client_credentials", credentials, scope="read admin")).error == (400, "invalid_scope")
+    assert (await bench.token("client_credentials", credentials, resource="https://x.test")).error == (
+        400,
+        "invalid_target",
+    )
+    answer = await bench.token("client_credentials", credentials)
     assert answer.json["scope"] == "read"
     assert bench.claims(answer.json["access_token"])["aud"] == ISSUER
 
 
 @pytest.mark.parametrize("resource", ["mcp.test/mcp", "https://mcp.test/mcp#here", "https://[oops", "urn:x"])
-async def test_a_resource_is_a_url_without_a_fragment(resource: str) -> None:
+async def test_a_resource_that_is_not_a_url_without_a_fragment_is_refused(resource: str) -> None:
     answer = await Bench().token("client_credentials", basic("known", "s3cret"), resource=resource)
 
     assert answer.error == (400, "invalid_target")
 
 
-async def test_offline_access_may_be_asked_for_where_it_is_offered() -> None:
+async def test_offline_access_may_be_requested_if_the_server_offers_it() -> None:
     bench = Bench(scopes=["read"], refresh_tokens="offline_access")
 
     assert (await bench.authorize(scope="read offline_access")).back["code"]
@@ -241,11 +246,11 @@ async def test_a_policy_decides_about_every_grant() -> None:
         return None if "write" in ask.scopes else [*ask.scopes, "more", "more"]
 
     bench = Bench(policy=policy)
-    own = basic("known", "s3cret")
+    credentials = basic("known", "s3cret")
 
     assert (await bench.authorize(scope="write")).back["error"] == "access_denied"
     assert (await bench.tokens(scope="read"))["scope"] == "read more"
-    assert (await bench.token("client_credentials", own, scope="write")).error == (400, "unauthorized_client")
+    assert (await bench.token("client_credentials", credentials, scope="write")).error == (400, "unauthorized_client")
     assert asks == [
         ("authorization_code", "public", "user"),
         ("authorization_code", "public", "user"),
@@ -253,20 +258,20 @@ async def test_a_policy_decides_about_every_grant() -> None:
     ]
 
 
-async def test_introspection_says_what_is_in_a_token_for_as_long_as_it_holds() -> None:
+async def test_introspection_returns_the_claims_of_a_token_until_it_expires() -> None:
     bench = Bench()
     token = (await bench.tokens())["access_token"]
 
-    said = await bench.introspect(token)
+    introspected = await bench.introspect(token)
 
-    assert said == {"active": True, "token_type": "Bearer", **bench.claims(token)}
+    assert introspected == {"active": True, "token_type": "Bearer", **bench.claims(token)}
     bench.clock.now += 3600.0
     assert await bench.introspect(token) == {"active": False}
     assert await bench.introspect("nonsense") == {"active": False}
     assert await bench.introspect("") == {"active": False}
 
 
-async def test_introspection_is_for_clients_that_authenticate() -> None:
+async def test_introspection_requires_client_authentication() -> None:
     bench = Bench()
 
     assert (await bench.post("/introspect", {"token": "x", "client_id": "public"})).error == (401, "invalid_client")
@@ -276,10 +281,10 @@ async def test_introspection_is_for_clients_that_authenticate() -> None:
 async def test_a_client_revokes_its_own_tokens() -> None:
     bench = Bench()
     first, second = await bench.tokens(), await bench.tokens()
-    own = basic("known", "s3cret")
+    credentials = basic("known", "s3cret")
 
     for token in (first["access_token"], first["refresh_token"]):
-        await bench.post("/revoke", {"token": token}, own)
+        await bench.post("/revoke", {"token": token}, credentials)
     assert (await bench.introspect(first["access_token"]))["active"]
     assert (await bench.introspect(first["refresh_token"]))["active"]
 
@@ -292,7 +297,7 @@ async def test_a_client_revokes_its_own_tokens() -> None:
     assert (await bench.refresh(second["refresh_token"])).error == (400, "invalid_grant")
 
 
-async def test_a_test_can_expire_and_revoke_what_was_granted() -> None:
+async def test_a_test_can_expire_and_revoke_granted_tokens() -> None:
     bench = Bench()
     first, code = await bench.tokens(), await bench.code()
 
@@ -305,7 +310,7 @@ async def test_a_test_can_expire_and_revoke_what_was_granted() -> None:
     assert (await bench.redeem(code)).error == (400, "invalid_grant")
 
 
-async def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_numbers_of_codes_and_tokens_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._token._MOST", 2)
     bench = Bench()
     codes = [await bench.code() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The tool that cancels at every step."""
+"""The test tool that cancels a function at every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own transports keep the contract."""
+"""The transport contract, kept by the transports of this package."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class TestMemory(TransportContract):
         yield memory_transport(server)
 
 
-class TestAskingAPerson(TransportContract):
-    """A transport that has somebody asked before it is up."""
+class TestAskingTheUser(TransportContract):
+    """A transport that asks the user before it is connected."""
 
     @asynccontextmanager
     async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
@@ -68,7 +68,7 @@ class TestLockstep(StreamContract):
 
 
 class TestRepackaged(StreamContract):
-    """A stream without half-close, which hands over one message at a time."""
+    """A stream without half-close that delivers one message at a time."""
 
     async def connected(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
         ours, theirs = trio.testing.memory_stream_pair()
@@ -81,8 +81,8 @@ class TestUnixSocket(StreamContract):
         return trio.SocketStream(ours), trio.SocketStream(theirs)
 
 
-async def test_the_server_of_the_contract_tells_its_process() -> None:
+async def test_the_server_of_the_contract_reports_its_process() -> None:
     async with open_client(contract_server()) as client:
-        told = await client.call_tool("pid")
+        result = await client.call_tool("pid")
 
-    assert told.structured_content == {"result": os.getpid()}
+    assert result.structured_content == {"result": os.getpid()}

@@ -1,4 +1,4 @@
-"""The contract can be broken: for each clause there is a transport that breaks it, and the clause says so."""
+"""The transport contract detects breaches: for each clause there is a transport that breaks it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trio_mcp.transports import memory_transport
 Wrap = Callable[[trio.abc.Stream], trio.abc.Stream]
 
 
-# Breaches of bytes: something happens to the stream of the client, or to that of the server.
+# Breaches in the stream of the client or of the server.
 
 
 class Wrapped(StreamContract):
@@ -65,8 +65,8 @@ def progress(value: int) -> Callable[[Any], bool]:
     return lambda message: message.get("params", {}).get("progress") == value
 
 
-class Bent(trio.abc.Stream):
-    """A stream to break in its own way."""
+class BrokenStream(trio.abc.Stream):
+    """A base class of streams that break the contract."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
@@ -84,46 +84,46 @@ class Bent(trio.abc.Stream):
         await self.stream.aclose()
 
 
-class NoEnd(Bent):
+class NoEnd(BrokenStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         return await self.stream.receive_some(max_bytes) or await trio.sleep_forever()
 
 
-class ChunksAreMessages(Bent):
+class ChunksAreMessages(BrokenStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         chunk = await self.stream.receive_some(max_bytes)
         return chunk + b"\n" if chunk else chunk
 
 
-class DeafIsDumb(Bent):
+class CannotSendAfterEndOfInput(BrokenStream):
     def __init__(self, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
-        self.deaf = trio.Event()
+        self.input_ended = trio.Event()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         chunk = await self.stream.receive_some(max_bytes)
         if not chunk:
-            self.deaf.set()
+            self.input_ended.set()
         return chunk
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self.deaf.wait()
+        await self.input_ended.wait()
         raise trio.BrokenResourceError
 
 
-class StaysOpen(Bent):
+class StaysOpen(BrokenStream):
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()
 
 
-def easily_upset(line: bytes) -> bytes:
+def fail_on_junk(line: bytes) -> bytes:
     if not line.startswith(b"{"):
         raise trio.BrokenResourceError
     return line
 
 
 class OneStream(StreamContract):
-    """Its opener has one connection, and that is it."""
+    """A contract whose opener can connect only once."""
 
     @asynccontextmanager
     async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
@@ -144,11 +144,11 @@ class OneStream(StreamContract):
         return trio.testing.memory_stream_pair()
 
 
-# Breaches of a transport's own: something is wrong between the caller and the engine.
+# Breaches in the transport, between the caller and the connection.
 
 
-class Bad:
-    """A transport to break in its own way."""
+class BrokenTransport:
+    """A base class of transports that break the contract."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -173,63 +173,63 @@ class Bad:
         return self.transport.statistics()
 
 
-class SaysAnything(Bad):
+class AcceptsAnyValue(BrokenTransport):
     def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
         return super().ask(method, json.loads(json.dumps(params, default=str).replace("NaN", "0")))
 
 
-class AlwaysWantsUpdates(Bad):
+class AlwaysWantsUpdates(BrokenTransport):
     def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
         return super().ask(method, params, wants_updates=True)
 
 
-class TellsNobody(Bad):
+class IgnoresDisconnectCallbacks(BrokenTransport):
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         pass
 
 
-class CountsNothing(Bad):
+class CountsNoRequests(BrokenTransport):
     def statistics(self) -> ConnectionStatistics:
         return evolve(super().statistics(), outgoing=0)
 
 
-class AskedDifferently:
-    def __init__(self, asked: OutgoingRequest, limit: trio.CapacityLimiter | None = None) -> None:
-        self.asked = asked
+class AlteredRequest:
+    def __init__(self, outgoing: OutgoingRequest, limit: trio.CapacityLimiter | None = None) -> None:
+        self.outgoing = outgoing
         self.limit = limit
 
     async def __aenter__(self) -> Self:
         if self.limit is not None:
             await self.limit.acquire_on_behalf_of(self)
-        await self.asked.__aenter__()
+        await self.outgoing.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self.limit is not None:  # one at a time
+        if self.limit is not None:  # one request at a time
             self.limit.release_on_behalf_of(self)
-            self.asked.leave()
+            self.outgoing.leave()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.asked, name)
+        return getattr(self.outgoing, name)
 
 
-class OneAtATime(Bad):
+class OneAtATime(BrokenTransport):
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self.limit = trio.CapacityLimiter(1)
 
     def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
-        asked = super().ask(method, params, wants_updates=wants_updates)
-        return cast("OutgoingRequest", AskedDifferently(asked, self.limit))
+        outgoing = super().ask(method, params, wants_updates=wants_updates)
+        return cast("OutgoingRequest", AlteredRequest(outgoing, self.limit))
 
 
-class NeverLeaves(Bad):
+class NeverLeaves(BrokenTransport):
     def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
-        return cast("OutgoingRequest", AskedDifferently(super().ask(method, params, wants_updates=wants_updates)))
+        return cast("OutgoingRequest", AlteredRequest(super().ask(method, params, wants_updates=wants_updates)))
 
 
 class Transported(TransportContract):
-    def __init__(self, transport: type[Bad]) -> None:
+    def __init__(self, transport: type[BrokenTransport]) -> None:
         self.transport = transport
 
     @asynccontextmanager
@@ -244,19 +244,20 @@ class Transported(TransportContract):
         yield connect
 
 
-# Breaches of an opener.
+# Breaches in the opener.
 
 
 class Opened(TransportContract):
     def __init__(
-        self, door: Callable[[TransportOpener, TransportClient, trio.Nursery], AbstractAsyncContextManager[Transport]]
+        self,
+        connect: Callable[[TransportOpener, TransportClient, trio.Nursery], AbstractAsyncContextManager[Transport]],
     ) -> None:
-        self.door = door
+        self.connect = connect
 
     @asynccontextmanager
     async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
         async with trio.open_nursery() as nursery:
-            yield lambda client: self.door(memory_transport(server), client, nursery)
+            yield lambda client: self.connect(memory_transport(server), client, nursery)
             nursery.cancel_scope.cancel()
 
 
@@ -273,13 +274,17 @@ async def never_closing(
 
 
 @asynccontextmanager
-async def grouping(opener: TransportOpener, client: TransportClient, _: trio.Nursery) -> AsyncGenerator[Transport]:
+async def wrapping_exceptions(
+    opener: TransportOpener, client: TransportClient, _: trio.Nursery
+) -> AsyncGenerator[Transport]:
     async with trio.open_nursery(), opener(client) as transport:
         yield transport
 
 
 @asynccontextmanager
-async def hanging(opener: TransportOpener, client: TransportClient, _: trio.Nursery) -> AsyncGenerator[Transport]:
+async def hanging_on_failure(
+    opener: TransportOpener, client: TransportClient, _: trio.Nursery
+) -> AsyncGenerator[Transport]:
     async with opener(client) as transport:
         try:
             yield transport
@@ -289,14 +294,18 @@ async def hanging(opener: TransportOpener, client: TransportClient, _: trio.Nurs
 
 
 @asynccontextmanager
-async def leaking(opener: TransportOpener, client: TransportClient, nursery: trio.Nursery) -> AsyncGenerator[Transport]:
+async def leaking_a_task(
+    opener: TransportOpener, client: TransportClient, nursery: trio.Nursery
+) -> AsyncGenerator[Transport]:
     nursery.start_soon(trio.sleep_forever)
     async with opener(client) as transport:
         yield transport
 
 
 @asynccontextmanager
-async def asking(opener: TransportOpener, client: TransportClient, _: trio.Nursery) -> AsyncGenerator[Transport]:
+async def asking_a_modern_client(
+    opener: TransportOpener, client: TransportClient, _: trio.Nursery
+) -> AsyncGenerator[Transport]:
     async with opener(client) as transport:
         client.answer(cast("IncomingRequest", Question()))
         yield transport
@@ -328,15 +337,15 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         lambda: received(losing(b'"result"')),
     ),
     "a fraction becomes an integer": (
-        "values_cross_as_they_are",
+        "values_are_transferred_unchanged",
         lambda: received(lambda line: line.replace(b'"value":1.0', b'"value":1')),
     ),
-    "a text becomes a number": (
-        "values_cross_as_they_are",
+    "a string becomes a number": (
+        "values_are_transferred_unchanged",
         lambda: sent(lambda line: line.replace(b'"value":"1"', b'"value":1')),
     ),
     "large messages are lost": (
-        "a_large_message_crosses_both_ways",
+        "large_messages_are_transferred_in_both_directions",
         lambda: sent(lambda line: None if len(line) > 100_000 else line),
     ),
     "the data of errors are lost": (
@@ -347,24 +356,24 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         "an_error_is_raised_with_its_code_message_and_data",
         lambda: received(lambda line: line.replace(b'"code":-5', b'"code":"-5"')),
     ),
-    "everything can be said": (
-        "what_is_no_json_is_refused_before_it_is_sent",
-        lambda: Transported(SaysAnything),
+    "values that are not JSON are sent": (
+        "params_that_are_not_json_are_refused_before_they_are_sent",
+        lambda: Transported(AcceptsAnyValue),
     ),
-    "updates overtake one another": (
-        "updates_come_in_order_and_before_the_result",
+    "updates are reordered": (
+        "updates_arrive_in_order_and_before_the_result",
         lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[reorder(progress(3))])),
     ),
-    "the last update comes too late": (
-        "updates_come_in_order_and_before_the_result",
+    "the last update comes after the result": (
+        "updates_arrive_in_order_and_before_the_result",
         lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[reorder(progress(1))])),
     ),
     "updates go to the wrong request": (
         "updates_reach_the_request_they_belong_to",
         lambda: received(lambda line: re.sub(rb'"progressToken":\d+', b'"progressToken":1', line)),
     ),
-    "everybody gets updates": (
-        "no_updates_come_where_none_are_wanted",
+    "every request gets updates": (
+        "no_updates_arrive_for_a_request_without_updates",
         lambda: Transported(AlwaysWantsUpdates),
     ),
     "a notification is lost": (
@@ -384,15 +393,15 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
         ),
     ),
     "one request at a time": (
-        "requests_run_side_by_side_and_answers_may_overtake",
+        "requests_run_concurrently_and_are_answered_in_any_order",
         lambda: Transported(OneAtATime),
     ),
     "one answer of many is lost": (
-        "many_requests_at_once_get_each_its_own_answer",
+        "many_concurrent_requests_each_get_their_own_result",
         lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[rewrite(lambda _: None, when=150)])),
     ),
     "two answers of many are swapped": (
-        "many_requests_at_once_get_each_its_own_answer",
+        "many_concurrent_requests_each_get_their_own_result",
         lambda: received(
             lambda line: re.sub(
                 rb'"id":(7|8)\b',
@@ -401,110 +410,110 @@ BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
             )
         ),
     ),
-    "nothing is counted": (
-        "what_is_under_way_is_counted",
-        lambda: Transported(CountsNothing),
+    "requests in flight are not counted": (
+        "requests_in_flight_are_counted",
+        lambda: Transported(CountsNoRequests),
     ),
     "cancellations are lost": (
-        "leaving_a_request_stops_its_handler_and_nothing_comes_after",
+        "leaving_a_request_stops_its_handler_and_nothing_arrives_afterwards",
         lambda: sent(losing(b"notifications/cancelled")),
     ),
     "a result comes after the cancellation": (
-        "leaving_a_request_stops_its_handler_and_nothing_comes_after",
+        "leaving_a_request_stops_its_handler_and_nothing_arrives_afterwards",
         lambda: received(lambda line: line + b'\n{"jsonrpc":"2.0","id":1,"result":{}}' if b"stopped" in line else line),
     ),
     "cancellations of callers are lost": (
-        "a_cancelled_caller_stops_its_handler_and_no_other",
+        "a_cancelled_caller_stops_only_its_own_handler",
         lambda: sent(losing(b"notifications/cancelled")),
     ),
-    "leaving is forgotten": (
+    "leaving a request has no effect": (
         "a_call_may_be_cancelled_at_every_step",
         lambda: Transported(NeverLeaves),
     ),
-    "closing closes nothing, and those who wait wait on": (
-        "closing_tells_those_who_wait",
+    "closing does not close, and waiting callers keep waiting": (
+        "closing_fails_the_waiting_callers",
         lambda: Opened(never_closing),
     ),
-    "closing closes nothing": (
-        "after_closing_nothing_can_be_asked",
+    "closing does not close, and requests are still sent": (
+        "after_closing_requests_fail",
         lambda: Opened(never_closing),
     ),
-    "nobody is told": (
-        "whoever_wants_to_know_of_the_loss_is_told_once",
-        lambda: Transported(TellsNobody),
+    "disconnect callbacks are not called": (
+        "disconnect_callbacks_are_called_once",
+        lambda: Transported(IgnoresDisconnectCallbacks),
     ),
     "exceptions are wrapped": (
-        "the_exception_of_a_block_comes_out_as_it_is",
-        lambda: Opened(grouping),
+        "the_exception_of_a_block_is_raised_unchanged",
+        lambda: Opened(wrapping_exceptions),
     ),
     "a block that failed is never left": (
-        "the_exception_of_a_block_comes_out_as_it_is",
-        lambda: Opened(hanging),
+        "the_exception_of_a_block_is_raised_unchanged",
+        lambda: Opened(hanging_on_failure),
     ),
-    "an opener opens once": (
-        "an_opener_connects_anew_each_time",
+    "an opener connects only once": (
+        "an_opener_can_connect_repeatedly",
         OneStream,
     ),
-    "a task is left": (
+    "a task is left running": (
         "no_task_outlives_its_connection",
-        lambda: Opened(leaking),
+        lambda: Opened(leaking_a_task),
     ),
-    "there is no tap": (
-        "the_tap_sees_what_passes",
+    "the tap is not called": (
+        "the_tap_sees_every_message",
         lambda: Opened(untapped),
     ),
     "a modern client is asked": (
         "a_request_is_answered_with_its_result",
-        lambda: Opened(asking),
+        lambda: Opened(asking_a_modern_client),
     ),
-    "old revisions are not understood": (
-        "a_client_works_over_it_in_every_revision",
+    "legacy revisions do not work": (
+        "a_client_works_in_every_revision",
         lambda: sent(losing(b'"initialize"')),
     ),
-    "the end goes unnoticed": (
-        "the_end_of_the_other_side_is_told_to_those_who_wait",
+    "the end is not noticed by waiting callers": (
+        "the_end_of_the_connection_fails_the_waiting_callers",
         lambda: Wrapped(client=NoEnd),
     ),
-    "the end goes unnoticed later": (
-        "after_the_end_of_the_other_side_nothing_can_be_asked",
+    "the end is not noticed by later callers": (
+        "after_the_end_of_the_connection_requests_fail",
         lambda: Wrapped(client=NoEnd),
     ),
     "updates before the end are lost": (
-        "updates_that_came_before_the_end_are_still_read",
+        "updates_received_before_the_end_can_still_be_read",
         lambda: received(losing(b"notifications/progress")),
     ),
-    "an opener opens once, and that has ended": (
+    "an opener does not connect again after the end": (
         "a_new_connection_works_after_the_end_of_another",
         OneStream,
     ),
-    "ids become texts": (
-        "a_response_has_the_id_of_its_request_as_it_came",
+    "ids become strings": (
+        "a_response_has_the_unchanged_id_of_its_request",
         lambda: received(lambda line: line.replace(b'"id":7', b'"id":"7"')),
     ),
     "a chunk is a message": (
-        "bytes_may_come_in_any_pieces",
+        "messages_may_arrive_in_any_chunks",
         lambda: Wrapped(server=ChunksAreMessages),
     ),
     "bad input ends the connection": (
-        "what_is_no_message_harms_nothing",
-        lambda: Wrapped(server=lambda stream: FaultyStream(stream, receiving=[rewrite(easily_upset)])),
+        "invalid_messages_are_harmless",
+        lambda: Wrapped(server=lambda stream: FaultyStream(stream, receiving=[rewrite(fail_on_junk)])),
     ),
-    "who hears no more says no more": (
+    "the end of input ends the output": (
         "requests_are_answered_after_the_end_of_the_input",
-        lambda: Wrapped(server=DeafIsDumb),
+        lambda: Wrapped(server=CannotSendAfterEndOfInput),
     ),
-    "a stopped server keeps its end open": (
-        "a_serving_that_is_cancelled_closes_its_end",
+    "a stopped server does not close its stream": (
+        "a_cancelled_serving_closes_its_stream",
         lambda: Wrapped(server=StaysOpen),
     ),
 }
 
 
 @pytest.mark.parametrize("breach", BREACHES)
-async def test_a_transport_that_breaks_a_clause_is_found_out(breach: str, autojump_clock: object) -> None:
+async def test_a_clause_detects_the_transport_that_breaks_it(breach: str, autojump_clock: object) -> None:
     clause, contract = BREACHES[breach]
 
-    with pytest.raises(Exception) as caught:  # noqa: PT011 # of which kind is up to the clause
+    with pytest.raises(Exception) as caught:  # noqa: PT011 # each clause raises its own kind of exception
         await getattr(contract(), f"test_{clause}")()
     assert caught.type in (AssertionError, ExceptionGroup, trio.ClosedResourceError)
 
@@ -537,16 +546,16 @@ async def test_the_broken_clauses_are_raised_together_each_with_its_name(autojum
         await check_contract(Opened(untapped))
     (broken,) = caught.value.exceptions
     assert "messages: expected" in str(broken)
-    assert broken.__notes__ == ["clause the_tap_sees_what_passes"]
+    assert broken.__notes__ == ["clause the_tap_sees_every_message"]
 
 
 class Incomplete(RemoteTransportContract):
     pass
 
 
-async def test_a_contract_that_does_not_say_how_to_connect_says_so() -> None:
+async def test_a_contract_without_a_way_to_connect_raises_a_clear_error() -> None:
     with pytest.raises(NotImplementedError, match="Incomplete must implement `served`"):
-        await Incomplete().test_values_cross_as_they_are()
+        await Incomplete().test_values_are_transferred_unchanged()
     with pytest.raises(NotImplementedError, match="Incomplete must implement `cut`"):
         await Incomplete().cut(cast("Transport", None))
 
@@ -558,7 +567,7 @@ async def test_a_failure_names_the_expected_and_the_actual_value(autojump_clock:
         await contract.test_an_error_is_raised_with_its_code_message_and_data()
 
 
-async def test_a_clause_that_waits_in_vain_says_so(autojump_clock: object) -> None:
+async def test_a_clause_that_times_out_names_the_expected_event(autojump_clock: object) -> None:
     contract = received(lambda line: line if b"counted" not in line else b"{}")
 
     with pytest.raises(AssertionError, match="the clause did not finish within 20 s: an event that it"):

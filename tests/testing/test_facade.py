@@ -1,4 +1,4 @@
-"""What `trio_mcp.testing` offers, and what importing it costs."""
+"""The facade of `trio_mcp.testing`: its names, and the modules that importing it loads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from trio_mcp import testing
 
 
-def test_the_facade_shows_the_type_checkers_the_names_it_exports() -> None:
+def test_the_facade_shows_type_checkers_the_names_that_it_exports() -> None:
     tree = ast.parse(Path(str(testing.__file__)).read_text(encoding="utf-8"))
     (shown,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     names = [alias.asname for node in shown.body if isinstance(node, ast.ImportFrom) for alias in node.names]
@@ -24,7 +24,7 @@ def test_the_facade_shows_the_type_checkers_the_names_it_exports() -> None:
     assert dir(testing) == sorted(exported)
 
 
-def test_a_name_that_is_not_there_is_named() -> None:
+def test_an_unknown_attribute_is_named_in_the_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'trio_mcp\.testing' has no attribute 'nothing'"):
         getattr(testing, "nothing")  # noqa: B009 # the type checkers know that it is not there
 

@@ -1,4 +1,4 @@
-"""Streams that fail on purpose: what each fault does to the messages, in both directions."""
+"""Streams with injected faults: the effect of each fault on the messages, in both directions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HALF = json.dumps(B)[:5].encode()
 
 
 class Line:
-    """A connection with faults in one direction, and its other end by hand."""
+    """A connection with faults in one direction, and a scripted peer at each end."""
 
     def __init__(self, direction: str, *faults: Fault) -> None:
         ours, theirs = trio.testing.memory_stream_pair()
@@ -28,7 +28,7 @@ class Line:
         self.source, self.sink = ends if direction == "sending" else ends[::-1]
 
     async def carry(self, *messages: Any) -> list[Any]:
-        """Return what arrives of the messages."""
+        """Send *messages*, and return those that arrive."""
         await self.source.send(*messages)
         await self.source.stream.aclose()
         return await self.sink.rest()
@@ -47,7 +47,7 @@ async def test_without_faults_messages_pass_as_they_are(direction: str) -> None:
 
 
 @both_directions
-async def test_a_message_may_be_lost_or_replaced(direction: str) -> None:
+async def test_a_fault_may_drop_or_replace_a_message(direction: str) -> None:
     line = Line(direction, rewrite(lambda _: None, "a"), rewrite(lambda line: line.replace(b"2", b"7")))
 
     assert await line.carry(*ALL) == [B | {"n": 7}, C]
@@ -72,12 +72,12 @@ async def test_bytes_that_are_not_json_match_no_method_and_no_predicate() -> Non
 
 
 @both_directions
-async def test_by_default_every_message_is_doubled(direction: str) -> None:
+async def test_the_duplicating_fault_repeats_every_message_by_default(direction: str) -> None:
     assert await Line(direction, duplicate()).carry(*ALL) == [A, A, B, B, C, C]
 
 
 @both_directions
-async def test_a_message_comes_after_the_next(direction: str) -> None:
+async def test_the_reordering_fault_sends_a_message_after_the_next_one(direction: str) -> None:
     assert await Line(direction, reorder("a")).carry(*ALL) == [B, A, C]
 
 
@@ -86,7 +86,7 @@ async def test_messages_that_are_overtaken_together_keep_their_order(direction: 
     assert await Line(direction, reorder(lambda message: message["n"] < 3)).carry(*ALL) == [C, A, B]
 
 
-async def test_the_last_message_is_not_overtaken_and_comes_with_the_end() -> None:
+async def test_a_held_last_message_is_delivered_at_the_end_of_the_stream() -> None:
     assert await Line("receiving", reorder("c"), duplicate("c")).carry(*ALL) == [A, B, C, C]
     assert await Line("receiving", reorder()).carry(*ALL) == [A, B, C]
 
@@ -118,7 +118,7 @@ async def test_a_delay_that_is_cancelled_loses_no_message_when_receiving(autojum
     assert trio.current_time() == pytest.approx(15)
 
 
-async def test_a_connection_is_cut_inside_a_message_for_its_reader() -> None:
+async def test_a_cut_may_happen_inside_a_message() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     sender = ScriptedPeer(FaultyStream(ours, sending=[cut(5, "b")]))
 
@@ -132,12 +132,12 @@ async def test_a_connection_is_cut_inside_a_message_for_its_reader() -> None:
     assert await sender.receive() is None
 
 
-async def test_a_connection_is_cut_before_its_first_message_by_default() -> None:
+async def test_a_cut_happens_before_the_first_message_by_default() -> None:
     assert await Line("receiving", cut()).carry(*ALL) == []
 
 
 @pytest.mark.parametrize("broken", [False, True])
-async def test_a_reader_behind_the_cut_sees_an_end_or_a_broken_connection(broken: bool) -> None:
+async def test_a_reader_sees_a_cut_as_an_end_of_stream_or_a_broken_connection(broken: bool) -> None:
     line = Line("receiving", cut(5, 2, broken=broken))
     await line.source.send(*ALL)
 
@@ -156,7 +156,7 @@ async def test_a_reader_behind_the_cut_sees_an_end_or_a_broken_connection(broken
         await line.source.send(A)
 
 
-async def test_a_cut_wakes_a_waiting_task_at_the_same_end(autojump_clock: object) -> None:
+async def test_a_cut_while_sending_wakes_the_task_that_receives(autojump_clock: object) -> None:
     near, _far = trio.testing.lockstep_stream_pair()
     stream = FaultyStream(near, sending=[cut(0, "b")])
     woken: list[str] = []
@@ -183,13 +183,13 @@ async def test_a_cut_wakes_a_waiting_task_at_the_same_end(autojump_clock: object
     assert woken == ["waiting for bytes", "stalled"]
 
 
-async def test_a_cut_while_receiving_wakes_the_sender(autojump_clock: object) -> None:
+async def test_a_cut_while_receiving_wakes_the_task_that_sends(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     stream = FaultyStream(ours, receiving=[cut()])
 
     async def send() -> None:
         with pytest.raises(trio.BrokenResourceError, match="was cut"):
-            await stream.send_all(b"[]\n")  # which nobody takes
+            await stream.send_all(b"[]\n")  # the peer does not read this
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send)
@@ -198,7 +198,7 @@ async def test_a_cut_while_receiving_wakes_the_sender(autojump_clock: object) ->
 
 
 @both_directions
-async def test_after_a_stall_nothing_passes_until_the_stream_is_closed(direction: str, autojump_clock: object) -> None:
+async def test_a_stalled_stream_transfers_nothing_until_it_is_closed(direction: str, autojump_clock: object) -> None:
     line, ended = Line(direction, stall("b")), list[str]()
 
     async def stalled() -> None:
@@ -223,7 +223,7 @@ async def test_after_a_stall_nothing_passes_until_the_stream_is_closed(direction
     assert ended == ["closed"]
 
 
-async def test_the_other_direction_of_a_stall_goes_on(autojump_clock: object) -> None:
+async def test_a_stall_does_not_affect_the_other_direction(autojump_clock: object) -> None:
     line = Line("receiving", stall())
 
     await line.source.send(A)
@@ -233,7 +233,7 @@ async def test_the_other_direction_of_a_stall_goes_on(autojump_clock: object) ->
     await line.sink.expect_silence()
 
 
-async def test_a_fault_gets_the_output_of_the_one_before_it() -> None:
+async def test_a_fault_receives_the_output_of_the_previous_fault() -> None:
     faults = (
         duplicate("a"),
         rewrite(lambda line: line.replace(b"1", b"9"), 2),
@@ -243,7 +243,7 @@ async def test_a_fault_gets_the_output_of_the_one_before_it() -> None:
     assert await Line("sending", *faults).carry(*ALL) == [A, B, A | {"n": 9}, C]
 
 
-async def test_a_last_line_without_newline_passes_without_one() -> None:
+async def test_a_last_line_without_a_newline_passes_unchanged() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     stream = FaultyStream(ours, receiving=[duplicate()])
     await theirs.send_all(b"[1]")
@@ -254,7 +254,7 @@ async def test_a_last_line_without_newline_passes_without_one() -> None:
     assert await stream.receive_some() == b""
 
 
-async def test_the_end_of_the_input_is_not_the_end_of_the_output() -> None:
+async def test_the_end_of_the_input_does_not_end_the_output() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     stream = FaultyStream(ours)
     await theirs.send_eof()
@@ -266,7 +266,7 @@ async def test_the_end_of_the_input_is_not_the_end_of_the_output() -> None:
 
 
 @both_directions
-async def test_a_closed_stream_says_so(direction: str) -> None:
+async def test_a_closed_stream_raises_closed_resource_error(direction: str) -> None:
     ours, _ = trio.testing.memory_stream_pair()
     stream = FaultyStream(ours)
     await stream.aclose()

@@ -1,4 +1,4 @@
-"""Faulty connections between our own clients and servers: calls fail with the right error or not at all."""
+"""Faulty connections between a client and a server: a call succeeds, or fails with the right exception."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def add(client: Client, a: int = 1, b: int = 2) -> None:
     assert called.content == [types.TextContent(text=str(a + b))]
 
 
-async def fails(client: Client, failure: type[Exception], tool: str = "hang", **arguments: Any) -> None:
+async def expect_failure(client: Client, failure: type[Exception], tool: str = "hang", **arguments: Any) -> None:
     with pytest.raises(failure):
         await client.call_tool(tool, arguments or {"key": "k"})
 
@@ -65,13 +65,13 @@ def is_result(text: str) -> Callable[[Any], bool]:
 # Delay.
 
 
-async def test_a_slow_line_slows_calls_down_and_changes_nothing_else(revision: str, autojump_clock: object) -> None:
+async def test_a_slow_connection_delays_calls_and_changes_nothing_else(revision: str, autojump_clock: object) -> None:
     def slow(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, sending=[delay(2)], receiving=[delay(3)])
 
     limits = TimeLimits(probe=100)
     async with open_memory_client(make_server(), wrap=slow, revision=revision, time_limits=limits) as client:
-        await add(client)  # behind the last word of a handshake, where there is one
+        await add(client)  # it is sent after the last message of a handshake, if there is one
         began = trio.current_time()
         await add(client)
         assert trio.current_time() - began == pytest.approx(5)
@@ -79,7 +79,7 @@ async def test_a_slow_line_slows_calls_down_and_changes_nothing_else(revision: s
             assert [update.progress async for update in call.updates] == [1, 2, 3]
 
 
-async def test_a_call_that_a_delay_takes_over_its_limit_is_given_up_and_its_late_answer_dropped(
+async def test_a_call_that_is_delayed_beyond_its_timeout_fails_and_its_late_response_is_dropped(
     revision: str, autojump_clock: object
 ) -> None:
     def slow(stream: trio.abc.Stream) -> trio.abc.Stream:
@@ -88,7 +88,7 @@ async def test_a_call_that_a_delay_takes_over_its_limit_is_given_up_and_its_late
     limits = TimeLimits(idle=10)
     async with open_memory_client(make_server(), wrap=slow, revision=revision, time_limits=limits) as client:
         began = trio.current_time()
-        await fails(client, RequestTimedOut, "add", a=1, b=2)
+        await expect_failure(client, RequestTimedOut, "add", a=1, b=2)
         assert trio.current_time() - began == pytest.approx(10)
         await trio.sleep(15)
         assert client.statistics().unmatched_responses == 1
@@ -98,7 +98,7 @@ async def test_a_call_that_a_delay_takes_over_its_limit_is_given_up_and_its_late
 # Cuts.
 
 
-async def test_a_request_cut_anywhere_fails_all_calls_and_the_server_comes_to_its_end(
+async def test_a_cut_inside_a_request_fails_all_calls_and_ends_the_server(
     revision: str, autojump_clock: object
 ) -> None:
     wire = WireRecorder()
@@ -114,15 +114,15 @@ async def test_a_request_cut_anywhere_fails_all_calls_and_the_server_comes_to_it
         with trio.fail_after(10):  # the serving ends as well
             async with open_memory_client(make_server(), wrap=cutting, revision=revision) as client:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(fails, client, ConnectionBroken)
+                    nursery.start_soon(expect_failure, client, ConnectionBroken)
                     await trio.testing.wait_all_tasks_blocked()
-                    await fails(client, ConnectionBroken, "add", a=1, b=2)
-                await fails(client, ConnectionBroken, "add", a=1, b=2)
+                    await expect_failure(client, ConnectionBroken, "add", a=1, b=2)
+                await expect_failure(client, ConnectionBroken, "add", a=1, b=2)
                 assert client.statistics().outgoing == 0
 
 
 @pytest.mark.parametrize("broken", [False, True])
-async def test_a_response_cut_anywhere_fails_all_calls(broken: bool, revision: str, autojump_clock: object) -> None:
+async def test_a_cut_inside_a_response_fails_all_calls(broken: bool, revision: str, autojump_clock: object) -> None:
     for place in range(0, 100, 7):
 
         def cutting(stream: trio.abc.Stream, place: int = place) -> trio.abc.Stream:
@@ -131,13 +131,13 @@ async def test_a_response_cut_anywhere_fails_all_calls(broken: bool, revision: s
         with trio.fail_after(10):
             async with open_memory_client(make_server(), wrap=cutting, revision=revision) as client:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(fails, client, ConnectionBroken)
+                    nursery.start_soon(expect_failure, client, ConnectionBroken)
                     await trio.testing.wait_all_tasks_blocked()
-                    await fails(client, ConnectionBroken, "add", a=1, b=2)
+                    await expect_failure(client, ConnectionBroken, "add", a=1, b=2)
                 assert client.statistics().outgoing == 0
 
 
-async def test_a_connection_that_is_cut_takes_no_other_of_the_same_server_with_it(autojump_clock: object) -> None:
+async def test_a_cut_connection_does_not_affect_other_connections_of_the_same_server(autojump_clock: object) -> None:
     @asynccontextmanager
     async def connected(serving: ActiveServer, *faults: Any) -> AsyncGenerator[Client]:
         ours, theirs = trio.testing.memory_stream_pair()
@@ -148,22 +148,22 @@ async def test_a_connection_that_is_cut_takes_no_other_of_the_same_server_with_i
 
     async with make_server().serving() as serving, connected(serving) as whole:
         async with connected(serving, cut(20, is_result("3"))) as broken, trio.open_nursery() as nursery:
-            nursery.start_soon(fails, broken, ConnectionBroken)
+            nursery.start_soon(expect_failure, broken, ConnectionBroken)
             async with whole.open_call("hang", {"key": "other"}) as call:
                 await anext(call.updates)
-                await fails(broken, ConnectionBroken, "add", a=1, b=2)
+                await expect_failure(broken, ConnectionBroken, "add", a=1, b=2)
                 await add(whole)
-                await trio.sleep(100)  # the handlers of the broken connection are stopped, this one is not
+                await trio.sleep(100)  # only the handlers of the broken connection are stopped
                 assert serving.statistics().running == 1
         await add(whole)
         await trio.testing.wait_all_tasks_blocked()
         assert serving.statistics().running == 0
 
 
-# Messages that come twice, or in another order.
+# Duplicate and reordered messages.
 
 
-async def test_a_response_that_comes_twice_is_dropped_once(revision: str, autojump_clock: object) -> None:
+async def test_a_duplicate_response_is_dropped(revision: str, autojump_clock: object) -> None:
     def doubling(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, receiving=[duplicate(is_result("3"))])
 
@@ -174,7 +174,7 @@ async def test_a_response_that_comes_twice_is_dropped_once(revision: str, autoju
         assert client.statistics().unmatched_responses == 3
 
 
-async def test_a_request_that_comes_twice_at_once_is_refused_once(revision: str, autojump_clock: object) -> None:
+async def test_a_duplicate_of_a_request_in_flight_is_refused(revision: str, autojump_clock: object) -> None:
     def doubling(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, sending=[duplicate(names("when_stopped"))])
 
@@ -190,7 +190,7 @@ async def test_a_request_that_comes_twice_at_once_is_refused_once(revision: str,
     assert refusal["error"]["code"] == -32600
 
 
-async def test_updates_that_come_twice_or_too_late_harm_nothing(revision: str, autojump_clock: object) -> None:
+async def test_duplicate_and_late_updates_are_harmless(revision: str, autojump_clock: object) -> None:
     def bad(stream: trio.abc.Stream) -> trio.abc.Stream:
         late = reorder(lambda message: message.get("params", {}).get("progress") == 3)
         return FaultyStream(stream, receiving=[duplicate("notifications/progress"), late])
@@ -202,7 +202,7 @@ async def test_updates_that_come_twice_or_too_late_harm_nothing(revision: str, a
         await add(client)
 
 
-async def test_responses_in_another_order_reach_their_callers(revision: str, autojump_clock: object) -> None:
+async def test_reordered_responses_reach_their_callers(revision: str, autojump_clock: object) -> None:
     def shuffling(stream: trio.abc.Stream) -> trio.abc.Stream:
         def odd(message: Any) -> bool:
             return type(message.get("id")) is int and message["id"] in range(5, 45, 2)
@@ -216,7 +216,9 @@ async def test_responses_in_another_order_reach_their_callers(revision: str, aut
         assert client.statistics().unmatched_responses == 0
 
 
-async def test_a_cancellation_that_overtakes_its_request_harms_nothing(revision: str, autojump_clock: object) -> None:
+async def test_a_cancellation_that_arrives_before_its_request_is_harmless(
+    revision: str, autojump_clock: object
+) -> None:
     def shuffling(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, sending=[reorder(names("add"))])
 
@@ -228,7 +230,7 @@ async def test_a_cancellation_that_overtakes_its_request_harms_nothing(revision:
         assert client.statistics().unmatched_responses == 1
 
 
-async def test_many_faults_at_once_cost_time_and_nothing_else(revision: str, autojump_clock: object) -> None:
+async def test_many_simultaneous_faults_cost_only_time(revision: str, autojump_clock: object) -> None:
     def bad(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(
             stream,
@@ -246,7 +248,7 @@ async def test_many_faults_at_once_cost_time_and_nothing_else(revision: str, aut
 # Stalls.
 
 
-async def test_a_server_that_says_no_more_is_given_up_call_by_call(revision: str, autojump_clock: object) -> None:
+async def test_calls_to_a_server_that_stops_sending_time_out_one_by_one(revision: str, autojump_clock: object) -> None:
     def silent(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, receiving=[stall(is_result("3"))])
 
@@ -254,38 +256,38 @@ async def test_a_server_that_says_no_more_is_given_up_call_by_call(revision: str
     async with open_memory_client(make_server(), wrap=silent, revision=revision, time_limits=limits) as client:
         for _ in range(2):
             began = trio.current_time()
-            await fails(client, RequestTimedOut, "add", a=1, b=2)
+            await expect_failure(client, RequestTimedOut, "add", a=1, b=2)
             assert trio.current_time() - began == pytest.approx(60)
         began = trio.current_time()
     assert trio.current_time() - began < 10  # closing waits for a bounded time
 
 
-async def test_a_server_that_reads_no_more_loses_the_link_after_the_stated_time(
+async def test_a_server_that_stops_reading_is_disconnected_after_the_stall_limit(
     revision: str, autojump_clock: object
 ) -> None:
-    def deaf(stream: trio.abc.Stream) -> trio.abc.Stream:
+    def stops_reading(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, sending=[stall(names("add"))])
 
     limits = Limits(stall_seconds=30)
-    async with open_memory_client(make_server(), wrap=deaf, revision=revision, limits=limits) as client:
+    async with open_memory_client(make_server(), wrap=stops_reading, revision=revision, limits=limits) as client:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fails, client, ConnectionBroken)
+            nursery.start_soon(expect_failure, client, ConnectionBroken)
             await trio.testing.wait_all_tasks_blocked()
             with pytest.raises(ConnectionBroken, match="has read nothing for 30 s"):
                 await client.call_tool("add", {"a": 1, "b": 2})
         assert trio.current_time() - began == pytest.approx(30)
 
 
-async def test_a_client_of_a_server_that_reads_no_more_is_closed_in_bounded_time(
+async def test_a_client_of_a_server_that_stops_reading_closes_in_bounded_time(
     revision: str, autojump_clock: object
 ) -> None:
-    def deaf(stream: trio.abc.Stream) -> trio.abc.Stream:
+    def stops_reading(stream: trio.abc.Stream) -> trio.abc.Stream:
         return FaultyStream(stream, sending=[stall(names("add"))])
 
-    async with open_memory_client(make_server(), wrap=deaf, revision=revision) as client:
+    async with open_memory_client(make_server(), wrap=stops_reading, revision=revision) as client:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(fails, client, ConnectionClosed, "add", a=1, b=2))
+            nursery.start_soon(partial(expect_failure, client, ConnectionClosed, "add", a=1, b=2))
             await trio.testing.wait_all_tasks_blocked()
             began = trio.current_time()
             await client.aclose()

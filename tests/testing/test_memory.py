@@ -1,4 +1,4 @@
-"""The client for tests: real bytes in memory."""
+"""The in-memory client for tests, which exchanges real bytes with its server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp.testing import open_memory_client
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
-async def test_a_program_of_the_documentation_works(lockstep: bool, autojump_clock: object) -> None:
+async def test_a_server_is_called_in_memory_as_in_the_documentation(lockstep: bool, autojump_clock: object) -> None:
     server = Server("s")
 
     @server.tool
@@ -32,7 +32,7 @@ async def test_a_program_of_the_documentation_works(lockstep: bool, autojump_clo
     assert trio.current_time() >= 100
 
 
-async def test_the_rules_of_the_wire_apply() -> None:
+async def test_the_message_size_limit_of_the_server_applies_in_memory() -> None:
     server = Server("s", limits=Limits(max_message_bytes=1000))
 
     @server.tool
@@ -40,14 +40,14 @@ async def test_the_rules_of_the_wire_apply() -> None:
         return len(text)
 
     async with open_memory_client(server) as client:
-        with trio.move_on_after(0.01) as scope:  # whose request the server could not read
+        with trio.move_on_after(0.01) as scope:  # the server cannot read this request
             await client.call_tool("size", {"text": "x" * 1000})
         assert scope.cancelled_caught
         assert (await client.call_tool("size", {"text": "x"})).structured_content == {"result": 1}
         assert client.statistics().malformed == 1
 
 
-async def test_the_lifespan_is_over_when_the_block_is() -> None:
+async def test_the_lifespan_ends_with_the_block() -> None:
     events: list[str] = []
 
     @asynccontextmanager
@@ -61,14 +61,14 @@ async def test_the_lifespan_is_over_when_the_block_is() -> None:
     assert events == ["used", "left"]
 
 
-async def test_options_are_passed_on_and_the_block_sees_its_own_exception() -> None:
+async def test_options_are_passed_on_and_an_exception_of_the_block_is_raised_unchanged() -> None:
     with pytest.raises(KeyError, match="mine"):
         async with open_memory_client(Server("s"), revision="2025-03-26") as client:
             assert client.revision == "2025-03-26"
             raise KeyError("mine")
 
 
-async def test_a_lifespan_that_fails_is_the_bare_exception_of_the_opener() -> None:
+async def test_the_exception_of_a_failing_lifespan_is_raised_without_a_group() -> None:
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncGenerator[None]:
         await trio.lowlevel.checkpoint()

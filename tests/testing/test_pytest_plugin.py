@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own: its fixtures, what a failing test shows, and what it costs others."""
+"""The pytest plugin, in a separate pytest process: its fixtures, the report of a failing test, and its import cost."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def run_pytest(
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_plugin_is_declared_where_pytest_looks_for_it() -> None:
+def test_the_plugin_is_declared_as_a_pytest_entry_point() -> None:
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
 
     assert project["entry-points"]["pytest11"] == {"trio_mcp": PLUGIN}
     assert callable(import_module(PLUGIN).mcp_client)
 
 
-def test_loading_the_plugin_loads_nothing_of_the_package_but_names() -> None:
+def test_loading_the_plugin_does_not_import_the_rest_of_the_package() -> None:
     program = f"""
 import json, sys, pytest
 known = set(sys.modules)
@@ -90,7 +90,7 @@ async def test_options_are_passed_on(mcp_client, mcp_wire):
     assert (status, "2 passed" in printed) == (0, True), printed
 
 
-def test_a_test_runs_in_every_revision_or_in_those_it_names(tmp_path: Path) -> None:
+def test_a_test_runs_in_every_revision_or_in_the_revisions_that_it_names(tmp_path: Path) -> None:
     status, printed = run_pytest(
         tmp_path,
         """
@@ -155,7 +155,7 @@ def test_passes(mcp_wire):
     assert '"name": "add"' in printed
 
 
-def test_conversations_that_should_be_equal_show_where_they_differ(tmp_path: Path) -> None:
+def test_a_comparison_of_different_conversations_shows_a_diff(tmp_path: Path) -> None:
     status, printed = run_pytest(
         tmp_path,
         """
@@ -183,7 +183,7 @@ def test_not_compared(mcp_wire):
     assert printed.count("E         @@ ") == 1
 
 
-def test_without_pytest_trio_the_fixtures_work_inside_of_a_run_of_ones_own(tmp_path: Path) -> None:
+def test_without_pytest_trio_the_fixtures_work_inside_trio_run(tmp_path: Path) -> None:
     status, printed = run_pytest(
         tmp_path,
         """
@@ -201,7 +201,7 @@ def test_add(mcp_client, mcp_wire, mcp_revision):
     assert (status, "5 passed" in printed) == (0, True), printed
 
 
-def test_the_fixtures_explain_themselves(tmp_path: Path) -> None:
+def test_pytest_lists_the_fixtures_with_their_descriptions(tmp_path: Path) -> None:
     status, printed = run_pytest(tmp_path, "", "--fixtures")
 
     assert status in (0, 5)
@@ -209,7 +209,7 @@ def test_the_fixtures_explain_themselves(tmp_path: Path) -> None:
         assert fixture in printed
 
 
-def test_without_the_plugin_its_fixtures_are_not_there(tmp_path: Path) -> None:
+def test_the_fixtures_do_not_exist_without_the_plugin(tmp_path: Path) -> None:
     status, printed = run_pytest(tmp_path, "def test_it(mcp_wire): pass", plugins=())
 
     assert status == 1

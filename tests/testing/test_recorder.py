@@ -1,4 +1,4 @@
-"""The recorder: what it remembers, what it shows, and what it takes for the same conversation."""
+"""The wire recorder: recording, comparing, saving and selecting messages."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ async def test_a_conversation_is_recorded_and_compared_with_the_expected_one() -
     wire.assert_conversation(EXPECTED)
 
 
-async def test_the_same_conversation_is_equal_however_it_was_numbered() -> None:
+async def test_conversations_that_differ_only_in_their_ids_are_equal() -> None:
     one, other = WireRecorder(), WireRecorder()
     await converse(one)
     await converse(other, info=types.Implementation(name="trio-mcp", version="99"))
-    for message in other:  # as another client might number
+    for message in other:  # as another client may number its requests
         value = json.loads(json.dumps(message.value).replace('"id": 1', '"id": "a"').replace('"id": 2', '"id": 77'))
         message.value.clear()
         message.value.update(value)
@@ -119,7 +119,7 @@ async def test_the_same_conversation_is_equal_however_it_was_numbered() -> None:
     assert one != EXPECTED
 
 
-async def test_ids_of_both_sides_are_numbered_apart() -> None:
+async def test_the_ids_of_client_and_server_are_numbered_separately() -> None:
     wire = record(
         ("received", {"id": 5, "method": "ping"}),
         ("sent", {"id": 5, "method": "tools/list"}),
@@ -188,7 +188,7 @@ async def test_a_difference_is_shown_as_a_diff() -> None:
     assert str(raised.value).splitlines() == [
         "the conversation differs from the expected one",
         "--- expected",
-        "+++ what was said",
+        "+++ the recorded conversation",
         "@@ -1,8 +1,8 @@",
         " sent:",
         "   {",
@@ -203,7 +203,7 @@ async def test_a_difference_is_shown_as_a_diff() -> None:
 
 
 @pytest.mark.parametrize("normalised", [False, True])
-async def test_a_conversation_is_kept_in_a_file(normalised: bool, tmp_path: Path) -> None:
+async def test_a_conversation_is_saved_to_a_file_and_read_back(normalised: bool, tmp_path: Path) -> None:
     wire, path = WireRecorder(), tmp_path / "conversation.wire"
     await converse(wire, "2026-07-28")
     wire("received", b"not \xff JSON")
@@ -237,8 +237,8 @@ def test_an_invalid_conversation_is_refused_with_its_line(text: str, fault: str)
         WireRecorder.parse(text)
 
 
-def test_a_text_without_messages_is_an_empty_conversation() -> None:
-    assert len(WireRecorder.parse("# nothing was said\n")) == 0
+def test_a_string_without_messages_is_an_empty_conversation() -> None:
+    assert len(WireRecorder.parse("# no messages\n")) == 0
 
 
 async def test_messages_are_selected_by_method_direction_and_content() -> None:
@@ -268,14 +268,14 @@ def test_bytes_that_are_not_json_are_recorded_and_match_no_method() -> None:
     assert 'sent (not JSON):\n  "\\udcff"\n' in wire.text()
 
 
-async def test_the_callers_own_rewriting_goes_on_top() -> None:
-    def without_texts(value: Any) -> Any:
+async def test_a_custom_rewrite_function_is_applied_after_the_normalisation() -> None:
+    def without_progress(value: Any) -> Any:
         if value.get("method") == "notifications/progress":
             return None
         value["seen"] = True
         return value
 
-    wire = WireRecorder(without_texts)
+    wire = WireRecorder(without_progress)
     await converse(wire)
     wire("sent", b"\xff")
 
@@ -283,7 +283,7 @@ async def test_the_callers_own_rewriting_goes_on_top() -> None:
     assert len(shown) == 8
     assert all(message.value["seen"] for message in shown.messages[:-1])
     assert "seen" not in wire.messages[0].value
-    assert wire.select(method="initialize").rewrite is without_texts
+    assert wire.select(method="initialize").rewrite is without_progress
 
 
 async def test_the_messages_so_far_can_be_discarded() -> None:

@@ -1,4 +1,4 @@
-"""The peer by hand: what it sends, what it makes of what comes, and how it says that something else was expected."""
+"""The scripted peer: sending, expecting messages, the errors of unmet expectations, and both handshakes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ends() -> tuple[ScriptedPeer, ScriptedPeer]:
 Ends = tuple[ScriptedPeer, ScriptedPeer]
 
 
-async def test_values_go_as_lines_and_bytes_as_they_are(ends: Ends) -> None:
+async def test_values_are_sent_as_lines_and_bytes_unchanged(ends: Ends) -> None:
     ours, theirs = ends
 
     await ours.send({"a": 1}, [2], b'{"b', b'":3}\n4\n')
@@ -32,7 +32,7 @@ async def test_values_go_as_lines_and_bytes_as_they_are(ends: Ends) -> None:
     assert await theirs.rest() == [{"a": 1}, [2], {"b": 3}, 4]
 
 
-async def test_a_line_that_is_no_json_is_shown(ends: Ends) -> None:
+async def test_a_line_that_is_not_json_is_shown_in_the_error(ends: Ends) -> None:
     ours, theirs = ends
 
     await ours.send(b"\xffhello\n")
@@ -40,7 +40,7 @@ async def test_a_line_that_is_no_json_is_shown(ends: Ends) -> None:
         await theirs.receive()
 
 
-async def test_an_end_inside_a_line_is_shown(ends: Ends) -> None:
+async def test_an_incomplete_last_line_is_shown_in_the_error(ends: Ends) -> None:
     ours, theirs = ends
 
     await ours.send({"a": 1}, b'{"b"')
@@ -77,7 +77,7 @@ def a_response(peer: ScriptedPeer) -> Awaitable[Any]:
     ("expect", "message"),
     [(a_request, REQUEST), (the_request, REQUEST), (a_notification, NOTIFICATION), (a_response, RESULT)],
 )
-async def test_what_was_expected_is_returned(expect: Expect, message: Any, ends: Ends) -> None:
+async def test_an_expected_message_is_returned(expect: Expect, message: Any, ends: Ends) -> None:
     ours, theirs = ends
 
     await ours.send(message)
@@ -106,7 +106,7 @@ async def test_what_was_expected_is_returned(expect: Expect, message: Any, ends:
         (ScriptedPeer.expect_silence, None, "silence for 1 s"),
     ],
 )
-async def test_anything_else_is_shown_beside_what_was_expected(
+async def test_an_unexpected_message_is_shown_with_the_expected_one(
     expect: Expect, message: Any, expected: str, ends: Ends, autojump_clock: object
 ) -> None:
     ours, theirs = ends
@@ -117,15 +117,15 @@ async def test_anything_else_is_shown_beside_what_was_expected(
     with pytest.raises(AssertionError) as raised:
         await expect(theirs)
 
-    told, _, shown = str(raised.value).partition("; received ")
-    assert told == f"expected {expected}"
+    expectation, _, shown = str(raised.value).partition("; received ")
+    assert expectation == f"expected {expected}"
     if message is None:
         assert shown == "the end of the connection"
     else:
         assert str(message).replace("'", '"').replace(" ", "") == "".join(shown.split())
 
 
-async def test_silence_and_the_end_may_be_expected(ends: Ends, autojump_clock: object) -> None:
+async def test_a_script_may_expect_silence_or_the_end_of_the_stream(ends: Ends, autojump_clock: object) -> None:
     ours, theirs = ends
 
     began = trio.current_time()
@@ -139,7 +139,7 @@ async def test_silence_and_the_end_may_be_expected(ends: Ends, autojump_clock: o
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_client_by_hand_greets_a_server_and_talks_to_it_in_every_revision(revision: str) -> None:
+async def test_a_scripted_client_connects_to_a_server_in_every_revision(revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         assert client.revision == revision
         answer = await client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
@@ -148,23 +148,23 @@ async def test_a_client_by_hand_greets_a_server_and_talks_to_it_in_every_revisio
         assert (await client.expect_response(id))["result"]["isError"] is True
 
 
-async def test_a_client_by_hand_speaks_the_newest_revision_if_none_is_named() -> None:
+async def test_a_scripted_client_uses_the_newest_revision_by_default() -> None:
     async with open_scripted_client(make_server()) as client:
         assert client.revision == types.REVISIONS[-1]
         refused = await client.request("tools/list", envelope=None)
         assert refused["error"]["code"] == -32602
-        asked = await client.request("tools/list", {}, envelope=ScriptedPeer.envelope("2026-07-28") | {"x": 1})
-        assert "result" in asked
+        accepted = await client.request("tools/list", {}, envelope=ScriptedPeer.envelope("2026-07-28") | {"x": 1})
+        assert "result" in accepted
 
 
-async def test_a_client_by_hand_may_talk_to_a_serving_and_waits_for_its_end() -> None:
+async def test_a_scripted_client_may_connect_to_an_active_server_and_waits_for_its_end() -> None:
     async with make_server().serving() as serving:
         async with open_scripted_client(serving) as client:
             await client.request("tools/list")
         assert serving.statistics().running == 0
 
 
-async def test_a_greeting_that_is_answered_otherwise_is_shown(ends: Ends) -> None:
+async def test_an_unexpected_response_to_initialize_is_shown_in_the_error(ends: Ends) -> None:
     client, server = ends
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.answer, {"protocolVersion": "2024-11-05"})
@@ -176,7 +176,7 @@ async def test_a_greeting_that_is_answered_otherwise_is_shown(ends: Ends) -> Non
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_server_by_hand_welcomes_the_revision_that_is_pinned(revision: str) -> None:
+async def test_a_scripted_server_accepts_a_client_with_a_pinned_revision(revision: str) -> None:
     async with open_scripted_server(revision=revision) as (client, server), trio.open_nursery() as nursery:
         assert client.revision == server.revision == revision
         nursery.start_soon(server.refuse, -5, {"why": 1})
@@ -185,12 +185,12 @@ async def test_a_server_by_hand_welcomes_the_revision_that_is_pinned(revision: s
         assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "no", {"why": 1})
 
 
-async def test_a_server_by_hand_speaks_the_newest_revision_if_none_is_pinned() -> None:
+async def test_a_scripted_server_uses_the_newest_revision_by_default() -> None:
     async with open_scripted_server() as (client, _):
         assert client.revision == types.REVISIONS[-1]
 
 
-async def test_a_server_by_hand_reports_where_that_was_asked_for() -> None:
+async def test_a_scripted_server_reports_progress_with_the_token_of_the_request() -> None:
     async with open_scripted_server() as (client, server):
         async with client.open_call("x") as call:
             request = await server.expect_request("tools/call")
@@ -207,7 +207,7 @@ async def test_a_server_by_hand_reports_where_that_was_asked_for() -> None:
             await server.report(request, 1)
 
 
-async def test_a_script_says_what_happens_while_the_client_connects() -> None:
+async def test_a_script_may_send_messages_while_the_client_connects() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601, method="server/discover")
         await server.answer_initialize("2025-03-26")
@@ -217,7 +217,7 @@ async def test_a_script_says_what_happens_while_the_client_connects() -> None:
         assert server.revision is None
 
 
-async def test_the_failure_of_a_script_comes_out_bare() -> None:
+async def test_the_exception_of_a_script_is_raised_without_a_group() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.expect_request("initialize")
 
@@ -226,7 +226,7 @@ async def test_the_failure_of_a_script_comes_out_bare() -> None:
             raise NotImplementedError
 
 
-async def test_what_a_client_makes_of_a_script_comes_out_bare() -> None:
+async def test_the_exception_of_the_client_of_a_script_is_raised_without_a_group() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.receive()
         await server.stream.aclose()
@@ -236,7 +236,9 @@ async def test_what_a_client_makes_of_a_script_comes_out_bare() -> None:
             raise NotImplementedError
 
 
-async def test_a_script_that_waits_for_the_block_fails_and_says_so(autojump_clock: object) -> None:
+async def test_a_script_that_is_not_finished_at_the_end_of_the_block_raises_a_clear_error(
+    autojump_clock: object,
+) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.welcome("2025-11-25")
         await server.expect_request("tools/list")
@@ -246,7 +248,7 @@ async def test_a_script_that_waits_for_the_block_fails_and_says_so(autojump_cloc
             raise NotImplementedError
 
 
-async def test_a_revision_that_there_is_not_is_named(ends: Ends) -> None:
+async def test_an_unknown_revision_is_named_in_the_error(ends: Ends) -> None:
     ours, _ = ends
 
     with pytest.raises(ValueError, match="revision='1999-01-01': this package supports 2024-11-05, "):

@@ -1,4 +1,4 @@
-"""The four public functions: what goes in, what comes out, what is refused."""
+"""The four public functions of the converter: structuring, unstructuring, and refusals."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def faults(value: Any, cls: Any, revision: str | None = None) -> tuple[str, ...]
     return caught.value.faults
 
 
-def test_a_message_goes_in_and_comes_back() -> None:
+def test_a_message_is_structured_and_unstructured() -> None:
     tool = assert_type(structure(TOOL, types.Tool), types.Tool)
 
     assert tool == types.Tool(name="x", input_schema={"type": "object"})
     assert unstructure(tool) == TOOL
 
 
-def test_the_functions_for_hot_paths_do_the_same() -> None:
+def test_the_functions_for_hot_paths_give_the_same_results() -> None:
     tool = assert_type(structurer(types.Tool)(TOOL), types.Tool)
 
     assert tool == structure(TOOL, types.Tool)
@@ -43,14 +43,14 @@ def test_every_revision_has_its_own_converter(revision: str | None) -> None:
     assert unstructurer(types.Tool, revision)(types.Tool(name="x", input_schema={"type": "object"})) == TOOL
 
 
-def test_a_union_is_as_good_as_a_class() -> None:
+def test_a_union_is_accepted_in_place_of_a_class() -> None:
     block = structure({"type": "text", "text": "hi"}, types.ContentBlock)
 
     assert block == types.TextContent(text="hi")
     assert unstructurer(types.ContentBlock)(block) == {"type": "text", "text": "hi"}
 
 
-def test_lists_and_maps_of_messages_are_taken_too() -> None:
+def test_lists_and_maps_of_messages_are_accepted_in_place_of_a_class() -> None:
     tools = structure([TOOL], list[types.Tool])
 
     assert unstructure(tools) == [TOOL]
@@ -106,7 +106,7 @@ def test_the_error_of_a_union_names_its_arms() -> None:
         ({"uri": "u", "blob": 3}, types.TextResourceContents | types.BlobResourceContents),
     ],
 )
-def test_neither_a_message_nor_a_refusal_is_left_to_the_garbage_collector(value: Any, cls: Any) -> None:
+def test_neither_a_message_nor_a_refusal_creates_reference_cycles(value: Any, cls: Any) -> None:
     hook = structurer(cls)
     with suppress(StructureError):
         hook(value)
@@ -120,7 +120,7 @@ def test_neither_a_message_nor_a_refusal_is_left_to_the_garbage_collector(value:
         gc.enable()
 
 
-def test_a_value_that_is_nested_deeper_than_python_can_follow_is_a_fault() -> None:
+def test_a_value_nested_beyond_the_recursion_limit_is_refused() -> None:
     value: dict[str, Any] = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}]}
     hook = structurer(types.GetPromptResult)
     hook(value)
@@ -141,7 +141,7 @@ def test_a_value_that_is_nested_deeper_than_python_can_follow_is_a_fault() -> No
     assert set(outcomes) == {"not a GetPromptResult: $: nested too deeply"}
 
 
-def test_the_users_own_json_may_be_as_deep_as_it_likes() -> None:
+def test_free_json_of_the_user_may_be_nested_to_any_depth() -> None:
     deep: dict[str, Any] = {}
     for _ in range(100_000):
         deep = {"deeper": deep}
@@ -150,11 +150,11 @@ def test_the_users_own_json_may_be_as_deep_as_it_likes() -> None:
 
     assert params.arguments is deep
     assert unstructurer(types.CallToolRequestParams)(params)["arguments"] is deep
-    while deep:  # taken apart by hand: freeing it in one go would recurse
+    while deep:  # taken apart level by level, because freeing it at once would recurse
         deep = deep.pop("deeper")
 
 
-def test_many_threads_can_be_the_first_to_use_a_type() -> None:
+def test_many_threads_may_use_a_type_for_the_first_time_at_once() -> None:
     program = """
 import sys, threading
 from trio_mcp import types

@@ -1,4 +1,4 @@
-"""The base of all messages: equality, repr, the markers, copies."""
+"""The base class of all messages: equality, repr, markers and copies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_message_cannot_be_changed() -> None:
     message = text()
 
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        message.text = "ho"  # type: ignore[misc]  # what is under test
+        message.text = "ho"  # type: ignore[misc]  # the test assigns to it on purpose
 
 
 def test_a_changed_copy_can_be_made() -> None:
@@ -57,7 +57,7 @@ def test_a_message_is_not_hashable() -> None:
         hash(text())
 
 
-def test_messages_match_by_keyword() -> None:
+def test_messages_support_keyword_patterns() -> None:
     match text():
         case types.TextContent(text=found):
             assert found == "hi"
@@ -82,12 +82,12 @@ def test_a_copy_of_a_message_is_equal_and_shares_the_markers(again: Any) -> None
     assert twin.extra is NO_EXTRA
 
 
-def test_unset_is_false_and_says_its_name() -> None:
+def test_unset_is_false_and_its_repr_is_its_name() -> None:
     assert not types.UNSET
     assert repr(types.UNSET) == "UNSET"
 
 
-def test_the_shared_empty_mapping_is_an_empty_mapping() -> None:
+def test_the_shared_empty_mapping_is_empty_and_read_only() -> None:
     assert dict(NO_EXTRA) == {}
     assert len(NO_EXTRA) == 0
     assert repr(NO_EXTRA) == "{}"
@@ -95,4 +95,4 @@ def test_the_shared_empty_mapping_is_an_empty_mapping() -> None:
     with pytest.raises(KeyError):
         NO_EXTRA["a"]
     with pytest.raises(TypeError):
-        NO_EXTRA["a"] = 1  # type: ignore[index]  # what is under test
+        NO_EXTRA["a"] = 1  # type: ignore[index]  # the test assigns to it on purpose

@@ -1,4 +1,4 @@
-"""Identity there and back for every class in every revision; and what the checkers and the importer see."""
+"""Structuring and unstructuring random values of every class in every revision; inferred types; imported modules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNKNOWN = st.dictionaries(st.text(max_size=3).map(lambda text: f"x/{text}"), JSO
 
 
 def wire_value(kind: Any, revision: str | None, bounds: Bounds) -> st.SearchStrategy[Any]:
-    """Return JSON values of a type, as it stands on the wire."""
+    """Return a strategy for JSON values of a type, in the form of the wire."""
     inner = [wire_value(each, revision, Bounds()) for each in get_args(kind) if not isinstance(each, str)]
     origin = get_origin(kind)
     if origin in {list, Sequence}:
@@ -54,7 +54,7 @@ def wire_value(kind: Any, revision: str | None, bounds: Bounds) -> st.SearchStra
 
 
 def wire_object(cls: type[types.Model], revision: str | None) -> st.SearchStrategy[Any]:
-    """Return JSON objects that a class should accept in a revision."""
+    """Return a strategy for JSON objects that a class accepts in a revision."""
     profile = types.SUPERSET if revision is None else types.PROFILES[revision]
     bounds = profile.bounds.get(cls.__name__, {})
     members = members_of(cls, profile)
@@ -73,7 +73,9 @@ def wire_object(cls: type[types.Model], revision: str | None) -> st.SearchStrate
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-def test_a_structured_value_comes_back_equal(revision: str | None, data: st.DataObject) -> None:
+def test_structuring_and_unstructuring_a_value_returns_an_equal_value(
+    revision: str | None, data: st.DataObject
+) -> None:
     cls = data.draw(st.sampled_from(CLASSES))
     value = data.draw(wire_object(cls, revision))
 
@@ -84,7 +86,7 @@ def test_a_structured_value_comes_back_equal(revision: str | None, data: st.Data
     assert types.structure(back, cls, revision=revision) == message
 
 
-def test_the_inferred_types_are_the_ones_asked_for() -> None:
+def test_the_inferred_types_are_the_requested_ones() -> None:
     tool: types.Tool = types.structure({"name": "x", "inputSchema": {}}, types.Tool)
     again: types.Tool = types.structurer(types.Tool, "2025-06-18")(types.unstructurer(types.Tool)(tool))
 

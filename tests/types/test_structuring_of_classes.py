@@ -1,4 +1,4 @@
-"""JSON into messages: nothing coerced, nothing lost, every fault named by its path."""
+"""Structuring JSON as classes: no value is coerced or lost, and every fault is named with its path."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_error_names_the_type() -> None:
         types.structure({}, types.TextContent)
 
 
-def test_a_fault_behind_an_odd_member_name_is_still_a_path() -> None:
+def test_an_unusual_member_name_is_quoted_in_the_path() -> None:
     value = {"properties": {"a b": {"type": "wrong"}}, "type": "object"}
 
     (fault,) = faults(value, types.ElicitRequestedSchema)
@@ -82,7 +82,7 @@ def test_faults_beyond_a_hundred_are_only_counted() -> None:
     assert found[-1] == "... and 900 more"
 
 
-def test_faults_of_several_parts_share_the_hundred() -> None:
+def test_the_limit_of_a_hundred_faults_applies_to_the_whole_value() -> None:
     value = {"resourceSubscriptions": [1] * 90}
     found = faults([value, value], list[types.SubscriptionFilter])
 
@@ -90,14 +90,14 @@ def test_faults_of_several_parts_share_the_hundred() -> None:
     assert found[-1] == "... and 80 more"
 
 
-def test_an_integer_too_big_to_write_out_is_named_as_such() -> None:
+def test_a_very_large_integer_is_not_quoted_in_the_fault() -> None:
     assert faults({"priority": 1 << 5000}, types.Annotations) == (
         "$.priority: expected at most 1, got a very large integer",
     )
 
 
 @pytest.mark.parametrize("value", ["3", 3.5, True, None, [3]])
-def test_only_an_integer_is_an_integer(value: Any) -> None:
+def test_a_value_that_is_not_an_integer_is_refused_as_an_integer(value: Any) -> None:
     assert len(faults({"maxTokens": value, "messages": []}, types.CreateMessageRequestParams)) == 1
 
 
@@ -109,11 +109,11 @@ def test_an_integer_may_be_written_with_a_fraction_of_zero() -> None:
 
 
 @pytest.mark.parametrize("value", ["1", True, [1]])
-def test_only_a_number_is_a_number(value: Any) -> None:
+def test_a_value_that_is_not_a_number_is_refused_as_a_number(value: Any) -> None:
     assert faults({"progress": value, "progressToken": 1}, types.ProgressNotificationParams)
 
 
-def test_a_number_keeps_its_kind() -> None:
+def test_integers_and_floats_keep_their_type() -> None:
     params = types.structure({"progress": 10**30, "total": 0.5, "progressToken": 1}, types.ProgressNotificationParams)
 
     assert (params.progress, params.total) == (10**30, 0.5)
@@ -121,7 +121,7 @@ def test_a_number_keeps_its_kind() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, "true"])
-def test_only_true_and_false_are_booleans(value: Any) -> None:
+def test_a_value_that_is_not_a_boolean_is_refused_as_a_boolean(value: Any) -> None:
     assert faults({"content": [], "isError": value}, types.CallToolResult)
 
 
@@ -174,7 +174,7 @@ def test_a_value_of_a_class_that_is_not_json_is_refused(value: Any, kind: Any, f
     assert faults(value, kind) == (fault,)
 
 
-def test_wrong_members_are_named_before_missing_ones_and_these_in_the_order_of_the_alphabet() -> None:
+def test_wrong_members_are_named_before_missing_ones_which_are_sorted() -> None:
     assert faults({"title": 3, "extra": True}, types.Tool) == (
         "$.title: expected string, got integer",
         "$: required member 'inputSchema' is missing",
@@ -188,7 +188,7 @@ def test_unknown_members_are_kept() -> None:
     assert message.extra == {"x/y": [1]}
 
 
-def test_null_for_a_member_that_may_be_left_out_counts_as_left_out() -> None:
+def test_null_for_an_optional_member_counts_as_absent() -> None:
     assert types.structure({"name": "x", "inputSchema": {}, "title": None}, types.Tool).title is None
 
 
@@ -201,7 +201,7 @@ def test_null_and_absent_differ_where_any_value_is_allowed() -> None:
     assert absent != null
 
 
-def test_a_null_that_means_something_must_be_there() -> None:
+def test_a_required_member_that_may_be_null_must_be_present() -> None:
     task = {"taskId": "t", "status": "working", "createdAt": "c", "lastUpdatedAt": "l"}
 
     assert types.structure({**task, "ttl": None}, types.Task).ttl is None
@@ -209,7 +209,7 @@ def test_a_null_that_means_something_must_be_there() -> None:
     assert faults({**task, "ttl": "1"}, types.Task) == ("$.ttl: expected integer or null, got string",)
 
 
-def test_the_users_own_json_is_the_same_object() -> None:
+def test_free_json_of_the_user_is_not_copied() -> None:
     arguments: types.JSONObject = {"a": [1]}
     schema: types.JSONObject = {"type": "object"}
     meta: types.JSONObject = {"m": 1}
@@ -246,7 +246,7 @@ def test_limits_of_numbers_are_enforced(value: Any, fault: str) -> None:
     assert faults({"priority": value}, types.Annotations) == (fault,)
 
 
-def test_a_limit_counts_only_in_the_revisions_that_have_it() -> None:
+def test_a_limit_applies_only_in_the_revisions_that_have_it() -> None:
     value = {"values": ["v"] * 101}
 
     assert faults(value, types.Completion, "2026-07-28") == (
@@ -279,7 +279,7 @@ def test_capabilities_must_be_an_object() -> None:
     assert faults([], types.ClientCapabilities) == ("$: expected object, got array",)
 
 
-def test_a_revision_requires_what_its_schema_requires() -> None:
+def test_a_revision_requires_the_members_that_its_schema_requires() -> None:
     value: types.JSONObject = {"content": []}
 
     assert types.structure(value, types.CallToolResult, revision="2025-03-26") == types.CallToolResult(content=[])
@@ -289,7 +289,7 @@ def test_a_revision_requires_what_its_schema_requires() -> None:
     )
 
 
-def test_a_member_that_the_revision_does_not_name_is_an_unknown_member() -> None:
+def test_a_member_that_the_revision_lacks_is_kept_as_an_unknown_member() -> None:
     tool = types.structure({"name": "x", "inputSchema": {}, "title": 3}, types.Tool, revision="2024-11-05")
 
     assert tool.title is None

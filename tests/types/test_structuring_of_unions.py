@@ -1,4 +1,4 @@
-"""Unions: the arm follows from the value, and a value of no arm is refused with what was expected."""
+"""Structuring JSON as unions: the value selects the arm, and a value of no arm is refused with the expected ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_value_that_is_not_an_object_is_not_a_message(kind: Any, value: Any, g
     assert faults(value, kind) == (f"$: expected object, got {got}",)
 
 
-def test_an_absent_tag_means_the_arm_that_may_leave_it_out() -> None:
+def test_an_absent_tag_selects_the_arm_whose_tag_is_optional() -> None:
     form: types.JSONObject = {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}
 
     assert isinstance(types.structure(form, types.ElicitRequestParams), types.ElicitRequestFormParams)
@@ -112,7 +112,7 @@ def test_the_answer_to_a_question_is_recognised_by_its_members(value: Any, kind:
     assert type(types.structure(value, types.InputResponse)) is kind
 
 
-def test_one_block_or_several_may_be_sampled() -> None:
+def test_a_sampling_message_has_one_block_or_several() -> None:
     block = {"type": "text", "text": "a"}
 
     one = types.structure({"role": "user", "content": block}, types.SamplingMessage)
@@ -137,7 +137,7 @@ def test_an_accepted_form_holds_scalars_and_lists_of_strings() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "wanted"),
-    # Not the same two twice: unions of the same arms are equal in any order, and so are found in a cache.
+    # Two different unions, because unions of the same arms are equal in any order and share a cache entry.
     [(int | float, "number"), (float | int | None, "null or number")],
 )
 def test_an_integer_fits_a_number_in_either_order(kind: Any, wanted: str) -> None:
@@ -146,19 +146,19 @@ def test_an_integer_fits_a_number_in_either_order(kind: Any, wanted: str) -> Non
     assert faults("1", kind) == (f"$: expected {wanted}, got string",)
 
 
-def test_one_class_may_be_joined_with_null() -> None:
+def test_a_class_may_be_combined_with_null() -> None:
     kind: Any = types.RequestParams | None
 
     assert types.structure(None, kind) is None
     assert types.structure({}, kind) == types.RequestParams()
 
 
-def test_null_is_a_type_of_its_own() -> None:
+def test_null_is_accepted_as_a_type() -> None:
     assert types.structure(None, type(None)) is None
     assert faults(0, type(None)) == ("$: expected null, got integer",)
 
 
-def test_an_array_of_anything_is_the_same_object() -> None:
+def test_an_array_of_any_values_is_not_copied() -> None:
     value = [1, "a", None]
 
     assert types.structure(value, list[Any]) is value
@@ -174,7 +174,7 @@ def test_a_union_may_hold_literals_and_maps() -> None:
     assert faults({"a": "1"}, kind) == ("$.a: expected integer, got string",)
 
 
-def test_of_several_arms_of_one_kind_the_first_that_fits_is_taken() -> None:
+def test_the_first_fitting_arm_of_the_same_kind_is_used() -> None:
     kind: Any = list[types.Root] | list[int] | types.Role | types.TaskStatus
 
     assert types.structure([1, 2], kind) == [1, 2]
@@ -185,7 +185,7 @@ def test_of_several_arms_of_one_kind_the_first_that_fits_is_taken() -> None:
         types.structure(["a"], kind)
 
 
-def test_a_member_that_is_null_and_may_be_left_out_does_not_decide_which_class_is_meant() -> None:
+def test_a_null_optional_member_does_not_select_the_arm() -> None:
     choice = {"type": "string", "enum": ["a"], "enumNames": None}
 
     field = types.structure(choice, types.PrimitiveSchemaDefinition)

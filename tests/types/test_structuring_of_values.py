@@ -1,4 +1,4 @@
-"""Limits measure what they can."""
+"""Limits of numbers and lengths."""
 
 from __future__ import annotations
 

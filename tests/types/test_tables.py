@@ -1,4 +1,4 @@
-"""The tables: what they say of methods, errors and metadata, checked at a few points against the specification."""
+"""The tables of methods, errors and metadata, compared with the specification at a few points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_method_of_a_revision_is_listed(revision: str, count: int) -> None
     assert len(types.METHODS[revision]) == count
 
 
-def test_a_call_may_end_with_questions_in_the_modern_era_only() -> None:
+def test_a_tool_call_may_return_questions_only_in_the_modern_era() -> None:
     row = types.METHODS["2026-07-28"]["tools/call"]
 
     assert (row.kind, row.direction, row.params_required) == ("request", "client", True)
@@ -31,18 +31,18 @@ def test_a_call_may_end_with_questions_in_the_modern_era_only() -> None:
     assert types.METHODS["2025-06-18"]["tools/call"].results == (types.CallToolResult,)
 
 
-def test_a_task_may_be_the_first_answer_in_2025_11_25() -> None:
+def test_a_tool_call_may_return_a_task_in_2025_11_25() -> None:
     assert types.METHODS["2025-11-25"]["tools/call"].results == (types.CallToolResult, types.CreateTaskResult)
 
 
-def test_both_sides_ping_in_the_legacy_era() -> None:
+def test_client_and_server_may_ping_in_the_legacy_era() -> None:
     row = types.METHODS["2025-11-25"]["ping"]
 
     assert (row.direction, row.params_required, row.results) == ("both", False, (types.EmptyResult,))
     assert "ping" not in types.METHODS["2026-07-28"]
 
 
-def test_questions_travel_inside_results_in_the_modern_era() -> None:
+def test_questions_are_sent_inside_results_in_the_modern_era() -> None:
     assert types.METHODS["2026-07-28"]["elicitation/create"].kind == "embedded"
     assert types.METHODS["2025-11-25"]["elicitation/create"].kind == "request"
 
@@ -78,8 +78,8 @@ def test_the_metadata_of_a_request_has_its_type() -> None:
     assert types.unstructure(structured) == meta
 
 
-def test_every_number_with_a_unit_says_so() -> None:
-    """The convention of this project: a reader of a number knows what it counts."""
+def test_every_number_with_a_unit_has_it_documented() -> None:
+    """The convention of this project is that the documentation of a number names its unit."""
     sources = sorted(Path(types.__file__).parent.glob("_generated/*.py"))
     lines = [line for source in sources for line in source.read_text("utf-8").splitlines()]
     numbers = [
@@ -96,7 +96,7 @@ def test_every_number_with_a_unit_says_so() -> None:
 
 
 def loaded_by(program: str) -> list[str]:
-    """The modules of generated types that a fresh process has loaded after the program."""
+    """Return the modules of generated types that a fresh process loads when it runs *program*."""
     report = "\nimport sys\nprint(*(name for name in sys.modules if name.startswith('trio_mcp.types._generated.')))"
     done = subprocess.run([sys.executable, "-c", program + report], capture_output=True, text=True, check=True)
     return sorted(name.rpartition(".")[2] for name in done.stdout.split())
@@ -111,6 +111,6 @@ def test_a_program_loads_the_types_that_it_uses() -> None:
     ]
 
 
-def test_a_missing_type_is_an_attribute_error() -> None:
+def test_an_unknown_type_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'trio_mcp\.types' has no attribute 'Toool'"):
-        getattr(types, "Toool")  # noqa: B009 # the type checkers know that it is not there
+        getattr(types, "Toool")  # noqa: B009 # type checkers reject the attribute

@@ -1,4 +1,4 @@
-"""Messages into JSON: what is set is sent, what the revision does not know is not."""
+"""Unstructuring messages to JSON: the members that are set and that the revision knows are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_only_members_that_are_set_are_sent() -> None:
     assert types.unstructure(message) == {"content": [{"type": "text", "text": "a"}]}
 
 
-def test_a_null_that_means_something_is_sent() -> None:
+def test_a_significant_null_is_sent() -> None:
     task = types.Task(task_id="t", status="working", created_at="c", last_updated_at="l", ttl=None)
 
     assert types.unstructure(task)["ttl"] is None
@@ -57,7 +57,7 @@ def test_a_request_keeps_its_metadata_in_every_revision() -> None:
         assert types.unstructure(params, revision=revision) == {"name": "x", "_meta": {"progressToken": 1}}
 
 
-def test_a_member_with_a_name_wins_over_an_unknown_one() -> None:
+def test_a_known_member_takes_precedence_over_an_unknown_one_of_the_same_name() -> None:
     assert types.unstructure(types.TextContent(text="a", extra={"text": "b", "c": 1})) == {
         "type": "text",
         "text": "a",
@@ -65,7 +65,7 @@ def test_a_member_with_a_name_wins_over_an_unknown_one() -> None:
     }
 
 
-def test_the_users_own_json_is_the_same_object() -> None:
+def test_free_json_of_the_user_is_not_copied() -> None:
     arguments: types.JSONObject = {"a": [1]}
     content: types.JSONValue = [{"deep": {}}]
     meta: types.JSONObject = {"m": 1}
@@ -123,10 +123,10 @@ def test_a_value_in_place_of_a_message_is_refused_with_its_path() -> None:
 
 
 def test_a_fault_inside_a_map_of_messages_is_named_by_its_key() -> None:
-    asked: Any = {"first": types.ListRootsRequest(), "second": 5}
+    requests: Any = {"first": types.ListRootsRequest(), "second": 5}
 
     with pytest.raises(TypeError, match=r"^\$\.inputRequests\.second: expected .*, got "):
-        types.unstructure(types.InputRequiredResult(result_type="input_required", input_requests=asked))
+        types.unstructure(types.InputRequiredResult(result_type="input_required", input_requests=requests))
 
 
 def test_one_block_in_place_of_several_is_sent_where_both_are_allowed() -> None:
@@ -156,20 +156,20 @@ def test_a_string_is_not_a_list_of_strings() -> None:
         types.unstructure(types.Icon(src="s", sizes=text))
 
 
-def test_a_dict_in_place_of_a_message_is_sent_as_it_is() -> None:
+def test_a_dict_in_place_of_a_message_is_sent_unchanged() -> None:
     raw: Any = {"type": "text", "text": "a"}
 
     assert types.unstructure(types.CallToolResult(content=[raw]))["content"][0] is raw
 
 
-def test_a_message_of_another_kind_is_refused() -> None:
+def test_a_message_of_another_class_is_refused() -> None:
     wrong: Any = types.Root(uri="file:///")
 
     with pytest.raises(TypeError, match=r"^\$\.tools\[0\]: expected Tool, got Root$"):
         types.unstructure(types.ListToolsResult(tools=[wrong]))
 
 
-def test_a_users_subclass_of_a_message_is_that_message_on_the_wire() -> None:
+def test_a_custom_subclass_of_a_message_is_sent_as_that_message() -> None:
     class CountedTool(types.Tool):
         calls = 0
 
@@ -180,7 +180,7 @@ def test_a_users_subclass_of_a_message_is_that_message_on_the_wire() -> None:
     assert types.structure({"name": "x", "inputSchema": {}, "_meta": {"a": 1}}, CountedTool) == tool
 
 
-def test_a_users_subclass_of_a_block_is_sent_as_that_block() -> None:
+def test_a_custom_subclass_of_a_content_block_is_sent_as_that_block() -> None:
     class LoudText(types.TextContent):
         pass
 

@@ -1,4 +1,4 @@
-"""Changes and filters: what they look like on the wire, and which of the one the other is about."""
+"""Changes and filters: their form on the wire, and the changes that a filter covers."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ def test_a_notification_names_its_subscription(id: int | str) -> None:
 @pytest.mark.parametrize(
     "meta", [None, 7, [], {}, *({"io.modelcontextprotocol/subscriptionId": i} for i in (None, 1.0))]
 )
-def test_what_names_no_subscription_belongs_to_none(meta: Any) -> None:
+def test_a_notification_without_a_valid_subscription_id_belongs_to_no_subscription(meta: Any) -> None:
     assert subscription_id({"_meta": meta}) is None
     assert subscription_id({}) is None
 
 
 @pytest.mark.parametrize(("filter_", "json"), FILTERS)
-def test_a_filter_is_on_the_wire_what_it_is(filter_: ChangeFilter, json: JsonObject) -> None:
+def test_a_filter_is_written_to_and_read_from_the_wire(filter_: ChangeFilter, json: JsonObject) -> None:
     assert filter_.to_wire() == json
     assert ChangeFilter.from_wire(types.structure(json, types.SubscriptionFilter, revision=MODERN)) == filter_
     assert bool(filter_) is bool(json)
 
 
-def test_what_a_filter_says_no_to_is_as_if_it_said_nothing_and_a_resource_named_twice_counts_once() -> None:
+def test_false_in_a_filter_counts_as_absent_and_duplicate_resources_count_once() -> None:
     json = {"toolsListChanged": False, "resourceSubscriptions": ["a:b", "a:c", "a:b"]}
     read = ChangeFilter.from_wire(types.structure(json, types.SubscriptionFilter, revision=MODERN))
     assert read == ChangeFilter(resources=["a:b", "a:c"])
@@ -90,7 +90,7 @@ EVERYTHING = ChangeFilter(tools=True, prompts=True, resource_list=True, resource
 
 
 @pytest.mark.parametrize(
-    ("declared", "told"),
+    ("declared", "expected"),
     [
         ({}, ChangeFilter()),
         ({"tools": {}, "prompts": {"listChanged": False}, "resources": {"subscribe": False}}, ChangeFilter()),
@@ -100,13 +100,15 @@ EVERYTHING = ChangeFilter(tools=True, prompts=True, resource_list=True, resource
         ({"resources": {"subscribe": True}}, ChangeFilter(resources=["a:b"])),
     ],
 )
-def test_a_filter_is_reduced_to_what_the_server_has_declared(declared: JsonObject, told: ChangeFilter) -> None:
+def test_a_filter_is_reduced_to_the_declared_capabilities_of_the_server(
+    declared: JsonObject, expected: ChangeFilter
+) -> None:
     capabilities = types.structure(declared, types.ServerCapabilities)
-    assert EVERYTHING.within(capabilities) == told
+    assert EVERYTHING.within(capabilities) == expected
     assert not ChangeFilter().within(capabilities)
 
 
-def test_a_filter_is_about_its_lists_and_its_resources() -> None:
+def test_a_filter_covers_its_lists_and_its_resources() -> None:
     assert EVERYTHING.changes() == {change for change, _, __ in NOTIFICATIONS}
     assert all(EVERYTHING.covers(change) for change, _, __ in NOTIFICATIONS)
     assert not ChangeFilter().changes()
@@ -129,5 +131,5 @@ def test_a_filter_is_about_its_lists_and_its_resources() -> None:
         ("file:///A", "file:///a", False),
     ],
 )
-def test_a_part_of_a_resource_has_a_uri_that_goes_on_where_its_own_ends(uri: str, of: str, is_part: bool) -> None:
+def test_a_filter_covers_the_parts_of_its_resources(uri: str, of: str, is_part: bool) -> None:
     assert ChangeFilter(resources=[of]).covers(ResourceUpdated(uri)) is is_part

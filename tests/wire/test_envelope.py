@@ -1,4 +1,4 @@
-"""The modern envelope: what is wrong with it, and in which order it is said."""
+"""The modern envelope: reading it, refusing it in a fixed order, and writing it."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def meta(changes: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**LEAST, **changes}.items() if value is not ...}
 
 
-def test_the_least_envelope_is_a_revision_and_capabilities() -> None:
+def test_the_minimal_envelope_has_a_revision_and_capabilities() -> None:
     assert read_envelope(LEAST, SPOKEN) == Envelope("2026-07-28", {}, None, None)
 
 
 @pytest.mark.parametrize("level", LOG_LEVELS)
-def test_the_whole_envelope_is_read(level: str) -> None:
+def test_every_member_of_the_envelope_is_read(level: str) -> None:
     whole = meta({CAPABILITIES_KEY: {"roots": {}}, CLIENT_INFO_KEY: INFO, LOG_LEVEL_KEY: level, "other": 1})
 
     assert read_envelope(whole, SPOKEN) == Envelope("2026-07-28", {"roots": {}}, INFO, level)
@@ -58,7 +58,7 @@ def test_the_whole_envelope_is_read(level: str) -> None:
 
 @pytest.mark.requirement("B.3-S1a", "B.18-S3b")
 @pytest.mark.parametrize(("changes", "fault"), FAULTS)
-def test_what_is_missing_or_of_the_wrong_type_is_invalid_params_by_its_path(
+def test_missing_and_wrong_members_of_the_envelope_are_refused_with_their_paths(
     changes: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(McpError) as refused:
@@ -69,7 +69,7 @@ def test_what_is_missing_or_of_the_wrong_type_is_invalid_params_by_its_path(
     assert refused.value.data is None
 
 
-def test_every_fault_is_named_and_faults_come_before_the_revision() -> None:
+def test_all_faults_of_the_envelope_are_named_before_the_revision_is_checked() -> None:
     with pytest.raises(McpError) as refused:
         read_envelope({REVISION_KEY: "1999-01-01", LOG_LEVEL_KEY: 1}, SPOKEN)
 
@@ -79,7 +79,7 @@ def test_every_fault_is_named_and_faults_come_before_the_revision() -> None:
 
 
 @pytest.mark.requirement("B.3-S4a")
-def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
+def test_an_unsupported_revision_is_refused_with_the_supported_ones() -> None:
     with pytest.raises(McpError) as refused:
         read_envelope(meta({REVISION_KEY: "1999-01-01"}), SPOKEN)
 
@@ -89,7 +89,7 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "spoken", "offered"),
+    ("revision", "supported", "offered"),
     [
         ("1999-01-01", SPOKEN, SPOKEN),
         ("2025-11-25", SPOKEN, ["2026-07-28"]),
@@ -97,23 +97,23 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
     ],
 )
 def test_a_revision_that_cannot_be_used_is_refused_before_a_bad_progress_token(
-    revision: str, spoken: list[str], offered: list[str]
+    revision: str, supported: list[str], offered: list[str]
 ) -> None:
     with pytest.raises(McpError) as refused:
-        read_envelope(meta({REVISION_KEY: revision, "progressToken": True}), spoken)
+        read_envelope(meta({REVISION_KEY: revision, "progressToken": True}), supported)
 
     assert refused.value.code == UNSUPPORTED_REVISION
     assert refused.value.data == {"supported": offered, "requested": revision}
 
 
-def test_the_envelope_holds_the_progress_token() -> None:
+def test_the_progress_token_of_the_envelope_is_read() -> None:
     assert read_envelope(meta({"progressToken": "t"}), SPOKEN).progress_token == "t"
     with pytest.raises(McpError, match=r"\$\._meta\.progressToken: expected string or integer") as refused:
         read_envelope(meta({"progressToken": True}), SPOKEN)
     assert refused.value.code == INVALID_PARAMS
 
 
-def test_the_refusal_lists_what_it_is_given() -> None:
+def test_the_refusal_lists_the_given_revisions() -> None:
     assert unsupported_revision("x", ("a", "b")).data == {"supported": ["a", "b"], "requested": "x"}
 
 
@@ -141,7 +141,7 @@ def test_any_other_progress_token_is_invalid_params(token: object) -> None:
         ({"_meta": {"mine": 3, "k": 0}}, {"_meta": {"mine": 3, "k": 1}}),
     ],
 )
-def test_stamping_adds_to_the_callers_own_members(params: dict[str, Any] | None, stamped: dict[str, Any]) -> None:
+def test_stamping_keeps_the_meta_members_of_the_caller(params: dict[str, Any] | None, stamped: dict[str, Any]) -> None:
     envelope = {"k": 1}
 
     assert stamp(params, envelope) == stamped

@@ -1,4 +1,4 @@
-"""Lines come out the same however the bytes come in."""
+"""The framer: lines out of any chunks of bytes, and the limit on their length."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def chunked(data: bytes, cuts: Sequence[int]) -> list[bytes]:
 
 @pytest.mark.requirement("B.5-P1b")
 @given(LINES, st.booleans(), st.lists(st.integers(min_value=0), max_size=20))
-def test_any_chunking_gives_the_same_lines(lines: list[bytes], ended: bool, cuts: list[int]) -> None:
+def test_the_lines_do_not_depend_on_the_chunks(lines: list[bytes], ended: bool, cuts: list[int]) -> None:
     data = b"\n".join(lines) + (b"\n" if ended else b"")
     long_or_not_blank = [line for line in data.split(b"\n") if len(line) > LIMIT or line.strip()]
     expected = [Oversized(LIMIT) if len(line) > LIMIT else line for line in long_or_not_blank]
 
-    # Oversized stands where it is noticed, and finish() says nothing about a line that was skipped: order is kept.
+    # Oversized appears where the framer detects it, and finish() does not report a skipped line: the order is kept.
     assert fed([data]) == expected
     assert fed(chunked(data, cuts)) == expected
     assert fed([data[at : at + 1] for at in range(len(data))]) == expected
 
 
-def test_a_line_may_end_in_cr_lf_and_blank_lines_mean_nothing() -> None:
+def test_a_line_may_end_in_cr_lf_and_blank_lines_are_skipped() -> None:
     lines = fed([b'\r\n{"a":1}\r\n\n  \n{"b":2}\n'], limit=100)
 
     assert [line if isinstance(line, Oversized) else line.strip() for line in lines] == [b'{"a":1}', b'{"b":2}']
 
 
-def test_half_a_line_at_the_end_is_returned_by_finish_once() -> None:
+def test_finish_returns_an_incomplete_last_line_once() -> None:
     framer = LineFramer(LIMIT)
 
     assert list(framer.feed(b"abc")) == []
@@ -61,7 +61,7 @@ def test_half_a_line_at_the_end_is_returned_by_finish_once() -> None:
     assert list(framer.finish()) == []
 
 
-def test_an_oversized_line_is_reported_once_as_soon_as_it_is_one_and_the_next_line_is_read() -> None:
+def test_an_oversized_line_is_reported_once_and_early_and_the_next_line_is_read() -> None:
     framer = LineFramer(3)
 
     assert list(framer.feed(b"abc")) == []
@@ -92,7 +92,7 @@ def test_a_line_of_100_mb_costs_no_memory_beyond_the_limit() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100, 5000])
-def test_a_line_that_comes_bit_by_bit_costs_hardly_more_than_its_bytes(size: int) -> None:
+def test_a_line_in_many_small_chunks_costs_little_more_memory_than_its_bytes(size: int) -> None:
     framer, line = LineFramer(2**20), bytes(number % 251 + 1 for number in range(200_000)).replace(b"\n", b"x")
     for start in range(0, len(line), size):
         assert framer.feed(line[start : start + size]) == ()
@@ -102,7 +102,7 @@ def test_a_line_that_comes_bit_by_bit_costs_hardly_more_than_its_bytes(size: int
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_lines_are_bytes_of_their_own(size: int) -> None:
+def test_lines_are_copies_of_the_received_bytes(size: int) -> None:
     data = b"ab\ncd\n"
 
     lines = fed([data[at : at + size] for at in range(0, len(data), size)])

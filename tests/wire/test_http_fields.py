@@ -1,4 +1,4 @@
-"""Values get into header fields and out again, and nothing gets out of its field."""
+"""Values in header fields: encoding, decoding, and the fields that repeat a request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wrapped(text: str) -> str:
 
 @pytest.mark.requirement("B.8-P1")
 @given(TEXTS)
-def test_every_text_comes_back_and_can_end_no_field(text: str) -> None:
+def test_every_string_survives_a_header_field_and_cannot_break_out_of_it(text: str) -> None:
     encoded = encode_field(text)
 
     assert re.fullmatch(r"([!-~]([ -~]*[!-~])?)?", encoded)
@@ -72,7 +72,7 @@ def test_a_field_is_decoded_or_refused_with_a_reason(text: str) -> None:
         ("\0", wrapped("\0")),
     ],
 )
-def test_a_value_is_plain_where_it_can_be(value: str | int | bool, encoded: str) -> None:
+def test_a_value_is_encoded_only_if_it_has_to_be(value: str | int | bool, encoded: str) -> None:
     assert encode_field(value) == encoded
 
 
@@ -91,7 +91,7 @@ def test_a_value_is_plain_where_it_can_be(value: str | int | bool, encoded: str)
         ("", ""),
     ],
 )
-def test_only_the_exact_markers_make_base64_of_a_field(field: str, text: str) -> None:
+def test_a_field_is_base64_only_with_the_exact_markers(field: str, text: str) -> None:
     assert decode_field(field) == text
 
 
@@ -118,7 +118,7 @@ def test_a_broken_field_is_refused(field: str, fault: str) -> None:
         decode_field(field)
 
 
-def test_a_text_that_utf_8_cannot_say_is_refused() -> None:
+def test_a_lone_surrogate_is_refused_in_a_field() -> None:
     with pytest.raises(ValueError, match="surrogates"):
         encode_field("\ud800")
 
@@ -136,7 +136,7 @@ def test_a_text_that_utf_8_cannot_say_is_refused() -> None:
         ("a\n", False),
     ],
 )
-def test_a_plain_text_can_stand_in_a_field_as_it_is(text: str, plain: bool) -> None:
+def test_a_plain_string_needs_no_encoding(text: str, plain: bool) -> None:
     assert is_plain_field(text) is plain
 
 
@@ -161,14 +161,14 @@ FIELDS: list[tuple[str, dict[str, Any] | None, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("method", "params", "fields"), FIELDS)
-def test_a_message_is_repeated_by_its_method_its_revision_and_its_name(
+def test_the_header_fields_repeat_the_method_the_revision_and_the_name_of_a_message(
     method: str, params: dict[str, Any] | None, fields: dict[str, str]
 ) -> None:
     assert request_fields(method, params) == {METHOD_FIELD: method, **fields}
 
 
 @pytest.mark.parametrize("broken", ["x\r\ny", " x", "é"])
-def test_a_method_or_revision_that_no_field_can_hold_is_refused(broken: str) -> None:
+def test_a_method_or_revision_that_does_not_fit_into_a_header_field_is_refused(broken: str) -> None:
     with pytest.raises(ValueError, match=r"method .* cannot go into a header field"):
         request_fields(broken, None)
     with pytest.raises(ValueError, match=r"protocol version .* cannot go into a header field"):

@@ -1,4 +1,4 @@
-"""What a request sends and takes, as its `Content-Type` and `Accept` say it."""
+"""The media types that a request sends and accepts: `Content-Type` and `Accept`."""
 
 from __future__ import annotations
 
@@ -36,5 +36,7 @@ NEITHER = set[str]()
         (",;,/;q", NEITHER),
     ],
 )
-def test_the_most_specific_range_decides_and_a_quality_of_zero_refuses(accept: str | None, taken: set[str]) -> None:
+def test_the_most_specific_media_range_decides_and_a_quality_of_zero_refuses(
+    accept: str | None, taken: set[str]
+) -> None:
     assert {each for each in BOTH if accepts(accept, each)} == taken

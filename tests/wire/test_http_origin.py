@@ -1,4 +1,4 @@
-"""Which entries stand for which hosts and origins."""
+"""The hosts and origins that the entries of a policy allow."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def policy(*, hosts: list[str] | None = None, origins: list[str] | None = None) 
 
 
 @pytest.mark.parametrize(("entry", "host", "fits"), HOSTS)
-def test_an_entry_stands_for_a_host_with_or_without_its_port(entry: str, host: str, fits: bool) -> None:
+def test_an_entry_allows_a_host_with_or_without_a_port(entry: str, host: str, fits: bool) -> None:
     assert (check_head("DELETE", {"host": host}, policy(hosts=["other", entry])) is None) is fits
 
 
 @pytest.mark.parametrize(("entry", "origin", "fits"), ORIGINS)
-def test_an_entry_stands_for_an_origin_of_its_scheme(entry: str, origin: str, fits: bool) -> None:
+def test_an_entry_allows_an_origin_with_its_scheme(entry: str, origin: str, fits: bool) -> None:
     assert (check_head("DELETE", {"origin": origin}, policy(origins=["a://b", entry])) is None) is fits

@@ -1,4 +1,4 @@
-"""Arguments that a tool wants in header fields: which those are, what the fields say, and when they lie."""
+"""Arguments that are mirrored in header fields: annotations, fields, and fields that differ from the arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-def test_annotated_properties_are_found_at_any_depth_in_the_order_of_the_schema() -> None:
+def test_annotated_properties_are_found_at_any_depth_in_schema_order() -> None:
     schema = of(
         region=REGION,
         query={"type": "string"},
@@ -105,14 +105,14 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("schema", "fault"), FAULTS)
-def test_an_annotation_that_breaks_a_constraint_is_refused_by_its_place(schema: dict[str, Any], fault: str) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 # the text is compared below
+def test_an_annotation_that_violates_a_constraint_is_refused_with_its_path(schema: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 # the message is compared below
         mirrored_params(schema)
 
     assert str(refused.value) == fault
 
 
-def test_every_broken_constraint_is_named() -> None:
+def test_every_violated_constraint_is_named() -> None:
     schema = of(a={"type": "number", "x-mcp-header": "A"}, b={"type": "string", "x-mcp-header": ""}, c=REGION)
 
     with pytest.raises(ValueError, match=r"properties\.a\.x-mcp-header: only .*; \$\.properties\.b\.x-mcp-header: ''"):
@@ -148,13 +148,13 @@ PARAMS = (
         ({"region": ["us"], "limit": {}}, {}),
     ],
 )
-def test_what_is_there_at_the_exact_path_is_mirrored(arguments: dict[str, Any], fields: dict[str, str]) -> None:
+def test_only_arguments_at_the_exact_path_are_mirrored(arguments: dict[str, Any], fields: dict[str, str]) -> None:
     assert param_fields(PARAMS, arguments) == fields
     assert param_fault(PARAMS, arguments, fields) is None
 
 
 @pytest.mark.parametrize("value", [2**53, -(2**53), 1e300])
-def test_an_integer_that_a_float_cannot_hold_is_refused_on_both_sides(value: float) -> None:
+def test_an_integer_beyond_the_precision_of_a_float_is_refused_by_client_and_server(value: float) -> None:
     with pytest.raises(ValueError, match=r"'limit': an integer that is mirrored .* within \+-\(2\*\*53 - 1\)"):
         param_fields(PARAMS, {"limit": value})
 
@@ -166,12 +166,12 @@ def test_an_integer_that_a_float_cannot_hold_is_refused_on_both_sides(value: flo
 @pytest.mark.parametrize(
     ("value", "field"), [(42, "42.0"), (42, "042"), (42.0, "42"), (42.0, "42.00"), (-7, "-7"), (0, "-0")]
 )
-def test_integers_are_compared_as_numbers(value: float, field: str) -> None:
+def test_integers_in_fields_are_compared_as_numbers(value: float, field: str) -> None:
     assert param_fault(PARAMS, {"limit": value}, {"mcp-param-limit": field}) is None
 
 
 DRY = "the argument 'options.dry'"
-LIES: list[tuple[dict[str, Any], dict[str, str], str]] = [
+MISMATCHES: list[tuple[dict[str, Any], dict[str, str], str]] = [
     ({"region": "us"}, {}, "mcp-param-region is missing, which repeats the argument 'region'"),
     ({"region": ""}, {}, "mcp-param-region is missing, which repeats the argument 'region'"),
     ({"limit": 0}, {}, "mcp-param-limit is missing, which repeats the argument 'limit'"),
@@ -195,19 +195,19 @@ LIES: list[tuple[dict[str, Any], dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "headers", "fault"), LIES)
+@pytest.mark.parametrize(("arguments", "headers", "fault"), MISMATCHES)
 def test_a_field_that_does_not_repeat_its_argument_is_a_fault(
     arguments: dict[str, Any], headers: dict[str, str], fault: str
 ) -> None:
     assert (param_fault(PARAMS, arguments, headers) or "").startswith(fault)
 
 
-def test_fields_that_no_schema_asks_for_are_nobodys_business() -> None:
+def test_fields_that_mirror_no_argument_are_ignored() -> None:
     assert param_fault(PARAMS, {"other": "x"}, {"mcp-param-other": "y", "host": "z"}) is None
 
 
 @given(st.text(st.characters(codec="utf-8")), st.integers(-(2**53) + 1, 2**53 - 1), st.booleans())
-def test_what_a_client_mirrors_a_server_believes(region: str, limit: int, dry: bool) -> None:
+def test_a_server_accepts_the_fields_that_a_client_sends(region: str, limit: int, dry: bool) -> None:
     arguments = {"region": region, "limit": limit, "options": {"dry": dry}}
 
     assert param_fault(PARAMS, arguments, param_fields(PARAMS, arguments)) is None

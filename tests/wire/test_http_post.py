@@ -1,4 +1,4 @@
-"""What a POST is: of which era, and whether it keeps that era's rules; every refusal by status, code and id."""
+"""Reading a POST: its era, and every refusal with its status, code and id."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from trio_mcp.wire import (
     read_post,
 )
 
-SPOKEN = [*LEGACY_REVISIONS, *MODERN_REVISIONS]
+SUPPORTED = [*LEGACY_REVISIONS, *MODERN_REVISIONS]
 DUAL = HttpPolicy(allowed_hosts=None, allowed_origins=None, max_body_bytes=10_000, legacy=True, modern=True)
 MODERN_ONLY, LEGACY_ONLY = evolve(DUAL, legacy=False), evolve(DUAL, modern=False)
 
@@ -62,26 +62,26 @@ IN_SESSION = {SESSION_FIELD: "s", VERSION_FIELD: "2025-11-25"}
 
 
 def post(
-    value: Any, headers: dict[str, str], policy: HttpPolicy = DUAL, spoken: list[str] = SPOKEN
+    value: Any, headers: dict[str, str], policy: HttpPolicy = DUAL, supported: list[str] = SUPPORTED
 ) -> ModernPost | LegacyPost | Refusal:
-    return read_post(headers, value if type(value) is bytes else encode(value), policy, spoken)
+    return read_post(headers, value if type(value) is bytes else encode(value), policy, supported)
 
 
 def call(meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
-    """A tool call with another envelope (`...` takes a member away) and other params."""
+    """Return a tool call with a changed envelope (`...` omits a member) and changed params."""
     changed = {key: value for key, value in {**META, **(meta or {})}.items() if value is not ...}
     merged = {"name": "add", "_meta": changed, **params}
     return {**CALL, "params": {key: value for key, value in merged.items() if value is not ...}}
 
 
 def fields(**changes: str | None) -> dict[str, str]:
-    """The headers of a tool call, with others in place of version, method, name and session."""
+    """Return the headers of a tool call, with changes to version, method, name and session."""
     names = {"version": VERSION_FIELD, "method": METHOD_FIELD, "name": NAME_FIELD, "session": SESSION_FIELD}
     changed = {**CALL_HEADERS, **{names[name]: value for name, value in changes.items()}}
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def test_a_modern_request_says_its_revision_in_envelope_and_header() -> None:
+def test_a_modern_request_names_its_revision_in_the_envelope_and_in_the_header() -> None:
     assert post(CALL, CALL_HEADERS) == ModernPost(JsonRpcRequest(7, "tools/call", CALL["params"]), "2026-07-28")
 
 
@@ -109,9 +109,7 @@ def test_a_modern_request_says_its_revision_in_envelope_and_header() -> None:
         ({**NOTE, "params": {"_meta": {CAPABILITIES_KEY: {}}}}, fields(method=None, name=None)),
     ],
 )
-def test_a_modern_message_that_keeps_the_rules_is_served(
-    value: dict[str, Any], headers: dict[str, str], policy: HttpPolicy
-) -> None:
+def test_a_valid_modern_message_is_accepted(value: dict[str, Any], headers: dict[str, str], policy: HttpPolicy) -> None:
     served = post(value, headers, policy)
 
     message = JsonRpcRequest(7, value["method"], value["params"]) if "id" in value else None
@@ -119,7 +117,7 @@ def test_a_modern_message_that_keeps_the_rules_is_served(
 
 
 MODERN_REFUSALS: list[tuple[Any, dict[str, str], int, Any, str]] = [
-    # What is no message.
+    # Invalid messages.
     (b"", fields(), PARSE_ERROR, None, "not a JSON message"),
     (b"{", fields(), PARSE_ERROR, None, "not a JSON message"),
     (b'{"id": 7, "x": "\xff"}', fields(), PARSE_ERROR, None, "not a JSON message: invalid UTF-8"),
@@ -134,7 +132,7 @@ MODERN_REFUSALS: list[tuple[Any, dict[str, str], int, Any, str]] = [
     (ANSWER, fields(), INVALID_REQUEST, None, "a response: in this revision, clients post none"),
     ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": ""}}, fields(), INVALID_REQUEST, None, "a response"),
     ({"jsonrpc": "2.0", "id": 7, "result": 5}, fields(), INVALID_REQUEST, None, "a response"),
-    # What the envelope lacks, before anything the headers say.
+    # Faults of the envelope, which are reported before those of the headers.
     ({**CALL, "params": {"name": "add"}}, fields(), INVALID_PARAMS, 7, "$._meta: required member is missing"),
     (call(_meta=5), fields(), INVALID_PARAMS, 7, "$._meta: expected object"),
     (call(_meta={}), fields(), INVALID_PARAMS, 7, f"$._meta.{REVISION_KEY}: required member is missing; $._meta."),
@@ -155,7 +153,7 @@ MODERN_REFUSALS: list[tuple[Any, dict[str, str], int, Any, str]] = [
         None,
         f"$._meta.{REVISION_KEY}: expected string",
     ),
-    # Where header and body disagree, before whether the revision is spoken.
+    # Mismatches of header and body, which are reported before an unsupported revision.
     (CALL, fields(version=None), HEADER_MISMATCH, 7, "the header field mcp-protocol-version is missing"),
     (CALL, fields(version=""), HEADER_MISMATCH, 7, "the header field mcp-protocol-version is missing"),
     (
@@ -196,7 +194,7 @@ MODERN_REFUSALS: list[tuple[Any, dict[str, str], int, Any, str]] = [
         "the header field mcp-protocol-version says 'v9'",
     ),
     (NOTE, fields(), HEADER_MISMATCH, None, "the header field mcp-method says 'tools/call', the body 'notifications/"),
-    # A revision that is not spoken, at last.
+    # An unsupported revision, which is reported last.
     (call({REVISION_KEY: "v999.0.0"}), fields(version="v999.0.0"), UNSUPPORTED_REVISION, 7, "protocol version 'v999"),
     (call({REVISION_KEY: "2025-11-25"}), fields(version="2025-11-25"), UNSUPPORTED_REVISION, 7, "protocol version"),
     (NOTE, fields(version="v9", method=None), UNSUPPORTED_REVISION, None, "protocol version 'v9' is not supported"),
@@ -205,7 +203,7 @@ MODERN_REFUSALS: list[tuple[Any, dict[str, str], int, Any, str]] = [
 
 @pytest.mark.parametrize("policy", [DUAL, MODERN_ONLY])
 @pytest.mark.parametrize(("value", "headers", "code", "id", "sentence"), MODERN_REFUSALS)
-def test_a_modern_message_is_refused_by_the_first_rule_it_breaks(
+def test_a_modern_message_is_refused_for_the_first_rule_that_it_violates(
     value: Any, headers: dict[str, str], code: int, id: Any, sentence: str, policy: HttpPolicy
 ) -> None:
     refusal = post(value, headers, policy)
@@ -220,13 +218,13 @@ def test_a_modern_message_is_refused_by_the_first_rule_it_breaks(
 @pytest.mark.parametrize(
     ("policy", "revision", "supported"),
     [
-        (DUAL, "v999.0.0", SPOKEN),
+        (DUAL, "v999.0.0", SUPPORTED),
         (MODERN_ONLY, "v999.0.0", ["2026-07-28"]),
         (DUAL, "2025-11-25", ["2026-07-28"]),
         (MODERN_ONLY, "2025-11-25", ["2026-07-28"]),
     ],
 )
-def test_a_revision_that_is_not_spoken_is_answered_with_those_that_help(
+def test_an_unsupported_revision_is_refused_with_the_usable_revisions(
     policy: HttpPolicy, revision: str, supported: list[str]
 ) -> None:
     refusal = post(call({REVISION_KEY: revision}), fields(version=revision), policy)
@@ -248,17 +246,17 @@ ONLY_MODERN: list[tuple[dict[str, Any], dict[str, str], int, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "spoken"), [(MODERN_ONLY, SPOKEN), (DUAL, list(MODERN_REVISIONS))])
+@pytest.mark.parametrize(("policy", "supported"), [(MODERN_ONLY, SUPPORTED), (DUAL, list(MODERN_REVISIONS))])
 @pytest.mark.parametrize(("value", "headers", "code", "requested"), ONLY_MODERN)
-def test_a_server_without_the_older_revisions_names_those_it_has(
+def test_a_modern_only_server_refuses_legacy_messages_and_lists_its_revisions(
     value: dict[str, Any],
     headers: dict[str, str],
     code: int,
     requested: str | None,
     policy: HttpPolicy,
-    spoken: list[str],
+    supported: list[str],
 ) -> None:
-    refusal = post(value, headers, policy, spoken)
+    refusal = post(value, headers, policy, supported)
 
     assert isinstance(refusal, Refusal)
     assert refusal.error is not None
@@ -303,7 +301,7 @@ LEGACY: list[tuple[Any, dict[str, str], LegacyPost]] = [
 
 @pytest.mark.parametrize("policy", [DUAL, LEGACY_ONLY])
 @pytest.mark.parametrize(("value", "headers", "expected"), LEGACY)
-def test_what_belongs_to_a_session_or_begins_one_is_handed_on(
+def test_legacy_messages_of_sessions_and_initialize_are_accepted(
     value: Any, headers: dict[str, str], expected: LegacyPost, policy: HttpPolicy
 ) -> None:
     assert post(value, headers, policy) == expected
@@ -337,7 +335,7 @@ LEGACY_REFUSALS: list[tuple[Any, dict[str, str], int, Any, str]] = [
 
 @pytest.mark.parametrize("policy", [DUAL, LEGACY_ONLY])
 @pytest.mark.parametrize(("value", "headers", "code", "id", "sentence"), LEGACY_REFUSALS)
-def test_what_is_posted_for_a_session_is_refused_by_the_first_rule_it_breaks(
+def test_a_legacy_message_is_refused_for_the_first_rule_that_it_violates(
     value: Any, headers: dict[str, str], code: int, id: Any, sentence: str, policy: HttpPolicy
 ) -> None:
     refusal = post(value, headers, policy)
@@ -348,29 +346,29 @@ def test_what_is_posted_for_a_session_is_refused_by_the_first_rule_it_breaks(
     assert refusal.error.message.startswith(sentence)
 
 
-@pytest.mark.parametrize("spoken", [["2025-11-25", "2026-07-28"], ["2025-11-25"], ["2024-11-05", "2025-11-25"]])
-def test_a_session_speaks_only_what_the_server_speaks(spoken: list[str]) -> None:
-    refusal = post(PING, {SESSION_FIELD: "s", VERSION_FIELD: "2025-06-18"}, spoken=spoken)
-    begun = post(INITIALIZE, {VERSION_FIELD: "2025-06-18"}, spoken=spoken)
+@pytest.mark.parametrize("supported", [["2025-11-25", "2026-07-28"], ["2025-11-25"], ["2024-11-05", "2025-11-25"]])
+def test_a_session_with_an_unsupported_revision_is_refused(supported: list[str]) -> None:
+    refusal = post(PING, {SESSION_FIELD: "s", VERSION_FIELD: "2025-06-18"}, supported=supported)
+    begun = post(INITIALIZE, {VERSION_FIELD: "2025-06-18"}, supported=supported)
 
     assert isinstance(refusal, Refusal)
-    assert begun == LegacyPost(INITIALIZE, None)  # what is spoken then is what the handshake says
+    assert begun == LegacyPost(INITIALIZE, None)  # the handshake determines the revision
 
 
-@pytest.mark.parametrize(("policy", "spoken"), [(LEGACY_ONLY, SPOKEN), (DUAL, list(LEGACY_REVISIONS))])
-def test_a_server_of_the_older_revisions_alone_knows_no_modern_message(policy: HttpPolicy, spoken: list[str]) -> None:
-    refusal = post(CALL, {**CALL_HEADERS, SESSION_FIELD: "s"}, policy, spoken)
+@pytest.mark.parametrize(("policy", "supported"), [(LEGACY_ONLY, SUPPORTED), (DUAL, list(LEGACY_REVISIONS))])
+def test_a_legacy_only_server_refuses_modern_messages(policy: HttpPolicy, supported: list[str]) -> None:
+    refusal = post(CALL, {**CALL_HEADERS, SESSION_FIELD: "s"}, policy, supported)
 
     assert isinstance(refusal, Refusal)
     assert refusal.error is not None
-    assert refusal.error.code == INVALID_REQUEST  # none that a client takes for a modern server's
-    begun = post(INITIALIZE, {VERSION_FIELD: "2026-07-28"}, policy, spoken)
+    assert refusal.error.code == INVALID_REQUEST  # clients do not mistake this code for that of a modern server
+    begun = post(INITIALIZE, {VERSION_FIELD: "2026-07-28"}, policy, supported)
     assert begun == LegacyPost(INITIALIZE, None)
 
 
-def test_a_session_is_named_by_whoever_wants_its_stream_or_its_end() -> None:
-    assert check_session(IN_SESSION, SPOKEN) is None
-    assert check_session({SESSION_FIELD: "s"}, SPOKEN) is None
+def test_a_get_or_delete_that_names_its_session_is_accepted() -> None:
+    assert check_session(IN_SESSION, SUPPORTED) is None
+    assert check_session({SESSION_FIELD: "s"}, SUPPORTED) is None
 
 
 @pytest.mark.parametrize(
@@ -383,10 +381,10 @@ def test_a_session_is_named_by_whoever_wants_its_stream_or_its_end() -> None:
         ({SESSION_FIELD: "s", VERSION_FIELD: "2024-11-05"}, "mcp-protocol-version '2024-11-05': sessions here speak"),
     ],
 )
-def test_a_get_or_delete_that_names_no_session_or_a_wrong_revision_is_refused(
+def test_a_get_or_delete_without_a_session_or_with_a_wrong_revision_is_refused(
     headers: dict[str, str], sentence: str
 ) -> None:
-    refusal = check_session(headers, SPOKEN[1:])
+    refusal = check_session(headers, SUPPORTED[1:])
 
     assert refusal is not None
     assert refusal.error is not None
@@ -394,8 +392,8 @@ def test_a_get_or_delete_that_names_no_session_or_a_wrong_revision_is_refused(
     assert refusal.error.message.startswith(sentence)
 
 
-def test_the_modern_revision_has_neither_get_nor_delete() -> None:
-    assert check_session({VERSION_FIELD: "2026-07-28", SESSION_FIELD: "s"}, SPOKEN) == Refusal(
+def test_get_and_delete_are_refused_in_the_modern_revision() -> None:
+    assert check_session({VERSION_FIELD: "2026-07-28", SESSION_FIELD: "s"}, SUPPORTED) == Refusal(
         405, headers={"allow": "POST"}
     )
 
@@ -436,8 +434,8 @@ HEADERS = st.dictionaries(
     HEADERS,
     st.sampled_from([DUAL, MODERN_ONLY, LEGACY_ONLY]),
 )
-def test_whatever_is_posted_is_handed_on_or_refused(body: bytes, headers: dict[str, str], policy: HttpPolicy) -> None:
-    outcome = read_post(headers, body, policy, SPOKEN)
+def test_any_post_is_accepted_or_refused(body: bytes, headers: dict[str, str], policy: HttpPolicy) -> None:
+    outcome = read_post(headers, body, policy, SUPPORTED)
 
     if isinstance(outcome, Refusal):
         assert outcome.status == 400
@@ -459,8 +457,8 @@ def test_whatever_is_posted_is_handed_on_or_refused(body: bytes, headers: dict[s
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%b}}',
     ],
 )
-def test_a_body_of_any_depth_is_refused_in_order(body: bytes) -> None:
-    for depth in (10, *range(850, 1000), 100_000):  # the interpreter's own limit, from well below to above
+def test_a_deeply_nested_body_is_refused_without_an_exception(body: bytes) -> None:
+    for depth in (10, *range(850, 1000), 100_000):  # from well below to above the recursion limit of the interpreter
         nested = body % (b"[" * depth + b"]" * depth)
 
-        assert isinstance(read_post({}, nested, MODERN_ONLY, SPOKEN), Refusal)
+        assert isinstance(read_post({}, nested, MODERN_ONLY, SUPPORTED), Refusal)

@@ -1,4 +1,4 @@
-"""What a request gets before its body is read, the shape of refusals, and the statuses of errors."""
+"""The checks before the body of a request is read, the form of refusals, and the HTTP statuses of errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def status(refusal: Refusal | None) -> int | None:
         (MODERN, "DELETE", "POST"),
     ],
 )
-def test_a_method_that_is_not_served_is_told_which_are(policy: HttpPolicy, method: str, allow: str) -> None:
+def test_an_unsupported_http_method_is_refused_with_the_supported_ones(
+    policy: HttpPolicy, method: str, allow: str
+) -> None:
     assert check_head(method, head(), policy) == Refusal(405, headers={"allow": allow})
 
 
@@ -111,7 +113,7 @@ HEADS: list[tuple[str, dict[str, str | None], int | None]] = [
     ("POST", {"content_length": "9" * 10_000}, 413),
     ("POST", {"content_length": "-1"}, None),
     ("POST", {"content_length": "²"}, None),
-    # The order: who asks comes before what is asked.
+    # The order: host and origin are checked first.
     ("PUT", {"host": "evil.example.com"}, 405),
     ("POST", {"host": "evil.example.com", "content_type": "text/plain", "content_length": "1001"}, 403),
     ("POST", {"origin": "null", "content_type": "text/plain"}, 403),
@@ -121,7 +123,7 @@ HEADS: list[tuple[str, dict[str, str | None], int | None]] = [
 
 
 @pytest.mark.parametrize(("method", "changes", "expected"), HEADS)
-def test_a_head_is_refused_by_the_first_rule_it_breaks(
+def test_a_request_head_is_refused_for_the_first_rule_that_it_violates(
     method: str, changes: dict[str, str | None], expected: int | None
 ) -> None:
     refusal = check_head(method, head(**changes), DUAL)
@@ -132,21 +134,21 @@ def test_a_head_is_refused_by_the_first_rule_it_breaks(
         assert "id" not in decode(refusal.body())
 
 
-def test_a_server_may_take_any_host_and_any_origin() -> None:
-    anyone = evolve(DUAL, allowed_hosts=None, allowed_origins=None)
+def test_a_server_may_accept_any_host_and_any_origin() -> None:
+    policy = evolve(DUAL, allowed_hosts=None, allowed_origins=None)
 
-    assert check_head("POST", head(host=None, origin="null"), anyone) is None
-    assert check_head("POST", head(host="evil.example.com", origin="https://evil.example.com"), anyone) is None
-
-
-def test_a_server_may_take_no_origin_at_all() -> None:
-    nobody = evolve(DUAL, allowed_origins=())
-
-    assert status(check_head("POST", head(origin="https://example.com"), nobody)) == 403
-    assert check_head("POST", head(), nobody) is None
+    assert check_head("POST", head(host=None, origin="null"), policy) is None
+    assert check_head("POST", head(host="evil.example.com", origin="https://evil.example.com"), policy) is None
 
 
-def test_a_refusal_says_what_it_got_but_not_megabytes_of_it() -> None:
+def test_a_server_may_refuse_every_origin() -> None:
+    policy = evolve(DUAL, allowed_origins=())
+
+    assert status(check_head("POST", head(origin="https://example.com"), policy)) == 403
+    assert check_head("POST", head(), policy) is None
+
+
+def test_a_refusal_quotes_the_received_value_up_to_a_limit() -> None:
     refusal = check_head("POST", head(host="x" * 10_000), DUAL)
 
     assert refusal is not None
@@ -158,7 +160,7 @@ def test_a_refusal_says_what_it_got_but_not_megabytes_of_it() -> None:
     st.sampled_from(["GET", "POST", "DELETE"]) | st.text(),
     st.dictionaries(st.sampled_from([*HEAD, "origin"]), st.text() | st.sampled_from([*HEAD.values(), "*", "a://b:*"])),
 )
-def test_any_head_is_passed_or_refused(method: str, headers: dict[str, str]) -> None:
+def test_any_request_head_is_accepted_or_refused(method: str, headers: dict[str, str]) -> None:
     refusal = check_head(method, headers, DUAL)
 
     assert refusal is None or 400 <= refusal.status < 500
@@ -180,8 +182,8 @@ def test_any_head_is_passed_or_refused(method: str, headers: dict[str, str]) -> 
         ({"legacy": False, "modern": False}, "a server serves at least one era"),
     ],
 )
-def test_a_policy_that_cannot_be_meant_is_refused(changes: dict[str, Any], fault: str) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 # the text is compared below
+def test_an_invalid_policy_is_refused(changes: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 # the message is compared below
         evolve(DUAL, **changes)
 
     assert str(refused.value).startswith(fault)
@@ -202,18 +204,18 @@ def test_a_policy_that_cannot_be_meant_is_refused(changes: dict[str, Any], fault
         (1, 200),
     ],
 )
-def test_a_response_that_is_an_error_has_the_status_of_its_code(code: int, expected: int) -> None:
+def test_an_error_response_has_the_http_status_of_its_code(code: int, expected: int) -> None:
     assert status_of(code) == expected
 
 
-def test_the_body_of_a_refusal_is_the_error_with_the_id_where_it_is_known() -> None:
+def test_the_body_of_a_refusal_is_the_error_with_the_id_if_it_is_known() -> None:
     error = McpError(-32000, "no", {"x": 1})
-    told: Mapping[str, Any] = {"code": -32000, "message": "no", "data": {"x": 1}}
+    expected: Mapping[str, Any] = {"code": -32000, "message": "no", "data": {"x": 1}}
 
-    assert decode(Refusal(400, error, "a").body()) == {"jsonrpc": "2.0", "id": "a", "error": told}
-    assert decode(Refusal(400, error, 0).body()) == {"jsonrpc": "2.0", "id": 0, "error": told}
-    assert decode(Refusal(400, error).body()) == {"jsonrpc": "2.0", "error": told}
-    assert decode(Refusal(400, error).body(null_id=True)) == {"jsonrpc": "2.0", "id": None, "error": told}
+    assert decode(Refusal(400, error, "a").body()) == {"jsonrpc": "2.0", "id": "a", "error": expected}
+    assert decode(Refusal(400, error, 0).body()) == {"jsonrpc": "2.0", "id": 0, "error": expected}
+    assert decode(Refusal(400, error).body()) == {"jsonrpc": "2.0", "error": expected}
+    assert decode(Refusal(400, error).body(null_id=True)) == {"jsonrpc": "2.0", "id": None, "error": expected}
     assert decode(Refusal(400, error, "a").body(null_id=True))["id"] == "a"
     assert Refusal(405).body(null_id=True) == b""
 
@@ -232,7 +234,7 @@ def test_the_body_of_a_refusal_is_the_error_with_the_id_where_it_is_known() -> N
         ({"mcp-protocol-version": "2026-07-28"}, "key=1", False),
     ],
 )
-def test_an_error_for_what_was_not_read_has_the_id_null_where_a_revision_wants_one(
+def test_an_error_for_an_unread_message_has_a_null_id_in_early_revisions(
     headers: dict[str, str], query: str, needed: bool
 ) -> None:
     assert needs_null_id(headers, query) is needed

@@ -1,4 +1,4 @@
-"""The codec: exact on the way in, nothing unsayable on the way out."""
+"""The JSON codec: exact decoding, and encoding that refuses values that are not JSON."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def nested(depth: int, leaf: Any) -> Any:
 
 @pytest.mark.requirement("B.1-P1b")
 @given(JSON)
-def test_what_is_encoded_decodes_to_the_same(value: Any) -> None:
+def test_encoding_and_decoding_a_value_returns_the_same_value(value: Any) -> None:
     assert decode(encode(value)) == value
     assert copy_json(value) == value
 
 
 @pytest.mark.requirement("B.5-P1a")
-def test_encoding_stays_on_one_line_and_keeps_every_digit() -> None:
+def test_encoded_json_is_one_line_and_keeps_every_digit() -> None:
     assert encode({"text": "two\nlines\r", "big": 2**70}) == b'{"text":"two\\nlines\\r","big":1180591620717411303424}'
 
 
 @pytest.mark.parametrize(("value", "path"), NAN_AT_THE_BOTTOM)
-def test_nan_and_infinities_are_refused_by_their_place_wherever_they_hide(value: Any, path: str) -> None:
+def test_nan_and_infinities_are_refused_with_their_paths(value: Any, path: str) -> None:
     with pytest.raises(NotJsonError) as refused:
         encode(value)
 
@@ -71,7 +71,7 @@ def test_nan_and_infinities_are_refused_by_their_place_wherever_they_hide(value:
     "beside", ["x" * 100_000, ["many"] * 20_000, [1.5, "x" * 100_000]], ids=["text", "list", "number"]
 )
 @pytest.mark.parametrize(("value", "path"), NAN_AT_THE_BOTTOM)
-def test_they_are_found_beside_much_else(value: Any, path: str, beside: Any) -> None:
+def test_nan_and_infinities_are_found_in_large_values(value: Any, path: str, beside: Any) -> None:
     with pytest.raises(NotJsonError) as refused:
         encode({"beside": beside, "value": value})
 
@@ -79,12 +79,12 @@ def test_they_are_found_beside_much_else(value: Any, path: str, beside: Any) -> 
 
 
 @pytest.mark.parametrize("value", [None, 1.5, "null", {"a": [True, json_text(b"null")]}, [None] * 20_000])
-def test_much_that_is_json_is_encoded_as_it_is(value: Any) -> None:
+def test_a_large_json_value_is_encoded_unchanged(value: Any) -> None:
     text = "x" * 100_000
     assert encode([text, value]) == b'["%s",%s]' % (text.encode(), encode(value))
 
 
-def test_null_itself_is_json() -> None:
+def test_null_is_encoded() -> None:
     assert encode({"a": None, "b": [None, "null", 1.5, (None,)]}) == b'{"a":null,"b":[null,"null",1.5,[null]]}'
 
 
@@ -112,7 +112,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 300, 600, 900])
-def test_a_nan_at_any_depth_is_found_or_refused_with_a_message(depth: int) -> None:
+def test_a_nan_at_any_depth_is_refused(depth: int) -> None:
     for leaf in (None, math.nan):
         try:
             data = encode(nested(depth, leaf))
@@ -150,7 +150,7 @@ def test_bytes_that_are_not_one_json_value_are_refused_with_a_message(data: byte
 
 
 @given(st.binary(max_size=40))
-def test_no_bytes_do_worse_than_undecodable(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_raise_undecodable(data: bytes) -> None:
     try:
         value = decode(data)
     except Undecodable:
@@ -158,7 +158,7 @@ def test_no_bytes_do_worse_than_undecodable(data: bytes) -> None:
     assert decode(encode(value)) == value
 
 
-def test_integers_are_exact_and_numbers_with_a_point_stay_floats() -> None:
+def test_integers_are_exact_and_numbers_with_a_fraction_or_exponent_are_floats() -> None:
     assert decode(b"123456789012345678901234567890") == 123456789012345678901234567890
     assert [type(number) for number in decode(b"[1, 1.0, 1e2]")] == [int, float, float]
 

@@ -1,4 +1,4 @@
-"""Messages: what is one, what is broken, and whom to tell."""
+"""Reading and writing JSON-RPC messages, and the responses to malformed ones."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_message_is_read_as_its_kind(value: Any, message: Message) -> None:
 
 @pytest.mark.requirement("B.1-P1a")
 @pytest.mark.parametrize(("value", "id", "code", "fault"), MALFORMED)
-def test_a_malformed_message_says_what_to_answer_and_to_whom(
+def test_a_malformed_message_has_the_error_and_the_id_of_its_response(
     value: Any, id: int | str | None, code: int, fault: str
 ) -> None:
     message = parse_message(value)
@@ -118,7 +118,7 @@ def test_a_malformed_message_says_what_to_answer_and_to_whom(
 
 @pytest.mark.requirement("B.1-P4b", "B.1-P5")
 @pytest.mark.parametrize(("value", "id", "fault"), BROKEN)
-def test_a_broken_response_names_the_request_it_was_meant_for(value: Any, id: int | str | None, fault: str) -> None:
+def test_a_broken_response_has_the_id_of_its_request(value: Any, id: int | str | None, fault: str) -> None:
     message = parse_message(value)
 
     assert isinstance(message, BrokenResponse)
@@ -156,7 +156,7 @@ MEMBERS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error
 
 
 @given(st.dictionaries(MEMBERS, st.sampled_from(VALUES)))
-def test_every_object_is_some_message_and_ids_are_never_coerced(value: dict[str, Any]) -> None:
+def test_every_object_is_read_as_a_message_and_ids_are_never_coerced(value: dict[str, Any]) -> None:
     message = parse_message(value)
 
     if not isinstance(message, Notification) and message.id is not None:
@@ -186,7 +186,7 @@ def test_messages_are_written_as_one_line(line: bytes, message: dict[str, Any]) 
     assert decode(line) == message
 
 
-def test_an_error_does_not_repeat_megabytes_of_what_it_refuses() -> None:
+def test_a_long_error_message_is_shortened() -> None:
     line = encode_error(1, -1, "x" * 1_000_000)
 
     assert len(line) < MAX_ERROR_CHARACTERS + 100
@@ -194,7 +194,7 @@ def test_an_error_does_not_repeat_megabytes_of_what_it_refuses() -> None:
     assert decode(encode_error(1, -1, "x" * MAX_ERROR_CHARACTERS))["error"]["message"] == "x" * MAX_ERROR_CHARACTERS
 
 
-def test_what_cannot_be_said_is_refused_when_it_is_written() -> None:
+def test_values_that_are_not_json_are_refused_when_a_message_is_written() -> None:
     bad = {"a": float("nan")}
     writers: list[Callable[[], bytes]] = [
         lambda: encode_request(1, "m", bad),

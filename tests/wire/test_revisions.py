@@ -1,4 +1,4 @@
-"""Which revision belongs to which era."""
+"""The revisions of each era."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trio_mcp.types import REVISIONS
 from trio_mcp.wire import LEGACY_REVISIONS, MODERN_REVISIONS, is_modern
 
 
-def test_the_revisions_are_four_legacy_ones_and_a_modern_one_in_order() -> None:
+def test_there_are_four_legacy_revisions_and_a_modern_one_in_order() -> None:
     assert LEGACY_REVISIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
     assert MODERN_REVISIONS == ("2026-07-28",)
     assert tuple(REVISIONS) == LEGACY_REVISIONS + MODERN_REVISIONS

@@ -1,4 +1,4 @@
-"""What a message of a conversation with a model may hold in which revision."""
+"""The content of sampling messages in each revision."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ BLOCKS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
 @pytest.mark.parametrize("name", BLOCKS)
-def test_content_that_a_revision_lacks_is_refused_and_one_block_stands_alone_where_there_are_no_lists(
-    name: str, revision: str
-) -> None:
+def test_content_of_later_revisions_is_refused_and_a_single_block_needs_no_list(name: str, revision: str) -> None:
     block, since = BLOCKS[name]
     if revision < since:
         refused = re.escape(f"{name}, which revision {revision} does not have")

@@ -1,4 +1,4 @@
-"""Server-sent events come out the same however the bytes come in, and as the WHATWG reads them."""
+"""Server-sent events: decoding any chunks as the specification of the WHATWG requires, and encoding."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def chunked(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(edges)]
 
 
-def by_the_book(stream: bytes) -> tuple[list[SseEvent], str, int | None]:
-    """Read a whole stream as the specification puts it, one step after the other."""
+def decoded_by_the_specification(stream: bytes) -> tuple[list[SseEvent], str, int | None]:
+    """Decode a whole stream, following the steps of the specification."""
     *lines, _ = re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf"))
     events: list[SseEvent] = []
     data, name, last_id, stored_id, retry = b"", "", "", "", None
@@ -78,13 +78,13 @@ def by_the_book(stream: bytes) -> tuple[list[SseEvent], str, int | None]:
 
 
 @given(PIECES, st.lists(st.integers(min_value=0), max_size=20))
-def test_any_chunking_gives_the_events_of_the_specification(stream: bytes, cuts: list[int]) -> None:
+def test_the_events_are_those_of_the_specification_for_any_chunks(stream: bytes, cuts: list[int]) -> None:
     for chunks in ([stream], chunked(stream, cuts), [stream[at : at + 1] for at in range(len(stream))]):
         decoder = SseDecoder(10_000)
         events = [event for chunk in chunks for event in decoder.feed(chunk)]
         last_id = decoder.last_event_id
 
-        assert (events, last_id, decoder.retry_ms) == by_the_book(stream)
+        assert (events, last_id, decoder.retry_ms) == decoded_by_the_specification(stream)
 
 
 SAFE_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=20)
@@ -94,7 +94,7 @@ SAFE_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), m
     st.lists(st.tuples(SAFE_TEXT, st.none() | SAFE_TEXT, st.none() | SAFE_TEXT.filter(bool)), max_size=5),
     st.lists(st.integers(min_value=0), max_size=10),
 )
-def test_what_is_written_is_read_again(written: list[tuple[str, str | None, str | None]], cuts: list[int]) -> None:
+def test_written_events_are_read_back(written: list[tuple[str, str | None, str | None]], cuts: list[int]) -> None:
     stream = b"".join(sse_event(data.encode(), id=id, event=event) for data, id, event in written)
 
     expected: list[SseEvent] = []
@@ -126,7 +126,7 @@ def test_an_id_alone_is_remembered_and_not_dispatched() -> None:
     assert list(decoder.feed(b"data: x\n\n")) == [SseEvent("message", b"x", "7")]
 
 
-def test_an_id_counts_only_once_its_event_is_complete() -> None:
+def test_an_id_counts_only_when_its_event_is_complete() -> None:
     decoder = SseDecoder(100)
 
     decoder.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n")
@@ -134,24 +134,24 @@ def test_an_id_counts_only_once_its_event_is_complete() -> None:
     assert decoder.last_event_id == "1"
 
 
-def test_an_empty_id_takes_the_last_one_back() -> None:
+def test_an_empty_id_resets_the_last_id() -> None:
     decoder = SseDecoder(100)
     decoder.feed(b"id: 1\n\nid\n\n")
 
     assert decoder.last_event_id == ""
 
 
-def test_a_stream_that_is_taken_up_goes_on_from_its_last_id() -> None:
+def test_a_resumed_stream_continues_with_its_last_id() -> None:
     decoder = SseDecoder(100, last_event_id="7")
 
     assert list(decoder.feed(b"data: x\n\n")) == [SseEvent("message", b"x", "7")]
 
 
-def test_an_event_that_breaks_off_is_dropped() -> None:
+def test_an_incomplete_last_event_is_dropped() -> None:
     assert decoded(b"data: a\n\ndata: b\n") == [SseEvent("message", b"a", "")]
 
 
-def test_an_event_is_dispatched_at_its_carriage_return_without_waiting_for_more() -> None:
+def test_an_event_is_dispatched_at_its_carriage_return_without_waiting_for_a_newline() -> None:
     decoder = SseDecoder(100)
 
     assert list(decoder.feed(b"data: a\r\n\r")) == [SseEvent("message", b"a", "")]
@@ -161,18 +161,18 @@ def test_an_event_is_dispatched_at_its_carriage_return_without_waiting_for_more(
 
 
 @pytest.mark.requirement("B.8-C9")
-def test_comments_mean_nothing() -> None:
+def test_comments_are_ignored() -> None:
     assert decoded(sse_comment(), sse_comment("alive"), b":\r\n", b"data: a\n:in between\ndata: b\n\n") == [
         SseEvent("message", b"a\nb", "")
     ]
 
 
-def test_a_comment_is_a_line_of_its_own_and_ends_no_event_of_others() -> None:
+def test_a_comment_is_written_as_one_line_and_a_blank_line() -> None:
     assert sse_comment() == b":\n\n"
     assert sse_comment("alive") == b": alive\n\n"
 
 
-def test_a_name_holds_for_one_event() -> None:
+def test_an_event_name_applies_to_one_event() -> None:
     assert decoded(b"event: ping\ndata: a\n\ndata: b\n\nevent: lost\n\ndata: c\n\n") == [
         SseEvent("ping", b"a", ""),
         SseEvent("message", b"b", ""),
@@ -180,11 +180,11 @@ def test_a_name_holds_for_one_event() -> None:
     ]
 
 
-def test_only_one_space_after_the_colon_is_not_data() -> None:
+def test_only_the_first_space_after_the_colon_is_removed() -> None:
     assert decoded(b"data:  a \n\n") == [SseEvent("message", b" a ", "")]
 
 
-def test_what_is_no_utf_8_is_replaced_in_names_and_left_in_data() -> None:
+def test_invalid_utf_8_is_replaced_in_names_and_kept_in_data() -> None:
     assert decoded(b"event: \xff\nid: \xff\ndata: \xff\n\n") == [SseEvent("\ufffd", b"\xff", "\ufffd")]
 
 
@@ -202,7 +202,7 @@ def test_what_is_no_utf_8_is_replaced_in_names_and_left_in_data() -> None:
         (b"9" * 10_000, int("9" * 18)),
     ],
 )
-def test_a_pause_is_ascii_digits_and_nothing_else(value: bytes, milliseconds: int | None) -> None:
+def test_a_retry_time_that_is_not_ascii_digits_is_ignored(value: bytes, milliseconds: int | None) -> None:
     decoder = SseDecoder(20_000)
 
     decoder.feed(b"retry: " + value + b"\n")
@@ -211,16 +211,16 @@ def test_a_pause_is_ascii_digits_and_nothing_else(value: bytes, milliseconds: in
 
 
 @pytest.mark.parametrize("field", [b"data: %b\n\n", b"data:%b\n\n", b": %b\n\n", b"event: %b\n\n", b"id: %b\n\n"])
-def test_a_line_may_be_as_long_as_the_limit_and_no_longer(field: bytes) -> None:
+def test_a_line_longer_than_the_limit_is_refused(field: bytes) -> None:
     decoded(field % (b"x" * 100), limit=100)
 
     with pytest.raises(SseOverflowError, match="longer than 100 bytes"):
         decoded(field % (b"x" * 108), limit=100)
     with pytest.raises(SseOverflowError, match="longer than 100 bytes"):
-        decoded(*[b"x" * 50] * 3, limit=100)  # without an end
+        decoded(*[b"x" * 50] * 3, limit=100)  # a line without an end
 
 
-def test_the_lines_of_an_event_are_counted_together_and_of_several_events_each() -> None:
+def test_the_limit_applies_to_all_data_lines_of_each_event() -> None:
     assert decoded(b"data: xxxx\ndata: yyyyy\n\n" * 3, limit=10) == [SseEvent("message", b"xxxx\nyyyyy", "")] * 3
 
     with pytest.raises(SseOverflowError, match="the data of an event are longer than 10 bytes"):
@@ -237,11 +237,13 @@ def test_an_event_of_8_mb_in_small_chunks_is_read_in_linear_time() -> None:
     events = [each for at in range(0, len(event), 512) for each in decoder.feed(event[at : at + 512])]
 
     assert [len(each.data) for each in events] == [2**23]
-    assert time.process_time() - begun < 2  # it takes about 0.05; joining what came at each chunk takes ten and more
+    assert (
+        time.process_time() - begun < 2
+    )  # it takes about 0.05 s; joining the bytes at each chunk takes more than 10 s
 
 
 @pytest.mark.parametrize("broken", ["\n", "\r", "a\r\nb"])
-def test_nothing_that_is_written_can_end_its_field(broken: str) -> None:
+def test_a_line_break_in_a_written_field_is_refused(broken: str) -> None:
     with pytest.raises(ValueError, match="line break"):
         sse_event(broken.encode())
     with pytest.raises(ValueError, match="line break"):
@@ -252,6 +254,6 @@ def test_nothing_that_is_written_can_end_its_field(broken: str) -> None:
         sse_comment(broken)
 
 
-def test_an_id_that_decoders_ignore_is_refused() -> None:
+def test_an_id_with_a_nul_character_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
         sse_event(b"", id="a\0b")

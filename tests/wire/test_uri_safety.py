@@ -1,4 +1,4 @@
-"""Attacks by way of URIs are refused, by the template or for the value; ordinary URIs and values are not."""
+"""Attacks through URIs, which the template or the check of the values refuses, and ordinary URIs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Values = dict[str, str | list[str]]
 
 
 def read(template: str, uri: str) -> Values | None:
-    """What a server hands to the function behind a template: nothing where the URI is refused."""
+    """Return the values that a server passes to the function of a template, or None if it refuses the URI."""
     values = UriTemplate(template).match(uri)
     return None if values is None or any(map(escapes, values.values())) else values
 
@@ -40,7 +40,7 @@ NO_MATCH = [
     (NAME, "files://%2g%2g"),
     (NAME, "files://name?x=../.."),
     (NAME, "files://name#../.."),
-    (NAME, "files://\udc2e\udc2e"),  # what we write for encoded characters ourselves
+    (NAME, "files://\udc2e\udc2e"),  # the internal spelling of encoded characters
     (PATH, "files:///..%2f..%2fetc/passwd"),
     (PATH, "files:///%252e%252e/etc/passwd"),
     (PATH, "files:///..%c0%af..%c0%afetc/passwd"),
@@ -87,7 +87,7 @@ ESCAPES = [
     (NAME, "files://..%25f0%2580%2580%25afetc"),
     (NAME, "files://..%25c1%259cetc"),
     (NAME, "files://%25u002e%25u002e%25u002fetc"),
-    (NAME, "files://%EF%BC%8E%EF%BC%8E%EF%BC%8Fetc"),  # fullwidth dots and slash, of which NFKC makes ../
+    (NAME, "files://%EF%BC%8E%EF%BC%8E%EF%BC%8Fetc"),  # fullwidth dots and slash, which NFKC turns into ../
     (NAME, "files://\uff0e\uff0e\uff0fetc"),
     (NAME, "files://‥%2Fetc"),  # two dot leader
     (NAME, "files://\u2024\u2024"),  # two one dot leaders
@@ -142,13 +142,13 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize(("template", "uri"), NO_MATCH)
-def test_an_attack_that_no_expansion_would_have_made_does_not_match(template: str, uri: str) -> None:
+def test_an_attack_that_no_expansion_can_produce_does_not_match(template: str, uri: str) -> None:
     assert UriTemplate(template).match(uri) is None
     assert read(template, uri) is None
 
 
 @pytest.mark.parametrize(("template", "uri"), ESCAPES)
-def test_an_attack_that_matches_is_refused_for_its_value(template: str, uri: str) -> None:
+def test_an_attack_that_matches_the_template_is_refused_for_its_value(template: str, uri: str) -> None:
     assert UriTemplate(template).match(uri) is not None
     assert read(template, uri) is None
 
@@ -199,23 +199,23 @@ def test_an_ordinary_uri_is_read(template: str, uri: str, values: Values) -> Non
 
 
 @pytest.mark.parametrize("value", ["", "a", "a/b", "a\\b", "a/", [], [""], ["a"], ["a", "b"], ["a", ""]])
-def test_a_relative_path_and_a_list_of_segments_stay_inside(value: str | list[str]) -> None:
+def test_relative_paths_and_lists_of_segments_do_not_escape(value: str | list[str]) -> None:
     assert not escapes(value)
 
 
 @pytest.mark.parametrize("value", ["/", "\\", "a/..", ["a/b"], ["a/"], ["/"], ["", "a"], ["a", "", "b"], ["a", ".."]])
-def test_what_is_absolute_or_goes_up_or_is_more_than_a_segment_escapes(value: str | list[str]) -> None:
+def test_absolute_paths_parent_paths_and_segments_with_slashes_escape(value: str | list[str]) -> None:
     assert escapes(value)
 
 
-def test_a_value_may_be_encoded_three_times_more_and_then_nobody_means_it() -> None:
+def test_a_value_that_is_encoded_more_than_three_times_escapes() -> None:
     assert not escapes("%252541")
     assert escapes("%25252541")
 
 
 @settings(deadline=None)
 @given(st.text("./\\%25ef:;C \u2024\uff0e\x00a", max_size=12), st.integers(1, 8))
-def test_encoding_a_value_more_often_never_hides_it(value: str, times: int) -> None:
+def test_repeated_encoding_never_hides_an_escaping_value(value: str, times: int) -> None:
     encoded = value
     for _ in range(times):
         encoded = "".join(f"%{octet:02x}" for octet in encoded.encode())
@@ -225,7 +225,7 @@ def test_encoding_a_value_more_often_never_hides_it(value: str, times: int) -> N
 
 @settings(deadline=None)
 @given(st.text())
-def test_any_text_may_be_asked_about(value: str) -> None:
+def test_any_string_can_be_checked_or_matched(value: str) -> None:
     assert escapes(value) in {True, False}
     assert escapes([value]) or not escapes(value)
 
@@ -238,11 +238,11 @@ def test_any_text_may_be_asked_about(value: str) -> None:
         ("ab:" * 300_000, False),
         ("%41" * 300_000, False),
         ("%" * 300_000, False),
-        ("\u0315\u0300" * 300_000, False),  # a normalisation of the whole text would not come back from these
+        ("\u0315\u0300" * 300_000, False),  # normalising the whole string takes extremely long
         ("%" + "25" * 300_000, True),
         (" ." * 300_000, True),
     ],
     ids=lambda value: str(value)[:10],
 )
-def test_the_time_to_judge_a_value_does_not_explode(value: str, refused: bool) -> None:
+def test_a_long_value_is_checked_in_reasonable_time(value: str, refused: bool) -> None:
     assert escapes(value) is refused

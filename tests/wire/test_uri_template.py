@@ -1,4 +1,4 @@
-"""Templates: what they read out of a URI, and which are refused when they are made."""
+"""URI templates: matching, expanding, and the templates that are refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Values = dict[str, str | list[str]]
         ("{+uri}", "https://example.com/a?b#c", {"uri": "https://example.com/a?b#c"}),
     ],
 )
-def test_a_uri_fits_a_template_or_does_not(template: str, uri: str, values: Values | None) -> None:
+def test_a_uri_matches_a_template_or_does_not(template: str, uri: str, values: Values | None) -> None:
     assert UriTemplate(template).match(uri) == values
 
 
@@ -99,14 +99,14 @@ def test_every_operator_reads_what_it_writes(template: str, uri: str, values: Va
         ("search://notes?q=a&", None),
         ("search://notes?&q=a", None),
         ("search://notes?q=a=b", None),
-        ("search://notes?limit=3&q=tea", None),  # the order is the template's
+        ("search://notes?limit=3&q=tea", None),  # the order must be that of the template
         ("search://notes?q=a&q=b", None),
         ("search://notes?tag=a&limit=3&tag=b", None),
         ("search://notes?q=tea&page=2", None),
         ("search://notes?Q=tea", None),
     ],
 )
-def test_a_query_may_leave_out_what_it_names_and_nothing_else_varies(uri: str, values: Values | None) -> None:
+def test_a_query_may_omit_variables_but_not_reorder_or_add_them(uri: str, values: Values | None) -> None:
     assert UriTemplate("search://notes{?q,limit,tag*}").match(uri) == values
 
 
@@ -156,7 +156,7 @@ def test_a_variable_ends_where_the_rest_first_fits(template: str, uri: str, valu
         ("a://{x}{.y}/c", "a://.y/c"),
     ],
 )
-def test_where_no_reading_gives_the_uri_back_there_is_none(template: str, uri: str) -> None:
+def test_a_uri_that_cannot_be_expanded_from_any_values_does_not_match(template: str, uri: str) -> None:
     assert UriTemplate(template).match(uri) is None
 
 
@@ -169,7 +169,7 @@ def test_where_no_reading_gives_the_uri_back_there_is_none(template: str, uri: s
         "a://%4A%C3%B6%72g%20~%2B",
     ],
 )
-def test_spellings_of_the_same_characters_are_the_same_uri(uri: str) -> None:
+def test_equivalent_spellings_of_characters_match_the_same_template(uri: str) -> None:
     assert UriTemplate("a://{x}").match(uri) == {"x": "Jörg ~+"}
     assert UriTemplate("a://Jörg%20%7e%2b").match(uri) == {}
     assert UriTemplate("a://J%c3%b6%72g{x}").match(uri) == {"x": " ~+"}
@@ -184,11 +184,11 @@ def test_spellings_of_the_same_characters_are_the_same_uri(uri: str) -> None:
         "a://%%41",
         "a://%+1",
         "a://%\uff11\uff11",
-        "a://%FF",  # no UTF-8 begins like this
+        "a://%FF",  # UTF-8 cannot begin like this
         "a://%C3",
         "a://%C3%28",
         "a://%C3ö",
-        "a://%C0%AF",  # overlong
+        "a://%C0%AF",  # an overlong encoding
         "a://%E0%80%AF",
         "a://%ED%A0%80",  # a surrogate
         "a://%F5%80%80%80",  # beyond Unicode
@@ -204,7 +204,7 @@ def test_spellings_of_the_same_characters_are_the_same_uri(uri: str) -> None:
         "a://b|c^d`",
     ],
 )
-def test_text_that_no_uri_holds_does_not_match(uri: str) -> None:
+def test_characters_that_no_uri_contains_do_not_match(uri: str) -> None:
     assert UriTemplate("a://{x}").match(uri) is None
     assert UriTemplate("a://{+x}").match(uri) is None
 
@@ -222,17 +222,17 @@ def test_values_are_decoded_once(uri: str, value: str) -> None:
     assert UriTemplate("a://{x}").match(uri) == {"x": value}
 
 
-def test_what_reserved_expansion_would_not_have_encoded_does_not_match() -> None:
+def test_reserved_expansion_does_not_match_unnecessarily_encoded_characters() -> None:
     template = UriTemplate("a://{+x}")
 
     assert template.match("a://b%20c") == {"x": "b c"}
     assert template.match("a://b/c") == {"x": "b/c"}
     assert template.match("a://b%2Fc") is None
     assert template.match("a://100%25") == {"x": "100%"}
-    assert template.match("a://%2541") is None  # "%41" would have stayed as it is
+    assert template.match("a://%2541") is None  # expansion would have left "%41" unchanged
 
 
-def test_the_variables_are_told_by_name_and_kind() -> None:
+def test_a_template_lists_its_variables_by_name_and_kind() -> None:
     template = UriTemplate("n://{folder}{/path*}{?q,tag*}{#at}")
 
     assert template.template == "n://{folder}{/path*}{?q,tag*}{#at}"
@@ -247,7 +247,7 @@ def test_a_plain_uri_has_no_variables() -> None:
     assert (template.variables, template.exploded, template.optional) == ((), frozenset(), frozenset())
 
 
-def test_names_are_those_of_the_specification() -> None:
+def test_variable_names_follow_the_specification() -> None:
     template = UriTemplate("a://{1_x.y}{?%C3%B6,Z}")
 
     assert template.variables == ("1_x.y", "%C3%B6", "Z")
@@ -283,8 +283,8 @@ def test_names_are_those_of_the_specification() -> None:
         ("/a*,b*", "where a list with '*' ends is open"),
     ],
 )
-def test_an_expression_that_cannot_be_is_refused_by_name(expression: str, reason: str) -> None:
-    name = repr(f"{{{expression}}}")[1:-1]  # in one line
+def test_an_invalid_expression_is_refused_by_name(expression: str, reason: str) -> None:
+    name = repr(f"{{{expression}}}")[1:-1]  # on one line
 
     with pytest.raises(ValueError, match=re.escape(f"{name} in 'x://{name}': {reason}")):
         UriTemplate(f"x://{{{expression}}}")
@@ -320,24 +320,24 @@ def test_an_expression_that_cannot_be_is_refused_by_name(expression: str, reason
         ("x://{?a,b}&b={+c}", "the '&' after it may be its own, or begin {+c}"),
     ],
 )
-def test_a_template_whose_values_would_not_come_back_is_refused(template: str, message: str) -> None:
+def test_an_ambiguous_template_is_refused(template: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         UriTemplate(template)
 
 
-def test_a_variable_may_appear_once() -> None:
+def test_a_variable_that_appears_twice_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\{a\} appears twice in 'x://\{a\}/\{\?a\}'"):
         UriTemplate("x://{a}/{?a}")
 
 
 @pytest.mark.parametrize("template", ["a://{x", "a://x}", "a://{{x}}", "a://{x}}", "{"])
-def test_a_brace_without_its_partner_is_refused(template: str) -> None:
+def test_an_unbalanced_brace_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{template!r}: an unbalanced brace")):
         UriTemplate(template)
 
 
 @pytest.mark.parametrize("text", ["a b", "a%", "%4", "%FF", "a\\b", "\x00", '"', "<", "\ud800"])
-def test_text_that_no_uri_holds_is_refused_in_a_template(text: str) -> None:
+def test_characters_that_no_uri_contains_are_refused_in_a_template(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be part of a URI: percent-encode it, as UTF-8"):
         UriTemplate(f"{text}{{x}}")
 
@@ -352,8 +352,8 @@ def test_text_that_no_uri_holds_is_refused_in_a_template(text: str) -> None:
         ({"a": "b"}, "x: expected a string or a list of strings, got dict"),
     ],
 )
-def test_only_texts_can_be_expanded(value: object, message: str) -> None:
-    values: dict[str, str] = {"x": value}  # type: ignore[dict-item]  # what is under test # pyright: ignore[reportAssignmentType]
+def test_only_strings_and_lists_of_strings_can_be_expanded(value: object, message: str) -> None:
+    values: dict[str, str] = {"x": value}  # type: ignore[dict-item]  # the test passes wrong types # pyright: ignore[reportAssignmentType]
 
     with pytest.raises(TypeError, match=re.escape(message)):
         UriTemplate("a://{x}").expand(values)
@@ -388,14 +388,14 @@ LENGTH = 65_536
         ("{+a}", "%"),
     ],
 )
-def test_the_time_to_read_a_uri_does_not_explode(template: str, repeated: str) -> None:
-    """Our choice: whoever backtracks does not come back from some of these."""
+def test_a_long_uri_is_matched_in_reasonable_time(template: str, repeated: str) -> None:
+    """A matcher that backtracks takes extremely long for some of these."""
     for end in ("", "#", "/z"):
         for start in ("", "x"):
             UriTemplate(template).match((start + repeated * LENGTH)[: LENGTH - len(end)] + end)
 
 
-def test_our_own_spelling_of_encoded_characters_is_no_uri() -> None:
+def test_the_internal_spelling_of_encoded_characters_does_not_match() -> None:
     assert UriTemplate("a://{x}").match("a://\udc2f") is None
 
 

@@ -1,4 +1,4 @@
-"""Random templates, values and URIs: what is expanded comes back, and what is read was expanded."""
+"""Random templates, values and URIs: expanding and matching are inverse operations."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NAMES = ["x", "a", "Z_1", "a.b", "%C3%B6", "0"]
 TEXTS = ["/", "-", ".", "?", "#", "&", ";", "=", ",", "://", "ab", "ö", "%2F", "%c3%b6", "/-/", "%20", "?x=", "a"]
 
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-"""The time of a test says nothing here, and many random templates are refused."""
+"""The settings of these tests: no deadline, because the time is irrelevant, and many refused random templates."""
 
 
 @st.composite
 def expressions(draw: st.DrawFn, names: list[str]) -> str:
-    """An expression that uses up some of the names."""
+    """Return an expression, and remove its variables from *names*."""
     count = draw(st.integers(1, min(3, len(names))))
     variables = [names.pop() + draw(st.sampled_from(["", "", "*"])) for _ in range(count)]
     return f"{{{draw(st.sampled_from(['', '+', '#', '.', '/', ';', '?', '&']))}{','.join(variables)}}}"
@@ -33,7 +33,7 @@ def expressions(draw: st.DrawFn, names: list[str]) -> str:
 
 @st.composite
 def templates(draw: st.DrawFn) -> UriTemplate:
-    """A template of those that are not refused."""
+    """Return a template that is not refused."""
     names = draw(st.permutations(NAMES))
     pieces: list[str] = []
     for _ in range(draw(st.integers(1, 6))):
@@ -51,16 +51,16 @@ ANY_VALUES = st.dictionaries(st.sampled_from(NAMES), TEXT | st.lists(TEXT, max_s
 
 
 @st.composite
-def values_that_come_back(draw: st.DrawFn, template: UriTemplate) -> Values:
-    """Values without the characters that separate things, nor those of the texts in this template.
+def readable_values(draw: st.DrawFn, template: UriTemplate) -> Values:
+    """Return values without separators, and without the characters of the literal parts of the template.
 
-    Percent signs are left out as well: two hex digits after one would be a percent-encoding where reserved characters
-    stay.
+    The values contain no percent signs either, because expressions that keep reserved characters would read a percent
+    sign with two hex digits as a percent-encoding.
     """
-    texts = spelled("".join(re.split(r"\{[^}]*\}", template.template)))
-    assert texts is not None
-    barred = [chr(ord(each) & 0x7F) if "\udc00" <= each <= "\udc7f" else each for each in texts]
-    characters = st.characters(exclude_categories=["Cs"], exclude_characters=[*barred, *"?#.,%"])
+    literals = spelled("".join(re.split(r"\{[^}]*\}", template.template)))
+    assert literals is not None
+    excluded = [chr(ord(each) & 0x7F) if "\udc00" <= each <= "\udc7f" else each for each in literals]
+    characters = st.characters(exclude_categories=["Cs"], exclude_characters=[*excluded, *"?#.,%"])
     values: Values = {}
     for body in re.findall(r"\{([^}]*)\}", template.template):
         operator = body[0] if body[0] in "+#./;?&" else ""
@@ -71,7 +71,7 @@ def values_that_come_back(draw: st.DrawFn, template: UriTemplate) -> Values:
             if may_be_absent and draw(st.booleans()):
                 if is_named:
                     continue
-                break  # without names, the last ones are left out
+                break  # values without names can only be omitted at the end
             if name.endswith("*"):
                 values[name.removesuffix("*")] = draw(st.lists(text, min_size=1, max_size=4))
             else:
@@ -80,7 +80,7 @@ def values_that_come_back(draw: st.DrawFn, template: UriTemplate) -> Values:
 
 
 def normalised(uri: str) -> str:
-    """The same URI with one spelling for each of its characters, by RFC 3986 and RFC 3987; not how the code does it."""
+    """Return the URI with one spelling for each character, by RFC 3986 and RFC 3987, independently of the code."""
     octets = b""
     for part in re.findall(r"%[0-9A-Fa-f]{2}|[^%]", uri):
         if len(part) == 1:
@@ -93,16 +93,16 @@ def normalised(uri: str) -> str:
 
 @settings(steady, max_examples=200)
 @given(st.data())
-def test_what_is_expanded_comes_back(data: st.DataObject) -> None:
+def test_expanded_values_are_read_back(data: st.DataObject) -> None:
     template = data.draw(templates())
-    values = data.draw(values_that_come_back(template))
+    values = data.draw(readable_values(template))
 
     assert template.match(template.expand(values)) == values
 
 
 @steady
 @given(st.data())
-def test_what_is_read_was_expanded(data: st.DataObject) -> None:
+def test_expanding_the_values_of_a_match_gives_the_same_uri(data: st.DataObject) -> None:
     template = data.draw(templates())
     expansion = template.expand(data.draw(ANY_VALUES))
     at = data.draw(st.integers(0, len(expansion)))
@@ -120,7 +120,7 @@ def test_what_is_read_was_expanded(data: st.DataObject) -> None:
 @steady
 @given(templates(), st.text() | st.text("ab%2Ff.-/?#&;=,öx0123", max_size=30))
 @example(UriTemplate("{x}"), "\ud800")
-def test_any_text_may_be_asked_about(template: UriTemplate, text: str) -> None:
+def test_any_string_can_be_checked_or_matched(template: UriTemplate, text: str) -> None:
     values = template.match(text)
 
     if values is not None:
@@ -129,7 +129,7 @@ def test_any_text_may_be_asked_about(template: UriTemplate, text: str) -> None:
 
 @steady
 @given(st.lists(st.text(min_size=1).filter(lambda text: text.isprintable()), min_size=2, max_size=2))
-def test_any_two_values_come_back_from_their_segments(values: list[str]) -> None:
+def test_any_two_values_are_read_back_from_their_segments(values: list[str]) -> None:
     template = UriTemplate("x://{a}/y/{b}")
     first, second = values
 
@@ -138,7 +138,7 @@ def test_any_two_values_come_back_from_their_segments(values: list[str]) -> None
 
 @steady
 @given(st.lists(TEXT, min_size=1, max_size=5))
-def test_any_list_comes_back_from_path_query_and_parameters(items: list[str]) -> None:
+def test_any_list_is_read_back_from_path_query_and_parameters(items: list[str]) -> None:
     template = UriTemplate("x://y{/a*}{;b*}{?c*}")
     values: Values = {"a": items, "b": items, "c": items}
 
@@ -146,7 +146,7 @@ def test_any_list_comes_back_from_path_query_and_parameters(items: list[str]) ->
 
 
 def lazy_pattern(parts: tuple[Part, ...]) -> str:
-    """The same search as one regular expression that backtracks."""
+    """Return the equivalent regular expression, which backtracks."""
     pattern = ""
     for part in parts:
         if isinstance(part, Literal):
@@ -162,7 +162,7 @@ def lazy_pattern(parts: tuple[Part, ...]) -> str:
 @given(templates(), st.text("ab-./?#&;=,xö", max_size=12))
 @example(UriTemplate("{x}-{y}"), "a-b-c")
 @example(UriTemplate("{/x*}/{y}"), "/a/b/c")
-def test_the_pieces_are_those_that_a_backtracking_search_finds(template: UriTemplate, text: str) -> None:
+def test_the_matched_pieces_equal_those_of_a_backtracking_search(template: UriTemplate, text: str) -> None:
     found = re.fullmatch(lazy_pattern(template._parts), text, re.DOTALL)
 
     pieces = cut(template._parts, text)
@@ -185,7 +185,7 @@ def test_the_pieces_are_those_that_a_backtracking_search_finds(template: UriTemp
         ("a://{+x}{?y}", {"x": "1?y=2"}),
     ],
 )
-def test_what_does_not_come_back_is_what_the_rules_name(template: str, values: Values) -> None:
+def test_only_values_that_the_rules_exclude_are_not_read_back(template: str, values: Values) -> None:
     made = UriTemplate(template)
     expansion = made.expand(values)
 

@@ -126,22 +126,22 @@ EXPANSIONS: dict[str, str] = {line.split()[0]: line.split()[1] for line in EXAMP
 
 
 @pytest.mark.parametrize(("template", "expansion"), EXPANSIONS.items())
-def test_an_example_of_the_specification_expands_as_it_says(template: str, expansion: str) -> None:
+def test_an_example_of_the_specification_is_expanded(template: str, expansion: str) -> None:
     assert expanded(parsed(template), VALUES) == expansion
 
 
 REFUSED = {"up{+path}{var}/here", "{.who,who}", "{/who,who}"}
-"""Two variables that touch, and one that appears twice."""
+"""Templates with adjacent variables, or with a variable that appears twice."""
 
 NOT_READ_BACK = {
-    "O{empty}X",  # empty
+    "O{empty}X",  # an empty value
     "O{undef}X",
     "?{x,empty}",
     "?{x,undef}",
     "?{undef,y}",
     "O{+empty}X",
     "O{+undef}X",
-    "{list}",  # a list where a text is awaited
+    "{list}",  # a list where a string is expected
     "{count}",
     "X{.list}",
     "{/list}",
@@ -149,10 +149,10 @@ NOT_READ_BACK = {
     "{?list}",
     "{&list}",
 }
-"""What does not match, as the rules of `UriTemplate` say."""
+"""Expansions that do not match, by the rules of `UriTemplate`."""
 
 READ_AS_TEXT = {"{+list}", "{#list}"}
-"""Commas may stand in the text here."""
+"""Examples whose text may contain commas."""
 
 
 @pytest.mark.requirement("B.21-S5b")
@@ -169,6 +169,6 @@ def test_an_example_of_the_specification_is_read_back(template: str, expansion: 
 
 
 @pytest.mark.parametrize("template", sorted(REFUSED))
-def test_an_example_that_cannot_be_read_is_refused(template: str) -> None:
+def test_an_ambiguous_example_of_the_specification_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match=r"another variable follows|appears twice"):
         UriTemplate(template)

@@ -13,7 +13,7 @@ const SERVER = fileURLToPath(new URL('server.mjs', import.meta.url));
 const MAX_BYTES = 64 * 2 ** 20;
 const IDLE = 40;
 const TURN = 2;
-const PATIENCE = 5;
+const TIMEOUT_SECONDS = 5;
 const DUMMIES = 200;
 const TEXT = 1_000_000;
 
@@ -208,7 +208,7 @@ async function cancel() {
             await waiting;
             let times = await call(client, 'cancelled', {});
             while (times.length < number) {
-                check(now() < cancelled + PATIENCE, `cancellation ${number} did not reach the handler`);
+                check(now() < cancelled + TIMEOUT_SECONDS, `cancellation ${number} did not reach the handler`);
                 await sleep(TURN);
                 times = await call(client, 'cancelled', {});
             }

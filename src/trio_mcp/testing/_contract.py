@@ -99,8 +99,8 @@ def params(tool: str, **arguments: Any) -> JsonObject:
 
 async def call(transport: Transport, tool: str, **arguments: Any) -> JsonObject:
     """Call a tool of the contract's server and return the result."""
-    async with transport.ask("tools/call", params(tool, **arguments)) as asked:
-        return await asked.result()
+    async with transport.ask("tools/call", params(tool, **arguments)) as outgoing:
+        return await outgoing.result()
 
 
 def text_of(result: JsonObject) -> str:
@@ -332,9 +332,9 @@ class Clauses:
         await until(as_many, lambda: f"{waiting} handlers wait instead of {count}", self.seconds / 2)
 
 
-async def updates_of(asked: OutgoingRequest) -> AsyncGenerator[tuple[str, Any]]:
+async def updates_of(outgoing: OutgoingRequest) -> AsyncGenerator[tuple[str, Any]]:
     """Yield the updates of a request until its outcome arrives."""
-    while (update := await asked.next_update()) is not None:
+    while (update := await outgoing.next_update()) is not None:
         yield update
 
 
@@ -352,7 +352,7 @@ class ExchangeClauses(Clauses):
             check(text_of(await call(transport, "count", steps=3)), "counted", "the result")
             nothing_held(transport)
 
-    async def test_values_cross_as_they_are(self) -> None:
+    async def test_values_are_transferred_unchanged(self) -> None:
         """A JSON value arrives as the same value of the same type: `1`, `1.0`, `"1"` and `true` are four values."""
         values: list[Any] = [
             0,
@@ -374,7 +374,7 @@ class ExchangeClauses(Clauses):
             for value in (*values, values):
                 check((await call(transport, "echo", value=value))["_meta"]["value"], value, "the value came back")
 
-    async def test_a_large_message_crosses_both_ways(self) -> None:
+    async def test_large_messages_are_transferred_in_both_directions(self) -> None:
         """Messages may have any size that `Limits` allows."""
         async with self._opened() as transport:
             text = "x" * self.large
@@ -388,7 +388,7 @@ class ExchangeClauses(Clauses):
             check((await failure_of(partial(call, transport, "nothing"), ErrorResponse)).code, -32602, "its code")
             check(text_of(await call(transport, "count", steps=0)), "counted", "the next call")
 
-    async def test_what_is_no_json_is_refused_before_it_is_sent(self) -> None:
+    async def test_params_that_are_not_json_are_refused_before_they_are_sent(self) -> None:
         """Params that are not JSON are a `LocalProtocolError`, and the connection stays usable."""
         async with self._opened() as transport:
             for value in (float("nan"), object(), "\ud800"):
@@ -398,14 +398,14 @@ class ExchangeClauses(Clauses):
 
     # Updates.
 
-    async def test_updates_come_in_order_and_before_the_result(self) -> None:
+    async def test_updates_arrive_in_order_and_before_the_result(self) -> None:
         """Each update arrives once, in the order of sending, and before the result."""
         async with self._opened() as transport:
             for steps in (1, 30):
-                async with transport.ask("tools/call", params("count", steps=steps), wants_updates=True) as asked:
-                    got = [update[1]["progress"] async for update in updates_of(asked)]
+                async with transport.ask("tools/call", params("count", steps=steps), wants_updates=True) as outgoing:
+                    got = [update[1]["progress"] async for update in updates_of(outgoing)]
                     check(got, list(range(1, steps + 1)), "progress")
-                    check(text_of(await asked.result()), "counted", "the result")
+                    check(text_of(await outgoing.result()), "counted", "the result")
             nothing_held(transport)
 
     async def test_updates_reach_the_request_they_belong_to(self) -> None:
@@ -414,18 +414,18 @@ class ExchangeClauses(Clauses):
             got: dict[int, list[Any]] = {}
 
             async def count(steps: int) -> None:
-                async with transport.ask("tools/call", params("count", steps=steps), wants_updates=True) as asked:
-                    got[steps] = [update[1]["total"] async for update in updates_of(asked)]
+                async with transport.ask("tools/call", params("count", steps=steps), wants_updates=True) as outgoing:
+                    got[steps] = [update[1]["total"] async for update in updates_of(outgoing)]
 
             async with trio.open_nursery() as nursery:
                 for steps in (3, 5, 7):
                     nursery.start_soon(count, steps)
             check(dict(sorted(got.items())), {steps: [steps] * steps for steps in (3, 5, 7)}, "totals")
 
-    async def test_no_updates_come_where_none_are_wanted(self) -> None:
+    async def test_no_updates_arrive_for_a_request_without_updates(self) -> None:
         """A caller that requests no updates gets none, and the request does not ask the server for any."""
-        async with self._opened() as transport, transport.ask("tools/call", params("count", steps=3)) as asked:
-            check([update async for update in updates_of(asked)], [], "updates")
+        async with self._opened() as transport, transport.ask("tools/call", params("count", steps=3)) as outgoing:
+            check([update async for update in updates_of(outgoing)], [], "updates")
 
     # Notifications.
 
@@ -449,7 +449,7 @@ class ExchangeClauses(Clauses):
 
     # Many at once.
 
-    async def test_requests_run_side_by_side_and_answers_may_overtake(self) -> None:
+    async def test_requests_run_concurrently_and_are_answered_in_any_order(self) -> None:
         """No request waits for an earlier one."""
         async with self._opened() as transport:
             order: list[str] = []
@@ -466,7 +466,7 @@ class ExchangeClauses(Clauses):
                     await until(partial(_as_long_as, order, done), lambda: f"answered: {order}", self.seconds / 2)
             check(order, ["third", "first", "second"], "the order of the answers")
 
-    async def test_many_requests_at_once_get_each_its_own_answer(self) -> None:
+    async def test_many_concurrent_requests_each_get_their_own_result(self) -> None:
         """Two hundred concurrent requests get their own results."""
         async with self._opened() as transport:
             got: dict[int, Any] = {}
@@ -480,7 +480,7 @@ class ExchangeClauses(Clauses):
             check(sorted(got.items()), [(number, number) for number in range(200)], "answers")
             nothing_held(transport)
 
-    async def test_what_is_under_way_is_counted(self) -> None:
+    async def test_requests_in_flight_are_counted(self) -> None:
         """`statistics` counts the in-flight requests."""
         async with self._opened() as transport, trio.open_nursery() as nursery:
             for key in ("a", "b"):
@@ -492,26 +492,26 @@ class ExchangeClauses(Clauses):
 
     # Cancellation.
 
-    async def test_leaving_a_request_stops_its_handler_and_nothing_comes_after(self) -> None:
+    async def test_leaving_a_request_stops_its_handler_and_nothing_arrives_afterwards(self) -> None:
         """A caller that leaves before the outcome cancels the handler; the server sends neither result nor error."""
         caller = Caller()
         async with self._opened(caller) as transport:
-            async with transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked:
-                await asked.next_update()
+            async with transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as outgoing:
+                await outgoing.next_update()
             nothing_held(transport)
             check(text_of(await call(transport, "when_stopped", key="k")), "stopped", "the handler")
             check(transport.statistics().unmatched_responses, 0, "responses to the request that was left")
             check(caller.notifications, [], "notifications")
 
-    async def test_a_cancelled_caller_stops_its_handler_and_no_other(self) -> None:
+    async def test_a_cancelled_caller_stops_only_its_own_handler(self) -> None:
         """Cancelling a waiting task ends its request and no other."""
         async with self._opened() as transport, trio.open_nursery() as nursery:
             nursery.start_soon(partial(call, transport, "wait", key="other"))
             with trio.CancelScope() as scope:
-                async with transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked:
-                    await asked.next_update()
+                async with transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as outgoing:
+                    await outgoing.next_update()
                     scope.cancel()
-                    await asked.result()
+                    await outgoing.result()
             check(scope.cancelled_caught, True, "the caller was cancelled")
             check(text_of(await call(transport, "when_stopped", key="k")), "stopped", "the handler")
             await self._until_waiting(transport, 1)
@@ -522,10 +522,10 @@ class ExchangeClauses(Clauses):
         async with self._opened() as transport:
 
             async def attempt() -> None:
-                async with transport.ask("tools/call", params("count", steps=3), wants_updates=True) as asked:
-                    async for _ in updates_of(asked):
+                async with transport.ask("tools/call", params("count", steps=3), wants_updates=True) as outgoing:
+                    async for _ in updates_of(outgoing):
                         pass
-                    await asked.result()
+                    await outgoing.result()
 
             async def check_after() -> None:
                 nothing_held(transport)
@@ -560,7 +560,7 @@ class TransportContract(ExchangeClauses):
 
     # Opening and closing.
 
-    async def test_closing_tells_those_who_wait(self) -> None:
+    async def test_closing_fails_the_waiting_callers(self) -> None:
         """Leaving the opener's block fails each in-flight request with its own `ConnectionClosed`."""
         errors: list[ConnectionClosed] = []
 
@@ -573,7 +573,7 @@ class TransportContract(ExchangeClauses):
             await self._until_waiting(transport, 3)
         check(len({id(error) for error in errors}), 3, "exceptions")
 
-    async def test_after_closing_nothing_can_be_asked(self) -> None:
+    async def test_after_closing_requests_fail(self) -> None:
         """After its block was left, every method of a transport raises `ConnectionClosed`."""
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
@@ -582,27 +582,27 @@ class TransportContract(ExchangeClauses):
             await failure_of(partial(transport.notify, "notifications/x", None), ConnectionClosed)
             nothing_held(transport)
 
-    async def test_whoever_wants_to_know_of_the_loss_is_told_once(self) -> None:
+    async def test_disconnect_callbacks_are_called_once(self) -> None:
         """`on_disconnect` passes the reason when the connection is lost, or at once if it is already lost."""
-        told: list[str] = []
+        reasons: list[str] = []
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
                 for _ in range(2):
-                    transport.on_disconnect(lambda reason: told.append(type(reason).__name__))
+                    transport.on_disconnect(lambda reason: reasons.append(type(reason).__name__))
                 await call(transport, "count", steps=0)
-                check(told, [], "what was told while the connection was up")
-            check(told, ["ConnectionClosed"] * 2, "what was told when it was closed")
-            transport.on_disconnect(lambda reason: told.append(type(reason).__name__))
-            check(told, ["ConnectionClosed"] * 3, "what was told in the end")
+                check(reasons, [], "the reasons before the connection is closed")
+            check(reasons, ["ConnectionClosed"] * 2, "the reasons after it is closed")
+            transport.on_disconnect(lambda reason: reasons.append(type(reason).__name__))
+            check(reasons, ["ConnectionClosed"] * 3, "the reasons after a late registration")
 
-    async def test_the_exception_of_a_block_comes_out_as_it_is(self) -> None:
+    async def test_the_exception_of_a_block_is_raised_unchanged(self) -> None:
         """An exception raised in the opener's block is not wrapped, replaced or swallowed."""
         async with self._opener() as opener:
             for error in (KeyError("mine"), ExceptionGroup("mine", [KeyError("mine")]), ConnectionLost("mine")):
                 raised = await _raised_by(opener, error)
                 check([id(each) for each in raised], [id(error)], f"the exceptions of a block that raised: {raised}")
 
-    async def test_an_opener_connects_anew_each_time(self) -> None:
+    async def test_an_opener_can_connect_repeatedly(self) -> None:
         """An opener can connect twice, concurrently or in sequence. Closing one connection leaves the other open."""
         async with self._opener() as opener:
             async with opener(Caller()) as one:
@@ -634,19 +634,19 @@ class TransportContract(ExchangeClauses):
 
     # The view of a client.
 
-    async def test_the_tap_sees_what_passes(self) -> None:
+    async def test_the_tap_sees_every_message(self) -> None:
         """The tap of a client gets each message in order, as JSON without the newline."""
         seen: list[tuple[Direction, Any]] = []
         async with (
             self._opened(Caller(lambda direction, line: seen.append((direction, json.loads(line))))) as transport,
-            transport.ask("tools/call", params("count", steps=2), wants_updates=True) as asked,
+            transport.ask("tools/call", params("count", steps=2), wants_updates=True) as outgoing,
         ):
-            await asked.result()
-        told = [(direction, message.get("method")) for direction, message in seen]
+            await outgoing.result()
+        messages = [(direction, message.get("method")) for direction, message in seen]
         progress = ("received", "notifications/progress")
-        check(told, [("sent", "tools/call"), progress, progress, ("received", None)], "messages")
+        check(messages, [("sent", "tools/call"), progress, progress, ("received", None)], "messages")
 
-    async def test_a_client_works_over_it_in_every_revision(self) -> None:
+    async def test_a_client_works_in_every_revision(self) -> None:
         """A `Client` negotiates each revision and works: lists, calls, progress, errors, cancellation."""
         for revision in types.REVISIONS:
             async with self._opener() as opener, open_client(opener, revision=revision) as client:

@@ -46,7 +46,7 @@ class RemoteTransportContract(TransportContract):
         """End the other side of the connection *transport* without a message, as a crash or the network would."""
         raise NotImplementedError(f"{type(self).__name__} must implement `cut`, which ends the other side")
 
-    async def test_the_end_of_the_other_side_is_told_to_those_who_wait(self) -> None:
+    async def test_the_end_of_the_connection_fails_the_waiting_callers(self) -> None:
         """Each in-flight request fails with its own `ConnectionBroken` (or a subclass); the block continues."""
         errors: list[ConnectionBroken] = []
 
@@ -62,12 +62,12 @@ class RemoteTransportContract(TransportContract):
             check(len({id(error) for error in errors}), 3, "exceptions")
             nothing_held(transport)
 
-    async def test_after_the_end_of_the_other_side_nothing_can_be_asked(self) -> None:
+    async def test_after_the_end_of_the_connection_requests_fail(self) -> None:
         """Later requests and notifications raise `ConnectionBroken`, even after closing; `on_disconnect` reports it."""
-        told: list[bool] = []
+        reports: list[bool] = []
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
-                transport.on_disconnect(lambda reason: told.append(isinstance(reason, ConnectionBroken)))
+                transport.on_disconnect(lambda reason: reports.append(isinstance(reason, ConnectionBroken)))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(failure_of, partial(call, transport, "wait", key="never"), ConnectionBroken)
                     await self._until_waiting(transport, 1)
@@ -76,24 +76,24 @@ class RemoteTransportContract(TransportContract):
                     await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
                 await failure_of(partial(transport.notify, "notifications/x", None), ConnectionBroken)
             await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
-        check(told, [True], "what `on_disconnect` told")
+        check(reports, [True], "the broken connections that `on_disconnect` reported")
 
-    async def test_updates_that_came_before_the_end_are_still_read(self) -> None:
+    async def test_updates_received_before_the_end_can_still_be_read(self) -> None:
         """An update that has arrived is delivered before the loss."""
         async with (
             self._opened() as transport,
-            transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked,
+            transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as outgoing,
         ):
 
             async def arrived() -> bool:
                 await trio.lowlevel.checkpoint()
-                return asked.waiting == 1
+                return outgoing.waiting == 1
 
             await until(arrived, lambda: "no update has come", self.seconds / 2)
             await self.cut(transport)
-            await failure_of(asked.result, ConnectionBroken)
-            check(await asked.next_update() is not None, True, "the update is there")
-            check(await asked.next_update(), None, "the next update")
+            await failure_of(outgoing.result, ConnectionBroken)
+            check(await outgoing.next_update() is not None, True, "the update is there")
+            check(await outgoing.next_update(), None, "the next update")
 
     async def test_a_new_connection_works_after_the_end_of_another(self) -> None:
         """After the other side of one connection is lost, the opener can connect again."""
@@ -157,14 +157,14 @@ class StreamContract(RemoteTransportContract):
                 await ours.aclose()
                 await ended.wait()
 
-    async def test_a_response_has_the_id_of_its_request_as_it_came(self) -> None:
+    async def test_a_response_has_the_unchanged_id_of_its_request(self) -> None:
         """The server answers with the very id, of the same type."""
         async with self._by_hand() as (client, _):
             for id in (7, "7", 0, -1, 2**53, "", "é\u2028", "x" * 1000):
                 await client.send(_request(id))
                 check((await client.expect_response(id))["id"], id, "the id")
 
-    async def test_bytes_may_come_in_any_pieces(self) -> None:
+    async def test_messages_may_arrive_in_any_chunks(self) -> None:
         """Messages arrive intact one byte at a time and many at once."""
         async with self._by_hand() as (client, _):
             for byte in json.dumps(_request("slow")).encode() + b"\n":
@@ -175,7 +175,7 @@ class StreamContract(RemoteTransportContract):
             answered = [(await client.receive())["id"] for _ in ids]
             check(sorted(answered), ids, "the answered ids")
 
-    async def test_what_is_no_message_harms_nothing(self) -> None:
+    async def test_invalid_messages_are_harmless(self) -> None:
         """An invalid line is refused, and the next line is answered."""
         async with self._by_hand() as (client, _):
             await client.send(b"\xff\x00 no message\n", _request(1))
@@ -191,7 +191,7 @@ class StreamContract(RemoteTransportContract):
                 await client.send_eof()
                 check(sorted(message["id"] for message in await client.rest()), [0, 1, 2], "the answered ids")
 
-    async def test_a_serving_that_is_cancelled_closes_its_end(self) -> None:
+    async def test_a_cancelled_serving_closes_its_stream(self) -> None:
         """The client sees the end of the connection, and no partial message before it."""
         async with self._by_hand() as (client, stop):
             await client.send(_request(1))

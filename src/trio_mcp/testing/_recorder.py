@@ -236,16 +236,16 @@ class WireRecorder:  # noqa: PLW1641 # it changes
 
     def _methods(self) -> Iterator[str | None]:
         """Yield the method of each message; for a response, that of its request."""
-        asked: dict[tuple[Direction, str], str] = {}
+        methods: dict[tuple[Direction, str], str] = {}
         for message in self.messages:
             value = message.value
             if message.method is not None or not is_object(value):
                 if is_object(value) and "id" in value:
-                    asked[message.direction, json.dumps(value["id"])] = str(message.method)
+                    methods[message.direction, json.dumps(value["id"])] = str(message.method)
                 yield message.method
             else:
-                asker: Direction = "received" if message.direction == "sent" else "sent"
-                yield asked.get((asker, json.dumps(value.get("id"))))
+                requester: Direction = "received" if message.direction == "sent" else "sent"
+                yield methods.get((requester, json.dumps(value.get("id"))))
 
     def text(self, *, normalised: bool = True) -> str:
         """Return the conversation as readable text.
@@ -305,7 +305,7 @@ class WireRecorder:  # noqa: PLW1641 # it changes
         elif isinstance(expected, str):
             expected = self.parse(expected, name=name)
         # The saved conversation may already be normalised.
-        wanted, told = expected.text().splitlines(), self.text().splitlines()
-        if wanted != told:
-            diff = difflib.unified_diff(wanted, told, name, "what was said", lineterm="", n=6)
+        expected_lines, lines = expected.text().splitlines(), self.text().splitlines()
+        if expected_lines != lines:
+            diff = difflib.unified_diff(expected_lines, lines, name, "the recorded conversation", lineterm="", n=6)
             raise AssertionError("\n".join(["the conversation differs from the expected one", *diff]))

@@ -1,4 +1,4 @@
-"""A scripted peer: one end of a connection that a test controls message by message, invalid messages included."""
+"""A scripted peer: one end of a connection under the control of a test, which may send anything."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ __all__ = ["Script", "ScriptedPeer", "open_scripted_client", "open_scripted_serv
 
 Json: TypeAlias = dict[str, Any]
 Script: TypeAlias = "Callable[[ScriptedPeer], Awaitable[object]]"
-"""A function that controls a scripted peer while the other side connects."""
+"""A function that acts as the server while the client connects."""
 
 _INFO: Json = {"name": "scripted", "version": "0"}
 _EVERYTHING: Json = {"completions": {}, "logging": {}, "prompts": {}, "resources": {"subscribe": True}, "tools": {}}
 _SCRIPT_SECONDS = 60.0
-"""The time that a script has after the client has connected. A script that waits for later messages would never end."""
+"""The seconds that a script may take after the client is connected; a script that waits for the block never ends."""
 _DEFAULT: Json = {}
-"""Stands for the envelope that the revision requires."""
+"""A marker for the envelope that the revision requires."""
 
 
 @define(eq=False)
 class ScriptedPeer:
-    """A peer that sends and receives plain JSON values over a stream, and checks only what the caller asks it to check.
+    """A peer that sends and receives plain JSON values on one end of a stream, and checks only on request.
 
     It can make the handshake of a client (`greet`) and of a server (`welcome`), and it numbers its requests. An
-    unexpected message raises an `AssertionError` that names the expected message and shows the received one. Only one
-    task at a time may receive.
+    unexpected message raises `AssertionError`, which names the expectation and shows the message. Only one task at a
+    time may receive.
 
     Args:
-        stream: carries newline-delimited JSON. The caller closes it.
+        stream: the stream, which carries newline-delimited JSON. The caller closes it.
     """
 
     INFO = _INFO
-    """The name and version of a scripted peer."""
+    """The name and version that a scripted peer sends."""
     EVERYTHING = _EVERYTHING
-    """The capabilities that a scripted server declares: all that a legacy or modern server can have."""
+    """The capabilities of a scripted server: all that a legacy or modern server can have."""
 
     stream: trio.abc.Stream
     revision: str | None = field(default=None, init=False)
@@ -58,20 +58,20 @@ class ScriptedPeer:
     _ids: count[int] = field(factory=lambda: count(1000), init=False)
 
     async def send(self, *messages: Any) -> None:
-        """Send each message as one line; `bytes` are sent unchanged, with or without a newline."""
+        """Send each message as one line. Send `bytes` unchanged, without adding a newline."""
         for message in messages:
             await self.stream.send_all(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
 
     async def send_eof(self) -> None:
-        """Close the sending half of the stream, which must be a `trio.abc.HalfCloseableStream`; receiving continues."""
+        """End the output, and keep receiving. The stream must be a `trio.abc.HalfCloseableStream`."""
         assert isinstance(self.stream, trio.abc.HalfCloseableStream)
         await self.stream.send_eof()
 
     async def receive(self) -> Any:
-        """Return the next message of any kind; None at the end of the input.
+        """Return the next message of any kind; None at the end of the stream.
 
         Raises:
-            AssertionError: the input is not JSON, or ends in the middle of a line.
+            AssertionError: the next line is not JSON, or the stream ends in the middle of a line.
         """
         while (end := self._unread.find(b"\n")) < 0:
             chunk = await self.stream.receive_some()
@@ -88,7 +88,7 @@ class ScriptedPeer:
             raise AssertionError(f"expected a line of JSON; received {line!r}") from None
 
     async def rest(self) -> list[Any]:
-        """Return all messages until the end of the input."""
+        """Return all messages up to the end of the stream."""
         messages: list[Any] = []
         while (message := await self.receive()) is not None:
             messages.append(message)
@@ -117,13 +117,13 @@ class ScriptedPeer:
         return _checked(message, f"a response to {id!r}", fits=fits)
 
     async def expect_end(self) -> None:
-        """Wait for the end of the other side's output; any message is an error."""
+        """Receive the end of the stream."""
         message = await self.receive()
         if message is not None:
             raise AssertionError(_unexpected("the end of the connection", message))
 
     async def expect_silence(self, seconds: float = 1.0) -> None:
-        """Check that nothing arrives for *seconds*. With the autojump clock this takes no time."""
+        """Assert that no message arrives for *seconds*. With the autojump clock, this takes no real time."""
         with trio.move_on_after(seconds):
             message = await self.receive()
             raise AssertionError(_unexpected(f"silence for {seconds:g} s", message))
@@ -140,8 +140,8 @@ class ScriptedPeer:
         """Send a request, and return the next message, which must be its response.
 
         Args:
-            envelope: the `_meta` of the params. By default it has the members that the revision of `greet` requires of
-                a client, which are none in a legacy revision. None adds nothing.
+            envelope: the `_meta` of the params. By default, it is the envelope that the revision of `greet` requires,
+                which is empty in legacy revisions. None adds no `_meta`.
         """
         id = await self.begin(method, params, envelope=envelope)
         return await self.expect_response(id)
@@ -164,21 +164,21 @@ class ScriptedPeer:
         return request
 
     async def refuse(self, code: int, data: Any = None, *, message: str = "no", method: str | None = None) -> Json:
-        """Receive a request, for *method* if given, and answer with an error; return the request."""
+        """Receive a request, for *method* if given, and send an error response; return the request."""
         request = await self.expect_request(method)
         error: Json = {"code": code, "message": message} | ({} if data is None else {"data": data})
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
         return request
 
     async def respond(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """Send the result of a request that was received before."""
+        """Send the result of a request that was received earlier."""
         await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
     async def report(self, request: Mapping[str, Any], progress: Any, **members: Any) -> None:
-        """Report progress of a request that was received before and requested it.
+        """Send progress of a request that was received earlier and that has a progress token.
 
         Args:
-            members: further members of the notification's params, such as `total` and `message`.
+            members: further members of the params of the notification, such as `total` and `message`.
         """
         token = request.get("params", {}).get("_meta", {}).get("progressToken")
         if token is None:
@@ -189,14 +189,14 @@ class ScriptedPeer:
 
     @staticmethod
     def envelope(revision: str) -> Json:
-        """Return what *revision* requires in the `_meta` of a client's requests; it is empty for a legacy revision."""
+        """Return the `_meta` that *revision* requires in each request of a client; empty in legacy revisions."""
         return {REVISION_KEY: revision, CAPABILITIES_KEY: {}} if is_modern(revision) else {}
 
     async def greet(self, revision: str) -> None:
-        """Make the handshake of a legacy revision; do nothing in a modern one, which has none.
+        """Make the handshake of a legacy revision as a client. In a modern revision, send nothing.
 
         Raises:
-            ValueError: there is no such revision.
+            ValueError: *revision* is unknown.
         """
         if "initialize" in _methods(revision):
             params: Json = {"protocolVersion": revision, "capabilities": {}, "clientInfo": self.INFO}
@@ -209,23 +209,19 @@ class ScriptedPeer:
     # --- The role of a server ---
 
     async def answer_discover(self, *versions: str) -> Json:
-        """Answer the probe as a server of *versions*; return the request."""
+        """Answer `server/discover` as a server that supports *versions*; return the request."""
         result: Json = {"resultType": "complete", "supportedVersions": versions, "capabilities": self.EVERYTHING}
         return await self.answer(result | {"ttlMs": 0, "cacheScope": "private"}, method="server/discover")
 
     async def answer_initialize(self, revision: str) -> Json:
-        """Answer the handshake with *revision*, and receive the notification that completes it; return the request."""
+        """Answer `initialize` with *revision*, and receive the `initialized` notification; return the request."""
         result: Json = {"protocolVersion": revision, "capabilities": self.EVERYTHING, "serverInfo": self.INFO}
         request = await self.answer(result, method="initialize")
         await self.expect_notification("notifications/initialized")
         return request
 
     async def welcome(self, revision: str) -> None:
-        """Answer the handshake or the probe of a client that supports only *revision*.
-
-        Raises:
-            ValueError: there is no such revision.
-        """
+        """Agree, as a server, on a revision that the client has pinned. Raises `ValueError` as `greet` does."""
         if "initialize" in _methods(revision):
             await self.answer_initialize(revision)
         else:
@@ -237,9 +233,9 @@ class ScriptedPeer:
 async def open_scripted_client(
     server: Answerer | Serving, revision: str = REVISIONS[-1]
 ) -> AsyncGenerator[ScriptedPeer]:
-    """Serve *server* over a stream in memory, and yield a scripted client that has made the handshake of *revision*.
+    """Serve *server* over bytes in memory, and yield a scripted client that has connected in *revision*.
 
-    When the block ends, the client's side of the connection is closed, and the block waits until the server has ended.
+    At the end of the block, the client closes its end of the connection, and this function waits for the server.
     """
     ours, theirs = trio.testing.memory_stream_pair()
     ended = trio.Event()
@@ -263,7 +259,7 @@ async def open_scripted_server(
 ) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
     """Connect a client to a scripted server; yield both when the client is connected and *script* has ended.
 
-    After that, the block controls the server. It does so in another task if the client waits for the server::
+    After that, the block controls the server, in separate tasks if the client waits at the same time::
 
         async with open_scripted_server(revision="2025-11-25") as (client, server), trio.open_nursery() as nursery:
             nursery.start_soon(server.refuse, -32603)
@@ -271,10 +267,9 @@ async def open_scripted_server(
                 await client.list_tools()
 
     Args:
-        script: controls the server while the client connects. By default the server agrees on the revision in
-            *options*, or on the newest one. An exception of the script leaves the block unchanged. The script must not
-            wait for something that the block does: if it has not ended 60 s after the client has connected, the block
-            raises an `AssertionError`.
+        script: acts as the server while the client connects. By default, the server accepts the revision in *options*,
+            or the newest one. An exception of the script is raised unchanged. The script must not wait for the
+            block: if it has not ended 60 s after the client has connected, `AssertionError` is raised.
         options: see `trio_mcp.ClientOptions`.
     """
     ours, theirs = trio.testing.memory_stream_pair()
@@ -283,7 +278,7 @@ async def open_scripted_server(
     async def run_script(scope: trio.CancelScope) -> None:
         try:
             await (server.welcome(options.get("revision") or REVISIONS[-1]) if script is None else script(server))
-        except Exception as exc:  # noqa: BLE001 # raised again below, outside of the nursery
+        except Exception as exc:  # noqa: BLE001 # raised again below, without a group
             failed.append(exc)
             scope.cancel(reason="the script failed")
         ended.set()
@@ -296,7 +291,7 @@ async def open_scripted_server(
             if not ended.is_set():
                 raise AssertionError(
                     f"the client is connected, and {_SCRIPT_SECONDS:g} s later the script has not ended; "
-                    "control the server in the block after the client has connected"
+                    "move the actions after the connection into the block"
                 )
             yield client, server
     if failed:

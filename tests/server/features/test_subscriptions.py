@@ -220,10 +220,10 @@ async def test_no_change_is_sent_before_the_acknowledgement_even_if_there_is_roo
         incoming.full = False  # the task that waits for room has not run yet
         serving.changes.notify_nowait(ResourceUpdated(CONFIG))
         serving.changes.notify_now()
-        assert incoming.told == []
+        assert incoming.notifications == []
         incoming.emptied.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert [method for method, _ in incoming.told] == [ACK, UPDATED]
+        assert [method for method, _ in incoming.notifications] == [ACK, UPDATED]
 
 
 @pytest.mark.requirement("B.12-P2a")

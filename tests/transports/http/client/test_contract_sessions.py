@@ -119,7 +119,7 @@ class TestOverHttpAndSse(SessionContract):
     __test__ = True
     transport, revision = "http-sse", types.REVISIONS[0]
 
-    async def test_a_client_works_over_it_in_every_revision(self) -> None:
+    async def test_a_client_works_in_every_revision(self) -> None:
         """Check the clause with the only revision that has HTTP+SSE."""
         async with self._opener() as opener, open_client(opener, revision=self.revision) as client:
             async with client.open_call("count", {"steps": 3}) as counting:

@@ -1,4 +1,4 @@
-"""How the development authorization server makes sure which client asks for tokens."""
+"""Client authentication at the development authorization server: secrets, keys and assertions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ REFUSED = (401, "invalid_client")
 
 
 async def ask(bench: Bench, headers: dict[str, str] | None = None, /, **form: str) -> Any:
-    """Ask for a token for the client itself; return status and error."""
+    """Request a token with the client credentials grant; return 200, or status and error."""
     answer = await bench.token("client_credentials", headers, **form)
     return answer.error if answer.status != 200 else 200
 
 
-async def test_a_secret_is_shown_in_the_header_or_in_the_form() -> None:
+async def test_a_client_may_send_its_secret_in_the_header_or_in_the_form() -> None:
     bench = Bench()
 
     assert await ask(bench, basic("known", "s3cret")) == 200
@@ -33,7 +33,7 @@ async def test_a_secret_is_shown_in_the_header_or_in_the_form() -> None:
     assert await ask(bench, client_id="known", client_secret="s3cret") == 200
 
 
-async def test_what_stands_in_the_header_is_encoded_as_in_a_form() -> None:
+async def test_the_credentials_in_the_header_are_form_encoded() -> None:
     bench = Bench(clients=[KnownClient("a:b", secret="s 3%")])
 
     assert await ask(bench, basic("a%3Ab", "s+3%25")) == 200
@@ -43,7 +43,7 @@ async def test_what_stands_in_the_header_is_encoded_as_in_a_form() -> None:
     "headers",
     [
         basic("known", "wrong"),
-        basic("nobody", "s3cret"),
+        basic("unknown", "s3cret"),
         basic("public", ""),
         {"authorization": "Basic ???"},
         {"authorization": "Basic /w=="},
@@ -60,7 +60,7 @@ async def test_a_wrong_header_is_answered_with_a_challenge(headers: dict[str, st
     "form",
     [
         {},
-        {"client_id": "nobody"},
+        {"client_id": "unknown"},
         {"client_id": "known"},
         {"client_id": "known", "client_secret": "wrong"},
         {"client_secret": "s3cret"},
@@ -73,7 +73,7 @@ async def test_a_wrong_form_is_refused(form: dict[str, str]) -> None:
     assert "www-authenticate" not in answer.headers
 
 
-async def test_a_client_authenticates_in_one_way_and_as_one() -> None:
+async def test_a_client_that_authenticates_in_two_ways_or_as_two_clients_is_refused() -> None:
     bench = Bench()
 
     both = await ask(bench, basic("known", "s3cret"), client_id="known", client_secret="s3cret")
@@ -82,11 +82,11 @@ async def test_a_client_authenticates_in_one_way_and_as_one() -> None:
     assert both == other == (400, "invalid_request")
 
 
-async def test_a_header_of_another_kind_is_no_authentication() -> None:
+async def test_a_header_with_another_scheme_does_not_authenticate_the_client() -> None:
     assert await ask(Bench(), {"authorization": "Bearer x"}, client_id="public") == (400, "unauthorized_client")
 
 
-async def test_a_client_keeps_to_its_own_way_and_to_those_of_the_server() -> None:
+async def test_a_client_must_use_its_registered_method_and_one_that_the_server_supports() -> None:
     client = KnownClient("known", secret="s3cret", method="client_secret_post")
     bench = Bench(clients=[client])
 
@@ -102,48 +102,48 @@ SIGNER, STRANGER = Signer(), Signer()
 
 
 def claims(bench: Bench, **changed: Any) -> dict[str, Any]:
-    """Return what a client asserts of itself; None leaves a claim out."""
+    """Return the claims of a client assertion; None omits a claim."""
     usual = {"iss": "signing", "sub": "signing", "aud": ISSUER, "exp": bench.clock.now + 60, "jti": "1"}
     return {name: value for name, value in {**usual, **changed}.items() if value is not None}
 
 
-async def shown(bench: Bench, assertion: str, kind: str = ASSERTION_TYPE, /, **form: str) -> Any:
-    """Ask as a client that shows an assertion."""
+async def ask_with(bench: Bench, assertion: str, kind: str = ASSERTION_TYPE, /, **form: str) -> Any:
+    """Request a token as a client that authenticates with an assertion."""
     return await ask(bench, client_assertion=assertion, client_assertion_type=kind, **form)
 
 
 def signing(keys: Any = None) -> Bench:
-    """Return an authorization server that knows a client by its key."""
+    """Return an authorization server with a client that signs assertions."""
     return Bench(clients=[KnownClient("signing", keys=keys or SIGNER.jwks), KnownClient("known", secret="x")])
 
 
 @pytest.mark.parametrize("form", ["set", "jwk", "pem"])
-async def test_keys_of_a_client_are_a_set_or_one_or_pem(form: str) -> None:
+async def test_the_keys_of_a_client_may_be_a_key_set_a_single_key_or_pem(form: str) -> None:
     keys = {"set": SIGNER.jwks, "jwk": SIGNER.jwk, "pem": SIGNER.key.as_pem(private=False).decode()}[form]
     bench = signing(keys)
 
-    assert await shown(bench, SIGNER.sign(claims(bench))) == 200
+    assert await ask_with(bench, SIGNER.sign(claims(bench))) == 200
 
 
-async def test_a_key_may_be_of_rsa() -> None:
+async def test_the_key_of_a_client_may_be_an_rsa_key() -> None:
     key = RSAKey.generate_key(2048)
     bench = signing(key.as_pem(private=False).decode())
 
-    assert await shown(bench, jwt.encode({"alg": "RS256"}, claims(bench), key)) == 200
+    assert await ask_with(bench, jwt.encode({"alg": "RS256"}, claims(bench), key)) == 200
 
 
-async def test_one_of_several_keys_has_to_fit() -> None:
+async def test_an_assertion_must_match_one_of_the_keys_of_the_client() -> None:
     bench = signing({"keys": [STRANGER.jwk, SIGNER.jwk]})
 
-    assert await shown(bench, SIGNER.sign(claims(bench))) == 200
+    assert await ask_with(bench, SIGNER.sign(claims(bench))) == 200
 
 
-async def test_an_assertion_may_be_for_the_token_endpoint_and_holds_once() -> None:
+async def test_an_assertion_may_name_the_token_endpoint_and_is_accepted_once() -> None:
     bench = signing()
     assertion = SIGNER.sign(claims(bench, aud=["x", f"{ISSUER}/token"]))
 
-    assert await shown(bench, assertion, client_id="signing") == 200
-    assert await shown(bench, assertion) == REFUSED
+    assert await ask_with(bench, assertion, client_id="signing") == 200
+    assert await ask_with(bench, assertion) == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_an_assertion_may_be_for_the_token_endpoint_and_holds_once() -> No
     [
         {"iss": "known"},
         {"sub": "known"},
-        {"sub": "nobody"},
+        {"sub": "unknown"},
         {"sub": None},
         {"aud": "https://other.test"},
         {"aud": None},
@@ -162,53 +162,53 @@ async def test_an_assertion_may_be_for_the_token_endpoint_and_holds_once() -> No
         {"jti": 1},
     ],
 )
-async def test_an_assertion_that_says_something_else_is_refused(changed: dict[str, Any]) -> None:
+async def test_an_assertion_with_other_claims_is_refused(changed: dict[str, Any]) -> None:
     bench = signing()
 
-    assert await shown(bench, SIGNER.sign(claims(bench, **changed))) == REFUSED
+    assert await ask_with(bench, SIGNER.sign(claims(bench, **changed))) == REFUSED
 
 
-def signed_with_the_public_half(said: dict[str, Any]) -> str:
-    """Return a JWT whose symmetric key is the text of a public one, as an attacker would make it."""
-    parts = [json.dumps(each).encode() for each in ({"alg": "HS256"}, said)]
+def signed_with_the_public_key(claims: dict[str, Any]) -> str:
+    """Return a JWT that an attacker has signed with the public key used as a symmetric key."""
+    parts = [json.dumps(each).encode() for each in ({"alg": "HS256"}, claims)]
     signed = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
     made = hmac.digest(SIGNER.key.as_pem(private=False), signed, "sha256")
     return f"{signed.decode()}.{base64.urlsafe_b64encode(made).rstrip(b'=').decode()}"
 
 
-async def test_an_assertion_of_somebody_else_is_refused() -> None:
+async def test_an_assertion_of_another_signer_is_refused() -> None:
     bench = signing()
 
-    assert await shown(bench, STRANGER.sign(claims(bench))) == REFUSED
-    assert await shown(bench, signed_with_the_public_half(claims(bench))) == REFUSED
+    assert await ask_with(bench, STRANGER.sign(claims(bench))) == REFUSED
+    assert await ask_with(bench, signed_with_the_public_key(claims(bench))) == REFUSED
 
 
 @pytest.mark.parametrize("assertion", ["", "x", "a.b.c", "a.W10.c", f"a.{'x' * 20_000}.c", "é.é.é"])
-async def test_what_is_no_assertion_is_refused(assertion: str) -> None:
-    assert (await shown(signing(), assertion or "."))[1] == "invalid_client"
+async def test_a_malformed_assertion_is_refused(assertion: str) -> None:
+    assert (await ask_with(signing(), assertion or "."))[1] == "invalid_client"
 
 
-async def test_another_kind_of_assertion_is_refused() -> None:
+async def test_an_assertion_of_another_type_is_refused() -> None:
     bench = signing()
 
-    assert await shown(bench, SIGNER.sign(claims(bench)), "saml") == (400, "invalid_request")
+    assert await ask_with(bench, SIGNER.sign(claims(bench)), "saml") == (400, "invalid_request")
 
 
-async def test_an_assertion_that_is_too_long_is_not_looked_at() -> None:
+async def test_an_assertion_that_is_too_long_is_refused_without_a_check() -> None:
     bench = signing()
 
-    assert await shown(bench, SIGNER.sign(claims(bench, more="x" * 20_000))) == REFUSED
+    assert await ask_with(bench, SIGNER.sign(claims(bench, more="x" * 20_000))) == REFUSED
 
 
-async def test_assertions_are_remembered_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_remembered_assertions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._clients._MAX_ASSERTIONS", 1)
     bench = signing()
     assertions = [SIGNER.sign(claims(bench, jti=number)) for number in "12"]
 
-    assert [await shown(bench, each) for each in [*assertions, assertions[0]]] == [200] * 3
+    assert [await ask_with(bench, each) for each in [*assertions, assertions[0]]] == [200] * 3
 
 
 @pytest.mark.parametrize("keys", ["garbage", {}, {"kty": "EC"}])
-def test_what_are_no_keys_is_said(keys: Any) -> None:
+def test_unusable_keys_of_a_client_raise_a_clear_error(keys: Any) -> None:
     with pytest.raises(ValueError, match="the value contains no public keys"):
         KnownClient("signing", keys=keys)

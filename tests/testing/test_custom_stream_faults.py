@@ -1,4 +1,4 @@
-"""A bug in somebody's own stream or fault comes out, instead of being taken for the end of a connection."""
+"""Bugs in custom streams and faults: they are raised, and not mistaken for the end of a connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp import Server, open_stream_client, serve_stream
 from trio_mcp.testing import FaultyStream, rewrite
 
 
-async def test_an_exception_of_a_user_stream_is_not_lost_when_the_connection_ends(autojump_clock: object) -> None:
+async def test_an_exception_of_a_custom_stream_is_not_lost_when_the_connection_ends(autojump_clock: object) -> None:
     def bug(_: Any) -> Any:
         raise ZeroDivisionError("a bug")
 

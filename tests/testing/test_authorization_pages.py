@@ -1,4 +1,4 @@
-"""Browsers at the development authorization server: where they are sent, and the page on which people decide."""
+"""Browsers at the development authorization server: redirects, and the page on which users decide."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .authorization_bench import BACK, ISSUER, RESOURCE, Bench, Reply
 
 @define
 class Browser:
-    """Shows pages, and keeps cookies."""
+    """A browser that shows pages and keeps cookies."""
 
     bench: Bench
     cookie: str = ""
 
     async def open(self, **changed: str | None) -> Reply:
-        """Follow a client to the authorization server."""
+        """Open the authorization endpoint, as the client requests."""
         page = await self.bench.authorize(**changed)
         self.cookie = page.headers.get("set-cookie", "").partition(";")[0]
         return page
 
     async def decide(self, page: Reply, decision: str = "allow", **form: str) -> Reply:
-        """Fill in the form of a page, and press a button."""
+        """Fill in the form of a page, and submit it."""
         (ticket,) = re.findall(r'name="ticket" value="([^"]+)"', page.body.decode())
         filled = {"ticket": ticket, "username": "user", "password": "password", "decision": decision, **form}
         return await self.bench.post("/decide", filled, {"cookie": self.cookie} if self.cookie else {})
 
 
-def at_the_desk(**options: Any) -> Browser:
-    """Return a browser that is shown pages."""
+def interactive_browser(**options: Any) -> Browser:
+    """Return a browser for which the server shows pages."""
     return Browser(Bench(auto_consent=False, **options))
 
 
-async def test_with_consent_given_beforehand_a_browser_is_sent_back_at_once() -> None:
+async def test_with_automatic_consent_the_browser_is_redirected_at_once() -> None:
     answer = await Bench().authorize()
 
     assert answer.status == 302
@@ -50,16 +50,16 @@ async def test_with_consent_given_beforehand_a_browser_is_sent_back_at_once() ->
     assert {**answer.back, "code": ""} == {"code": "", "state": "of mind", "iss": ISSUER}
 
 
-async def test_a_test_may_be_the_browser() -> None:
+async def test_a_test_may_act_as_the_browser() -> None:
     bench = Bench(f"{ISSUER}/tenant%201")
-    asked = {
+    query = {
         "response_type": "code",
         "client_id": "public",
         "code_challenge": "c" * 43,
         "code_challenge_method": "S256",
     }
 
-    back = await bench.auth.visit(f"{bench.auth.issuer}/authorize?{urlencode(asked)}")
+    back = await bench.auth.visit(f"{bench.auth.issuer}/authorize?{urlencode(query)}")
 
     assert back.startswith(f"{BACK}?code=")
     with pytest.raises(
@@ -68,7 +68,7 @@ async def test_a_test_may_be_the_browser() -> None:
         await bench.auth.visit(f"{bench.auth.issuer}/authorize")
 
 
-async def test_what_the_redirect_uri_has_stays_and_no_state_is_made_up() -> None:
+async def test_the_query_of_the_redirect_uri_is_kept_and_no_state_is_added() -> None:
     bench = Bench(clients=[KnownClient("public", redirect_uris=[f"{BACK}?a=1"])])
 
     answer = await bench.authorize(redirect_uri=None, state=None)
@@ -78,7 +78,7 @@ async def test_what_the_redirect_uri_has_stays_and_no_state_is_made_up() -> None
 
 
 @pytest.mark.parametrize(
-    ("registered", "asked", "is_the_same"),
+    ("registered", "requested", "is_the_same"),
     [
         ("https://app.test/cb", "https://app.test/cb", True),
         ("https://app.test/cb", "https://app.test/cb/", False),
@@ -101,21 +101,23 @@ async def test_what_the_redirect_uri_has_stays_and_no_state_is_made_up() -> None
         ("app.test:/cb", "app.test:/other", False),
     ],
 )
-async def test_redirect_uris_are_compared_exactly_but_for_ports_of_this_machine(
-    registered: str, asked: str, is_the_same: bool
+async def test_redirect_uris_are_compared_exactly_except_for_loopback_ports(
+    registered: str, requested: str, is_the_same: bool
 ) -> None:
     bench = Bench(clients=[KnownClient("public", redirect_uris=[registered])])
 
-    answer = await bench.authorize(redirect_uri=asked)
+    answer = await bench.authorize(redirect_uri=requested)
 
     assert answer.status == (302 if is_the_same else 400)
     assert ("location" in answer.headers) == is_the_same
 
 
 @pytest.mark.parametrize(
-    "changed", [{"client_id": "nobody"}, {"client_id": None}, {"redirect_uri": "https://evil.test/"}]
+    "changed", [{"client_id": "unknown"}, {"client_id": None}, {"redirect_uri": "https://evil.test/"}]
 )
-async def test_nobody_is_sent_anywhere_while_it_is_uncertain_whose_address_that_is(changed: dict[str, Any]) -> None:
+async def test_a_browser_is_not_redirected_if_the_client_or_the_redirect_uri_is_unknown(
+    changed: dict[str, Any],
+) -> None:
     bench = Bench()
 
     answer = await bench.authorize(**changed)
@@ -138,7 +140,9 @@ async def test_nobody_is_sent_anywhere_while_it_is_uncertain_whose_address_that_
         ({"scope": "unheard-of"}, "invalid_scope"),
     ],
 )
-async def test_a_client_is_told_by_redirect_what_is_wrong_and_who_says_so(changed: dict[str, Any], error: str) -> None:
+async def test_an_error_is_reported_to_the_client_by_redirect_with_the_issuer(
+    changed: dict[str, Any], error: str
+) -> None:
     bench = Bench(scopes=["read", "write"])
 
     answer = await bench.authorize(**changed)
@@ -150,8 +154,8 @@ async def test_a_client_is_told_by_redirect_what_is_wrong_and_who_says_so(change
     assert bench.auth.asked("authorize")[-1].error == error
 
 
-async def test_a_user_signs_in_and_allows_what_is_asked_for() -> None:
-    browser = at_the_desk()
+async def test_a_user_signs_in_and_grants_the_request() -> None:
+    browser = interactive_browser()
 
     page = await browser.open()
     text = unescape(page.body.decode())
@@ -164,9 +168,9 @@ async def test_a_user_signs_in_and_allows_what_is_asked_for() -> None:
     assert browser.bench.claims(answer.json["access_token"])["sub"] == "user"
 
 
-async def test_a_page_shows_what_a_client_says_as_text_only() -> None:
+async def test_the_page_escapes_the_values_that_a_client_supplies() -> None:
     evil = KnownClient("public", name="<script>alert(1)</script>", redirect_uris=[BACK])
-    browser = at_the_desk(clients=[evil])
+    browser = interactive_browser(clients=[evil])
 
     page = await browser.open(scope='"><img>', resource=None)
 
@@ -181,25 +185,25 @@ async def test_a_page_shows_what_a_client_says_as_text_only() -> None:
     assert page.headers["cache-control"] == "no-store"
 
 
-async def test_a_client_that_asks_for_nothing_in_particular_is_shown_so() -> None:
-    page = await at_the_desk().open(scope=None)
+async def test_the_page_shows_that_a_client_requests_no_specific_scope() -> None:
+    page = await interactive_browser().open(scope=None)
 
     assert "no specific scope" in page.body.decode()
 
 
-async def test_a_user_may_say_no() -> None:
-    browser = at_the_desk()
+async def test_a_user_may_deny_the_request() -> None:
+    browser = interactive_browser()
 
     back = await browser.decide(await browser.open(), "deny")
 
     assert (back.status, back.back["error"], back.back["iss"]) == (303, "access_denied", ISSUER)
 
 
-async def test_what_the_policy_denies_is_denied_though_the_user_allows_it() -> None:
+async def test_the_policy_may_deny_a_request_that_the_user_allows() -> None:
     def policy(_: AccessAsk) -> None:
         return None
 
-    browser = at_the_desk(policy=policy)
+    browser = interactive_browser(policy=policy)
 
     back = await browser.decide(await browser.open())
 
@@ -209,8 +213,8 @@ async def test_what_the_policy_denies_is_denied_though_the_user_allows_it() -> N
 @pytest.mark.parametrize(
     "form", [{"password": "wrong"}, {"password": ""}, {"username": "x"}, {"username": "x", "password": ""}]
 )
-async def test_a_wrong_password_is_said_on_the_page_which_may_be_filled_in_again(form: dict[str, str]) -> None:
-    browser = at_the_desk()
+async def test_a_wrong_password_is_reported_on_a_page_that_can_be_submitted_again(form: dict[str, str]) -> None:
+    browser = interactive_browser()
     page = await browser.open()
 
     again = await browser.decide(page, **form)
@@ -220,8 +224,8 @@ async def test_a_wrong_password_is_said_on_the_page_which_may_be_filled_in_again
     assert (await browser.decide(again)).back["code"]
 
 
-async def test_ten_wrong_passwords_end_a_page() -> None:
-    browser = at_the_desk()
+async def test_a_page_ends_after_ten_wrong_passwords() -> None:
+    browser = interactive_browser()
     page = await browser.open()
 
     for _ in range(10):
@@ -230,8 +234,8 @@ async def test_ten_wrong_passwords_end_a_page() -> None:
     assert "This page has expired" in (await browser.decide(page)).body.decode()
 
 
-async def test_a_decision_holds_once() -> None:
-    browser = at_the_desk()
+async def test_a_page_can_be_submitted_once() -> None:
+    browser = interactive_browser()
     page = await browser.open()
     await browser.decide(page)
 
@@ -239,7 +243,7 @@ async def test_a_decision_holds_once() -> None:
 
 
 async def test_a_page_ends_after_ten_minutes() -> None:
-    browser = at_the_desk()
+    browser = interactive_browser()
     page = await browser.open()
     browser.bench.clock.now += 600.0
 
@@ -247,8 +251,8 @@ async def test_a_page_ends_after_ten_minutes() -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "trio-mcp-development=guessed", "trio-mcp-development=" + "x" * 43, "a,b=1;;="])
-async def test_a_form_is_of_use_only_to_the_browser_that_was_shown_it(cookie: str) -> None:
-    browser = at_the_desk()
+async def test_a_form_is_accepted_only_from_the_browser_that_received_it(cookie: str) -> None:
+    browser = interactive_browser()
     page = await browser.open()
     browser.cookie = cookie
 
@@ -256,7 +260,7 @@ async def test_a_form_is_of_use_only_to_the_browser_that_was_shown_it(cookie: st
 
 
 async def test_a_browser_may_have_several_pages_open() -> None:
-    browser = at_the_desk()
+    browser = interactive_browser()
     first = await browser.open()
     second = await browser.bench.get("/authorize?" + first_query(browser), cookie=browser.cookie)
 
@@ -265,16 +269,16 @@ async def test_a_browser_may_have_several_pages_open() -> None:
 
 
 def first_query(browser: Browser) -> str:
-    """Return what the public client asks for, as a query."""
-    asked = browser.bench.auth.asked("authorize")[0].parameters
-    return urlencode({**asked, "state": "another"})
+    """Return the parameters of the first authorization request, as a query."""
+    parameters = browser.bench.auth.asked("authorize")[0].parameters
+    return urlencode({**parameters, "state": "another"})
 
 
 @pytest.mark.parametrize(
     ("issuer", "path", "is_secure"),
     [("http://127.0.0.1:9000", "/", False), ("https://auth.test/tenant1", "/tenant1", True)],
 )
-async def test_the_cookie_goes_nowhere_else(issuer: str, path: str, is_secure: bool) -> None:
+async def test_the_cookie_is_limited_to_the_authorization_server(issuer: str, path: str, is_secure: bool) -> None:
     browser = Browser(Bench(issuer, auto_consent=False))
 
     page = await browser.open()
@@ -284,9 +288,9 @@ async def test_the_cookie_goes_nowhere_else(issuer: str, path: str, is_secure: b
     assert urlsplit(issuer).path + "/decide" in page.body.decode()
 
 
-async def test_pages_that_are_open_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_open_pages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.testing.authorization_server._authorize._MAX_TICKETS", 1)
-    browser = at_the_desk()
+    browser = interactive_browser()
     first = await browser.open()
     await browser.bench.authorize()
 

@@ -1,4 +1,4 @@
-"""One random conversation over every transport: whatever is said, the same comes of it."""
+"""A random conversation over every transport, which must have the same outcome over each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.talk_server import make_server
+from tests.fuzz.conversation_server import make_server
 from tests.interaction.conftest import connected
 from tests.model.stage import examples
 from trio_mcp import Client, ConnectionLost, ErrorResponse, StructureError, TrioMcpError, types
@@ -20,7 +20,7 @@ Step: TypeAlias = tuple[str, Any]
 Outcome: TypeAlias = Any
 
 TRANSPORTS = ("memory", "bytes", "stdio", "unix", "http", "http-socket")
-PROGRAM = [str(Path(__file__).with_name("talk_server.py"))]
+PROGRAM = [str(Path(__file__).with_name("conversation_server.py"))]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.integers(-(2**70), 2**70) | st.integers(-3, 3)
@@ -40,7 +40,9 @@ calls = st.one_of(
     st.tuples(st.sampled_from(["echo", "divide", "count", "nothing", "é"]), st.dictionaries(texts, values, max_size=2)),
 )
 uris = st.one_of(texts.map(lambda text: f"talk://{text}"), st.sampled_from(["talk://a/b", "talk://%2e", "x", ""]))
-methods = st.sampled_from(["example/x", "tools/call", "prompts/get", ""])  # HTTP has no word for one that is not ASCII
+methods = st.sampled_from(
+    ["example/x", "tools/call", "prompts/get", ""]
+)  # a method that is not ASCII does not fit into an HTTP header
 steps = st.one_of(
     st.tuples(st.just("call"), calls),
     st.tuples(st.just("together"), st.lists(calls.filter(lambda call: call[0] != "remember"), min_size=2, max_size=4)),
@@ -52,17 +54,17 @@ steps = st.one_of(
 )
 
 
-async def speak(client: Client, step: Step, heard: list[Any]) -> Outcome:
-    """Do one step; return what came of it, without what differs from run to run."""
+async def perform(client: Client, step: Step, received_progress: list[Any]) -> Outcome:
+    """Perform one step; return its outcome without the parts that differ from run to run."""
     kind, what = step
     try:
         match kind:
             case "together":
-                return await speak_together(client, what, heard)
+                return await call_together(client, what, received_progress)
             case "leave":
                 return await leave_early(client)
             case _:
-                return shown(await SAID[kind](client, what, heard))
+                return shown(await ACTIONS[kind](client, what, received_progress))
     except ErrorResponse as error:
         return "error", error.code, error.message, error.data
     except ConnectionLost:
@@ -71,12 +73,12 @@ async def speak(client: Client, step: Step, heard: list[Any]) -> Outcome:
         return type(error).__name__, str(error) if isinstance(error, StructureError) else ""
 
 
-async def call(client: Client, what: tuple[str, Any], heard: list[Any]) -> Any:
+async def call(client: Client, what: tuple[str, Any], received_progress: list[Any]) -> Any:
     name, arguments = what
 
     async def on_progress(progress: types.ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
-        heard.append((name, progress.progress, progress.total))
+        received_progress.append((name, progress.progress, progress.total))
 
     return await client.call_tool(name, arguments, on_progress=on_progress)
 
@@ -98,7 +100,7 @@ async def request(client: Client, what: tuple[str, Any], _: object) -> Any:
     return await client.request(what[0], what[1], types.EmptyResult)
 
 
-SAID: dict[str, Callable[[Client, Any, list[Any]], Awaitable[Any]]] = {
+ACTIONS: dict[str, Callable[[Client, Any, list[Any]], Awaitable[Any]]] = {
     "call": call,
     "read": read,
     "prompt": prompt,
@@ -107,18 +109,18 @@ SAID: dict[str, Callable[[Client, Any, list[Any]], Awaitable[Any]]] = {
 }
 
 
-async def speak_together(client: Client, what: Sequence[Any], heard: list[Any]) -> Outcome:
-    """Call several at once; what each of them told is in its own order, and is sorted by call."""
+async def call_together(client: Client, what: Sequence[Any], received_progress: list[Any]) -> Outcome:
+    """Make several calls at once; their progress is recorded by call, each in its own order."""
     outcomes: list[Outcome] = [None] * len(what)
-    told: list[list[Any]] = [[] for _ in what]
+    progress_by_call: list[list[Any]] = [[] for _ in what]
 
     async def one(place: int) -> None:
-        outcomes[place] = await speak(client, ("call", what[place]), told[place])
+        outcomes[place] = await perform(client, ("call", what[place]), progress_by_call[place])
 
     async with trio.open_nursery() as nursery:
         for place in range(len(what)):
             nursery.start_soon(one, place)
-    heard += told
+    received_progress += progress_by_call
     return outcomes
 
 
@@ -131,24 +133,26 @@ async def leave_early(client: Client) -> Outcome:
 
 def shown(result: Any) -> Any:
     shown: Any = types.unstructure(result)
-    shown.pop("_meta", None)  # who serves: the same here, but not what is compared
+    shown.pop("_meta", None)  # the server info, which is not compared
     return shown
 
 
 async def everywhere(conversation: Sequence[Step], revision: str, folder: Path) -> dict[str, Any]:
-    """Have a conversation over each transport, at the same time; return what came of it, by transport."""
+    """Run a conversation over all transports at once; return the outcomes by transport."""
     found: dict[str, Any] = {}
 
     async def over(transport: str) -> None:
-        heard: list[Any] = []
-        asked_for: list[str] = []  # several calls at once ask in any order
+        received_progress: list[Any] = []
+        questions: list[str] = []  # simultaneous calls ask in any order
         logged: list[str] = []
 
-        async def on_elicit(asked: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
+        async def on_elicit(
+            request: types.ElicitRequestFormParams | types.ElicitRequestURLParams,
+        ) -> types.ElicitResult:
             await trio.lowlevel.checkpoint()
-            asked_for.append(asked.message)
-            answers = len(asked.message) % 3
-            content: dict[str, Any] = {"text": asked.message, "number": answers}
+            questions.append(request.message)
+            answers = len(request.message) % 3
+            content: dict[str, Any] = {"text": request.message, "number": answers}
             return (
                 types.ElicitResult(action="accept", content=content)
                 if answers
@@ -161,8 +165,13 @@ async def everywhere(conversation: Sequence[Step], revision: str, folder: Path) 
 
         options: Any = {"revision": revision, "on_elicit": on_elicit, "on_log": on_log}
         async with connected(transport, make_server, PROGRAM, folder, options) as client:
-            outcomes = [await speak(client, step, heard) for step in conversation]
-        found[transport] = {"outcomes": outcomes, "heard": heard, "asked": sorted(asked_for), "logged": sorted(logged)}
+            outcomes = [await perform(client, step, received_progress) for step in conversation]
+        found[transport] = {
+            "outcomes": outcomes,
+            "received_progress": received_progress,
+            "questions": sorted(questions),
+            "logged": sorted(logged),
+        }
 
     async with trio.open_nursery() as nursery:
         for transport in TRANSPORTS:
@@ -177,7 +186,7 @@ async def everywhere(conversation: Sequence[Step], revision: str, folder: Path) 
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(conversation=st.lists(steps, min_size=4, max_size=12), revision=st.sampled_from(types.REVISIONS))
-def test_a_conversation_goes_the_same_way_over_every_transport(
+def test_a_conversation_has_the_same_outcome_over_every_transport(
     conversation: list[Step], revision: str, tmp_path: Path
 ) -> None:
     found = trio.run(partial(everywhere, conversation, revision, tmp_path))

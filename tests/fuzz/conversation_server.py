@@ -1,4 +1,4 @@
-"""The server of the conversations that must go the same way over every transport; a program for stdio, too."""
+"""The server of the conversations that must have the same outcome over every transport; also a program for stdio."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["make_server"]
 
 @frozen
 class Answer:
-    """What the user is asked for."""
+    """The form that the user fills in."""
 
     text: str
     number: int = 0
 
 
 def make_server() -> Server:  # noqa: C901 # a list of tools, not a decision
-    """Return a server whose answers depend on nothing but the request, and for `remember` on those before it."""
+    """Return a server whose results depend only on the request, and for `remember` also on earlier requests."""
     server = Server("talk", version="1.0", instructions="Say anything.")
     remembered: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""What takes minutes or hours, or thousands of pages, is tested in no time."""
+"""Behaviour over hours and over thousands of pages, tested with the mock clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def ignore(_: object) -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def test_a_silent_server_is_given_up_after_an_idle_limit_of_half_an_hour(autojump_clock: object) -> None:
+async def test_a_call_to_a_silent_server_fails_after_an_idle_timeout_of_half_an_hour(autojump_clock: object) -> None:
     async with open_scripted_server(time_limits=TimeLimits(idle=HALF_HOUR)) as (client, server):
         began = trio.current_time()
         with pytest.raises(RequestTimedOut, match="the server sent nothing for 1800 s"):
@@ -42,7 +42,7 @@ async def test_a_silent_server_is_given_up_after_an_idle_limit_of_half_an_hour(a
         assert cancelled["params"]["requestId"] == request["id"]
 
 
-async def test_progress_keeps_a_call_alive_for_hours_under_an_idle_limit_of_half_an_hour(
+async def test_progress_keeps_a_call_alive_for_hours_with_an_idle_timeout_of_half_an_hour(
     autojump_clock: object,
 ) -> None:
     server = Server("s")
@@ -59,11 +59,11 @@ async def test_progress_keeps_a_call_alive_for_hours_under_an_idle_limit_of_half
         began = trio.current_time()
         await client.call_tool("work", on_progress=ignore)
         assert trio.current_time() - began == pytest.approx(50 * (HALF_HOUR - 1))
-        with pytest.raises(RequestTimedOut):  # whose progress nobody asked for
+        with pytest.raises(RequestTimedOut):  # without a progress callback, progress does not extend the timeout
             await client.call_tool("work")
 
 
-async def test_a_client_backs_off_five_times_from_a_busy_server(autojump_clock: object) -> None:
+async def test_a_client_retries_five_times_with_backoff_when_the_server_is_busy(autojump_clock: object) -> None:
     server, freed, asked_at = Server("s", limits=Limits(max_in_flight=1, max_queued=1)), trio.Event(), list[float]()
 
     @server.tool
@@ -98,7 +98,7 @@ async def test_a_client_backs_off_five_times_from_a_busy_server(autojump_clock: 
 
 
 class Library:
-    """A server by hand whose list of tools has so many pages, of one tool each."""
+    """A custom serving whose list of tools has *pages* pages with one tool each."""
 
     limits = Limits()
 
@@ -127,17 +127,17 @@ class Library:
         pass
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing, because nothing has to be stopped."""
 
 
-async def test_a_listing_of_ten_thousand_pages_is_walked_to_its_end(autojump_clock: object) -> None:
+async def test_a_list_of_ten_thousand_pages_is_read_to_its_end(autojump_clock: object) -> None:
     async with open_client(Library(10_000)) as client:
         names = [tool.name async for tool in client.tools(max_pages=10_000)]
 
     assert names == [f"tool-{page}" for page in range(10_000)]
 
 
-async def test_a_listing_of_ten_thousand_pages_is_too_long_for_who_does_not_ask_for_them(
+async def test_a_list_of_ten_thousand_pages_exceeds_the_default_page_limit(
     autojump_clock: object,
 ) -> None:
     async with open_client(Library(10_000)) as client:
