@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp._util import WIND_DOWN_SECONDS, owned_nursery, run_all
 
-TWO_DOORS_DEEP = 2
+NESTED_TWICE = 2
 
 
 async def pump(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -60,7 +60,7 @@ class Odd(BaseException):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("depth", [1, TWO_DOORS_DEEP, 3])
+@pytest.mark.parametrize("depth", [1, NESTED_TWICE, 3])
 async def test_an_exception_of_the_body_is_raised_unchanged(error: BaseException, depth: int) -> None:
     async def inside(levels: int) -> None:
         async with opened():

@@ -17,9 +17,7 @@ client_credentials = importlib.import_module("mcp.client.auth.extensions.client_
 identity_assertion = importlib.import_module("mcp.client.auth.extensions.identity_assertion")
 shared = importlib.import_module("mcp.shared.auth")
 
-REDIRECT_URI = (
-    "http://127.0.0.1:53682/callback"  # no server listens there: the visitor reads the redirect and does not follow it
-)
+REDIRECT_URI = "http://127.0.0.1:53682/callback"  # no server listens there: the user agent reads the redirect and does not follow it
 
 
 class Storage:
@@ -50,7 +48,7 @@ STORAGES: defaultdict[str, Storage] = defaultdict(Storage)
 """By the URL of the server."""
 
 
-class Visitor:
+class ScriptedUserAgent:
     """A user whose browser follows redirects, and who allows everything."""
 
     def __init__(self) -> None:
@@ -83,6 +81,6 @@ def provider(server: str, credentials: dict[str, str] | None) -> Any:
         )
     if credentials is not None:
         return client_credentials.ClientCredentialsOAuthProvider(server, STORAGES[server], **credentials)
-    agent = Visitor()
+    agent = ScriptedUserAgent()
     client_metadata = shared.OAuthClientMetadata(client_name="the official client", redirect_uris=[REDIRECT_URI])
     return auth.OAuthClientProvider(server, client_metadata, STORAGES[server], agent.visit, agent.answer)

@@ -261,7 +261,7 @@ async def info(job: Job) -> None:
     """Print the name, version and capabilities of the server."""
     client = job.client
     supported = (await client.discover()).supported_versions if is_modern(client.revision) else None
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "serverInfo": None if client.server_info is None else job.wire(client.server_info),
         "protocolVersion": client.revision,
         "supportedVersions": None if supported is None else [*supported],
@@ -269,23 +269,23 @@ async def info(job: Job) -> None:
         "instructions": client.instructions,
     }
     if job.options.json:
-        job.output.document({name: value for name, value in told.items() if value is not None})
+        job.output.document({name: value for name, value in facts.items() if value is not None})
     else:
-        job.output.table(("", ""), _facts(client.server_info, told))
+        job.output.table(("", ""), _facts(client.server_info, facts))
 
 
-def _facts(server: types.Implementation | None, told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts(server: types.Implementation | None, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if server is not None:
         yield "name", server.name
         yield "version", server.version
         if server.title:
             yield "title", server.title
-    yield "revision", told["protocolVersion"]
-    if told["supportedVersions"]:
-        yield "supported", ", ".join(told["supportedVersions"])
-    for name, declared in told["capabilities"].items():
+    yield "revision", facts["protocolVersion"]
+    if facts["supportedVersions"]:
+        yield "supported", ", ".join(facts["supportedVersions"])
+    for name, declared in facts["capabilities"].items():
         yield f"offers {name}", json_line(declared) if declared else ""
-    for line in (told["instructions"] or "").splitlines():
+    for line in (facts["instructions"] or "").splitlines():
         yield "instructions", line
 
 

@@ -137,7 +137,7 @@ class StreamContract(RemoteTransportContract):
         await trio.aclose_forcefully(self._server_ends[id(transport)])
 
     @asynccontextmanager
-    async def _by_hand(self) -> AsyncGenerator[tuple[ScriptedPeer, trio.CancelScope]]:
+    async def _scripted_client(self) -> AsyncGenerator[tuple[ScriptedPeer, trio.CancelScope]]:
         """Serve a raw client stream; yield the stream and the scope that cancels the serving."""
         with within(self.seconds):
             ours, theirs = await self.connected()
@@ -159,14 +159,14 @@ class StreamContract(RemoteTransportContract):
 
     async def test_a_response_has_the_unchanged_id_of_its_request(self) -> None:
         """The server answers with the very id, of the same type."""
-        async with self._by_hand() as (client, _):
+        async with self._scripted_client() as (client, _):
             for id in (7, "7", 0, -1, 2**53, "", "é\u2028", "x" * 1000):
                 await client.send(_request(id))
                 check((await client.expect_response(id))["id"], id, "the id")
 
     async def test_messages_may_arrive_in_any_chunks(self) -> None:
         """Messages arrive intact one byte at a time and many at once."""
-        async with self._by_hand() as (client, _):
+        async with self._scripted_client() as (client, _):
             for byte in json.dumps(_request("slow")).encode() + b"\n":
                 await client.send(bytes([byte]))
             await client.expect_response("slow")
@@ -177,7 +177,7 @@ class StreamContract(RemoteTransportContract):
 
     async def test_invalid_messages_are_harmless(self) -> None:
         """An invalid line is refused, and the next line is answered."""
-        async with self._by_hand() as (client, _):
+        async with self._scripted_client() as (client, _):
             await client.send(b"\xff\x00 no message\n", _request(1))
             refusal: dict[str, Any] = await client.receive() or {}
             check(refusal.get("error", {}).get("code"), -32700, "the code of the refusal")
@@ -185,7 +185,7 @@ class StreamContract(RemoteTransportContract):
 
     async def test_requests_are_answered_after_the_end_of_the_input(self) -> None:
         """A client that half-closes a stream, if the stream can, gets its responses before the end."""
-        async with self._by_hand() as (client, _):
+        async with self._scripted_client() as (client, _):
             await client.send(*(_request(id) for id in range(3)))
             if isinstance(client.stream, trio.abc.HalfCloseableStream):
                 await client.send_eof()
@@ -193,7 +193,7 @@ class StreamContract(RemoteTransportContract):
 
     async def test_a_cancelled_serving_closes_its_stream(self) -> None:
         """The client sees the end of the connection, and no partial message before it."""
-        async with self._by_hand() as (client, stop):
+        async with self._scripted_client() as (client, stop):
             await client.send(_request(1))
             await client.expect_response(1)
             stop.cancel()
