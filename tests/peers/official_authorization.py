@@ -17,7 +17,8 @@ client_credentials = importlib.import_module("mcp.client.auth.extensions.client_
 identity_assertion = importlib.import_module("mcp.client.auth.extensions.identity_assertion")
 shared = importlib.import_module("mcp.shared.auth")
 
-REDIRECT_URI = "http://127.0.0.1:53682/callback"  # no server listens there: the user agent reads the redirect and does not follow it
+REDIRECT_URI = "http://127.0.0.1:53682/callback"
+"""No server listens there: the user agent reads the redirect and does not follow it."""
 
 
 class Storage:
