@@ -443,6 +443,7 @@ class OutgoingMessageRequest(OutgoingRequest):
     async def _room(self) -> None:
         await self._connection.room_in(self._outlet)
         if self._connection.lost is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self._connection.lost)
 
     def _send(self) -> None:

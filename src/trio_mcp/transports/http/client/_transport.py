@@ -316,6 +316,7 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
         if not self.needs_no_slot:
             await transport.request_slots.wait()
         if transport.lost is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(transport.lost)
 
     def _send(self) -> None:
