@@ -448,13 +448,13 @@ class OutgoingMessageRequest(OutgoingRequest):
 
     def _send(self) -> None:
         self._entry = self._outlet.put(self._issue())
-        if self.span is not None:
-            self.span.sent(self.id)
 
     def _issue(self) -> bytes:
         """Take a new id and expect a response to it from now on; return the line of the request."""
         ledger, params = self._connection.ledger, self.params
         self.id = ledger.issue(self)
+        if self.span is not None:
+            self.span.sent(self.id)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
         try:

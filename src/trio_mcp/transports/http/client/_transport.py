@@ -322,8 +322,6 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
     def _send(self) -> None:
         mirrored = _fields_of(self.method, self.params) if self.names_revision else NO_HEADERS
         self.line, self.sent_headers = self._issue(), {**mirrored, **self.fields}
-        if self.span is not None:
-            self.span.sent(self.id)
         self._task = self._transport.start(self)
 
     def reissue(self) -> None:
