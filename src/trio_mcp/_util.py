@@ -9,7 +9,7 @@ from typing import cast
 
 import trio
 
-__all__ = ["WIND_DOWN_SECONDS", "is_failure", "owned_nursery", "run_all"]
+__all__ = ["WIND_DOWN_SECONDS", "is_failure", "outlast", "owned_nursery", "run_all"]
 
 WIND_DOWN_SECONDS = 10.0
 """The timeout of a shielded wind-down."""
@@ -131,3 +131,27 @@ class _Jobs:
         self.workers -= 1
         if self.workers == 0:
             self.done.set()
+
+
+async def outlast(work: Callable[[], Awaitable[None]], *, seconds: float, grace: float) -> None:
+    """Run work that should not be interrupted: a cancellation takes effect only after a grace period.
+
+    Args:
+        work: an async function.
+        seconds: the time limit.
+        grace: the time limit after a cancellation.
+
+    Raises:
+        trio.TooSlowError: the time limit was exceeded.
+    """
+    async with owned_nursery() as nursery:
+        with trio.fail_after(seconds, shield=True) as scope:
+            nursery.start_soon(_hurry, scope, grace)
+            await work()
+
+
+async def _hurry(scope: trio.CancelScope, grace: float) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        scope.deadline = min(scope.deadline, trio.current_time() + grace)

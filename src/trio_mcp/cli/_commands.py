@@ -24,7 +24,7 @@ from ..schema import SchemaError, compile_schema, render_path
 from ..types import JSONObject
 from ..wire import Change, ChangeFilter, ListChanged, Undecodable, decode, is_modern, is_object, notification_of
 from ._errors import UsageError, nearest
-from ._output import Notes, Output, Piece, json_line, log_line, piece_of, pieces_of, save
+from ._output import Notes, Output, Piece, first_line, json_line, log_line, piece_of, pieces_of, save
 from ._terminal import visible_line
 
 __all__ = [
@@ -330,11 +330,6 @@ def _table(job: Job, what: str, columns: Sequence[str], rows: Sequence[Sequence[
         job.output.table(columns, rows)
     else:
         job.notes.say(f"the server has no {what}")
-
-
-def first_line(text: str | None) -> str:
-    """Return the first line of a description."""
-    return (text or "").strip().partition("\n")[0]
 
 
 def _parameters(schema: types.JSONObject) -> Iterator[str]:

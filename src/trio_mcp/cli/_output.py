@@ -40,6 +40,7 @@ __all__ = [
     "Output",
     "Piece",
     "Show",
+    "first_line",
     "json_line",
     "log_line",
     "log_lines",
@@ -300,3 +301,8 @@ def log_line(message: types.LoggingMessageNotificationParams) -> str:
     words = message.data if isinstance(message.data, str) else json_line(message.data)
     source = "" if message.logger is None else f"{message.logger}: "
     return visible_line(f"[{message.level}] {source}{words}")
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a description."""
+    return (text or "").strip().partition("\n")[0]

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from tests.auth.client.scripted_network import REDIRECT_URI, Person, WaitCounter
 from trio_mcp import AuthorizationFailed
+from trio_mcp._util import outlast
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply, MemoryTokenStorage
 from trio_mcp.auth.client._browser import BrowserAgent
 from trio_mcp.auth.client._steps import (
@@ -27,7 +28,6 @@ from trio_mcp.auth.client._steps import (
     ReadClock,
     Swap,
     drive,
-    outlast,
 )
 
 CALL = HttpCall(method="GET", url="https://auth.example.com/x", named_by="user")

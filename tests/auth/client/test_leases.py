@@ -13,7 +13,7 @@ from trio_mcp.auth.client._discovery import TokenIssuer
 from trio_mcp.auth.client._steps import Await, Flow, Pause
 from trio_mcp.auth.client._token_cache import REFRESH_SECONDS
 from trio_mcp.auth.client._token_endpoint import Tokens
-from trio_mcp.auth.client._token_storage import (
+from trio_mcp.auth.client._token_records import (
     Lease,
     LeasedRecord,
     TokenRecord,

@@ -15,7 +15,7 @@ from tests.auth.client.scripted_network import ISSUER, URL
 from trio_mcp.auth import FileTokenStorage
 from trio_mcp.auth.client._token_cache import storage_key
 from trio_mcp.auth.client._token_endpoint import Tokens
-from trio_mcp.auth.client._token_storage import TokenRecord, write_record
+from trio_mcp.auth.client._token_records import TokenRecord, write_record
 
 if sys.platform == "win32":
     pytest.skip("the file's locks is about POSIX", allow_module_level=True)

@@ -27,7 +27,7 @@ from trio_mcp.auth.client._source import GrantSource
 from trio_mcp.auth.client._steps import Flow
 from trio_mcp.auth.client._token_cache import TokenRequirement
 from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
-from trio_mcp.auth.client._token_storage import TokenRecord, read_record, write_record
+from trio_mcp.auth.client._token_records import TokenRecord, read_record, write_record
 
 OTHER_URL = "https://mcp.example.com/mcp/other"
 

@@ -14,7 +14,7 @@ from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
 from trio_mcp.auth.client._token_cache import storage_key
 from trio_mcp.auth.client._token_endpoint import Tokens, is_showable
-from trio_mcp.auth.client._token_storage import Lease, TokenRecord, read_record, write_record
+from trio_mcp.auth.client._token_records import Lease, TokenRecord, read_record, write_record
 
 TOKENS = Tokens(
     access_token="s3cret-access",

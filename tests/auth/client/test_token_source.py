@@ -23,7 +23,7 @@ from trio_mcp import AuthorizationFailed
 from trio_mcp.auth._dpop import NONCE_FIELD
 from trio_mcp.auth.client._source import GrantSource
 from trio_mcp.auth.client._token_endpoint import Tokens
-from trio_mcp.auth.client._token_storage import TokenRecord, write_record
+from trio_mcp.auth.client._token_records import TokenRecord, write_record
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
-from ..._util import owned_nursery
 from ...abc import HttpCall, HttpReply
 from .._urls import read_url
 
@@ -66,7 +65,6 @@ __all__ = [
     "failing_as_authorization",
     "get_json_from",
     "now",
-    "outlast",
     "post_form",
     "trusting",
 ]
@@ -235,30 +233,6 @@ class _StepRunner:
             return await self._agent.pick_redirect(step.preferred)
         with self._services.asking_person():
             return await self._agent.sign_in(step.url, step.redirect_uri)
-
-
-async def outlast(work: Callable[[], Awaitable[None]], *, seconds: float, grace: float) -> None:
-    """Run work that should not be interrupted: a cancellation takes effect only after a grace period.
-
-    Args:
-        work: an async function.
-        seconds: the time limit.
-        grace: the time limit after a cancellation.
-
-    Raises:
-        trio.TooSlowError: the time limit was exceeded.
-    """
-    async with owned_nursery() as nursery:
-        with trio.fail_after(seconds, shield=True) as scope:
-            nursery.start_soon(_hurry, scope, grace)
-            await work()
-
-
-async def _hurry(scope: trio.CancelScope, grace: float) -> None:
-    try:
-        await trio.sleep_forever()
-    finally:
-        scope.deadline = min(scope.deadline, trio.current_time() + grace)
 
 
 def trusting(fetch: Fetch, trusted_hosts: Sequence[str]) -> Fetch:

@@ -28,23 +28,15 @@ import trio
 from attrs import define, field, frozen
 
 from ..._errors import AuthorizationFailed, ConnectionClosed
+from ..._util import outlast
 from ...wire import encode
 from .._challenges import Challenge
 from .._dpop import PROOF_FIELD, DpopKey, DpopProver
 from .._urls import resource_of, shown_text, shown_url
 from ._discovery import TokenIssuer, discover, first_scopes, wider_scopes
-from ._steps import (
-    ConnectionServices,
-    Flow,
-    FlowServices,
-    SharedTask,
-    drive,
-    failing_as_authorization,
-    outlast,
-    trusting,
-)
+from ._steps import ConnectionServices, Flow, FlowServices, SharedTask, drive, failing_as_authorization, trusting
 from ._token_endpoint import TokenAsk, Tokens
-from ._token_storage import (
+from ._token_records import (
     LeasedRecord,
     TokenRecord,
     load_record,

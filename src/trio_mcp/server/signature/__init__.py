@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from ..._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._annotations import FORMATS as FORMATS
     from ._annotations import AnnotationReader as AnnotationReader
     from ._annotations import Definitions as Definitions
+    from ._annotations import Inexpressible as Inexpressible
+    from ._annotations import Shape as Shape
     from ._conversion import MISSING as MISSING
     from ._conversion import to_json as to_json
     from ._inspect import Callee as Callee
     from ._inspect import inspect_callable as inspect_callable
     from ._inspect import may_wait as may_wait
-    from ._shapes import FORMATS as FORMATS
-    from ._shapes import Inexpressible as Inexpressible
-    from ._shapes import Shape as Shape
     from ._signature import ArgumentFaults as ArgumentFaults
     from ._signature import ResultFaults as ResultFaults
     from ._signature import Signature as Signature
@@ -27,10 +27,9 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_annotations": ("AnnotationReader", "Definitions"),
+            "_annotations": ("FORMATS", "AnnotationReader", "Definitions", "Inexpressible", "Shape"),
             "_conversion": ("MISSING", "to_json"),
             "_inspect": ("Callee", "inspect_callable", "may_wait"),
-            "_shapes": ("FORMATS", "Inexpressible", "Shape"),
             "_signature": ("ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type"),
         },
     )  # fmt: skip

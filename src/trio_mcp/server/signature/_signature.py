@@ -15,10 +15,9 @@ from attrs import field, frozen
 
 from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
-from ._annotations import AnnotationReader, publish_member
+from ._annotations import FORMATS, AnnotationReader, Inexpressible, Shape, publish_member
 from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
 from ._inspect import Callee, inspect_callable, may_wait, mentions, parse_docstring
-from ._shapes import FORMATS, Inexpressible, Shape
 
 __all__ = [
     "ArgumentFaults",

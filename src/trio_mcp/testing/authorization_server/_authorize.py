@@ -15,17 +15,18 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import define, evolve, field, frozen
 
 from ._clients import ClientRegistry, is_registered, put_bounded
-from ._http import EndpointRequest, EndpointResponse, OAuthError, consent_page, error_page, redirect, with_query
+from ._http import EndpointRequest, EndpointResponse, OAuthError, _page, error_page, redirect, with_query
 from ._options import AccessAsk, KnownClient, Settings
 from ._token import GrantBook, TokenFamily, asked_resource, asked_scopes, granted_scopes, require_grant
 
-__all__ = ["BrowserSessions"]
+__all__ = ["BrowserSessions", "consent_page"]
 
 _COOKIE = "trio-mcp-development"
 _TICKET_SECONDS = 600.0
@@ -196,3 +197,40 @@ def _cookie_of(request: EndpointRequest) -> str | None:
 
 def _is_of(request: EndpointRequest, ticket: _Ticket) -> bool:
     return hmac.compare_digest((_cookie_of(request) or "").encode(), ticket.browser.encode())
+
+
+def consent_page(
+    *,
+    action: str,
+    ticket: str,
+    client: str,
+    client_id: str,
+    redirect_uri: str,
+    scopes: tuple[str, ...],
+    resource: str | None,
+    trouble: str | None,
+) -> EndpointResponse:
+    """Return the page on which a user signs in, and allows or denies a request.
+
+    Args:
+        action: the URL that the form is sent to.
+        ticket: identifies the request, in the form.
+        trouble: the error of the previous attempt; None at first.
+    """
+    wanted = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in scopes) or "<li>no specific scope</li>"
+    warned = f'<p class="error" role="alert">{escape(trouble)}</p>' if trouble else ""
+    body = (
+        f"<h1>Allow {escape(client)}?</h1>{warned}"
+        f"<p><strong>{escape(client)}</strong> (<code>{escape(client_id)}</code>) requests access to "
+        f"<code>{escape(resource or 'an unnamed server')}</code> on your behalf:</p><ul>{wanted}</ul>"
+        f"<p>After your decision, the browser is redirected to <code>{escape(redirect_uri)}</code>.</p>"
+        f'<form method="post" action="{escape(action)}">'
+        f'<input type="hidden" name="ticket" value="{escape(ticket)}">'
+        '<label>User name <input name="username" autocomplete="username"></label>'
+        '<label>Password <input name="password" type="password" autocomplete="current-password"></label>'
+        '<button name="decision" value="allow">Allow</button>'
+        '<button name="decision" value="deny">Deny</button></form>'
+    )
+    # browsers apply this rule to a redirect after a form, too
+    targets = f"form-action 'self' {urlsplit(redirect_uri).scheme}:"
+    return _page("Sign in and consent", body, targets, status=403 if trouble else 200)

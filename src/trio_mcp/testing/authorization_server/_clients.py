@@ -20,7 +20,8 @@ from attrs import define, field, frozen
 from ...auth import AuthMethod, CallFailed, HttpCall
 from ...wire import Undecodable, decode, is_array, is_object
 from ._http import EndpointRequest, OAuthError
-from ._options import KnownClient, Settings, is_for, read_jwt, read_keys, unverified_claims
+from ._keys import is_for, read_jwt, read_keys, unverified_claims
+from ._options import KnownClient, Settings
 
 __all__ = [
     "THIS_MACHINE",

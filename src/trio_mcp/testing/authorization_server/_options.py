@@ -8,25 +8,19 @@ https://openid.net/specs/openid-connect-discovery-1_0.html
 
 from __future__ import annotations
 
-import base64
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Literal, TypeAlias, TypedDict, cast
-from urllib.parse import unquote, urlsplit
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+from urllib.parse import urlsplit
 
 from attrs import Attribute, define, field, frozen
 from attrs.validators import deep_mapping, instance_of, optional
-from joserfc import jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, JWKRegistry, Key, RSAKey
 
 from ...abc import Fetch
 from ...auth import AuthMethod
-from ...wire import Undecodable, decode, is_array, is_object
+from ._keys import read_keys
 
 __all__ = [
-    "ALGORITHMS",
     "ID_JAG_TYPE",
     "JWT_BEARER",
     "TOKEN_EXCHANGE",
@@ -34,111 +28,12 @@ __all__ = [
     "AuthorizationRequest",
     "AuthorizationServerOptions",
     "Endpoint",
-    "Jwt",
     "KnownClient",
     "Settings",
-    "SigningKeys",
-    "is_for",
-    "metadata_paths",
-    "read_jwt",
-    "read_keys",
-    "server_metadata",
-    "unverified_claims",
 ]
 
 
 # --- JWTs ---
-
-Jwt = jwt.Token
-ALGORITHMS = ("ES256", "RS256")
-"""The accepted algorithms of signatures."""
-_MAX_JWT_CHARACTERS = 16 * 1024
-_MAX_KEYS = 20
-_LEEWAY_SECONDS = 60.0
-
-
-@define(eq=False)
-class SigningKeys:
-    """The keys that sign tokens. The newest one is used."""
-
-    _keys: list[ECKey] = field(factory=lambda: [ECKey.generate_key("P-256", private=True)], init=False, repr=False)
-
-    def rotate(self, *, keep: bool) -> None:
-        """Use another key from now on.
-
-        Args:
-            keep: True to still publish the earlier keys.
-        """
-        self._keys = [ECKey.generate_key("P-256", private=True), *(self._keys if keep else ())]
-
-    def sign(self, claims: Mapping[str, Any], *, typ: str, **header: Any) -> str:
-        """Return a signed JWT."""
-        newest = self._keys[0]
-        return jwt.encode({"alg": "ES256", "typ": typ, "kid": newest.thumbprint(), **header}, dict(claims), newest)
-
-    def public(self) -> dict[str, Any]:
-        """Return the public keys, as a JWK set."""
-        own = {"alg": "ES256", "use": "sig"}
-        return {"keys": [{**each.as_dict(private=False), "kid": each.thumbprint(), **own} for each in self._keys]}
-
-    def read(self, token: str) -> Jwt | None:
-        """Parse a token of this server; return None if it is not one."""
-        return read_jwt(token, self._keys, ("ES256",))
-
-
-def read_keys(keys: Mapping[str, Any] | str) -> list[Key]:
-    """Return the public keys of a JWK set, a JWK or PEM.
-
-    Raises:
-        ValueError: it contains anything else.
-    """
-    try:
-        if isinstance(keys, str):
-            return [_pem(keys)]
-        each = cast("list[dict[str, Any]]", keys["keys"]) if "keys" in keys else [dict(keys)]
-        read = [JWKRegistry.import_key(key) for key in each[:_MAX_KEYS]]
-    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
-        read = []
-    if not read:
-        raise ValueError("the value contains no public keys; pass a JWK set, a JWK or PEM")
-    return read
-
-
-def _pem(text: str) -> Key:
-    try:
-        return ECKey.import_key(text)
-    except JoseError:  # it has another type
-        return RSAKey.import_key(text)
-
-
-def read_jwt(token: str, keys: Iterable[Key], algorithms: Collection[str] = ALGORITHMS) -> Jwt | None:
-    """Parse a JWT, and check its signature with the keys; return None if this fails. Claims are not checked."""
-    if len(token) > _MAX_JWT_CHARACTERS:
-        return None
-    for key in keys:
-        with suppress(JoseError, ValueError, TypeError, RecursionError):
-            return jwt.decode(token, key, algorithms=[*algorithms])
-    return None
-
-
-def unverified_claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of a JWT without any check; empty if it is malformed."""
-    try:
-        claims = decode(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
-    except (IndexError, ValueError, Undecodable):
-        return {}
-    return claims if is_object(claims) else {}
-
-
-def is_for(claims: Mapping[str, Any], audiences: Collection[str], now: float) -> bool:
-    """Return True if the claims name one of the audiences, and have not expired."""
-    audience, expires_at = claims.get("aud"), claims.get("exp")
-    named: list[Any] = audience if is_array(audience) else [audience]
-    return (
-        any(each in audiences for each in named)
-        and isinstance(expires_at, int | float)
-        and expires_at + _LEEWAY_SECONDS > now
-    )
 
 
 Endpoint: TypeAlias = Literal["metadata", "jwks", "authorize", "decide", "token", "register", "introspect", "revoke"]
@@ -312,43 +207,3 @@ class Settings:
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 # a name
 ID_JAG_TYPE = "urn:ietf:params:oauth:token-type:id-jag"
-
-
-def metadata_paths(issuer: str) -> tuple[str, ...]:
-    """Return the paths of an issuer's metadata at its origin, without percent-encoding."""
-    path = unquote(urlsplit(issuer).path).rstrip("/")
-    both = (f"/.well-known/oauth-authorization-server{path}", f"/.well-known/openid-configuration{path}")
-    return (*both, f"{path}/.well-known/openid-configuration") if path else both
-
-
-def server_metadata(settings: Settings) -> dict[str, Any]:
-    """Return the metadata: one document for both specifications."""
-    grants = ["authorization_code", "refresh_token", "client_credentials", TOKEN_EXCHANGE]
-    members: dict[str, Any] = {
-        "issuer": settings.issuer,
-        "authorization_endpoint": settings.endpoint_url("/authorize"),
-        "token_endpoint": settings.endpoint_url("/token"),
-        "jwks_uri": settings.endpoint_url("/jwks"),
-        "introspection_endpoint": settings.endpoint_url("/introspect"),
-        "revocation_endpoint": settings.endpoint_url("/revoke"),
-        "response_types_supported": ["code"],
-        "response_modes_supported": ["query"],
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["ES256"],
-        "grant_types_supported": [*grants, JWT_BEARER] if settings.trusted_issuers else grants,
-        "token_endpoint_auth_methods_supported": [*settings.auth_methods],
-        "token_endpoint_auth_signing_alg_values_supported": [*ALGORITHMS],
-        "code_challenge_methods_supported": ["S256"],
-        "authorization_response_iss_parameter_supported": True,
-        "client_id_metadata_document_supported": settings.fetch is not None,
-    }
-    scopes = [*(settings.scopes or ())]
-    if settings.refresh_tokens == "offline_access" and "offline_access" not in scopes:
-        scopes.append("offline_access")
-    if scopes:
-        members["scopes_supported"] = scopes
-    if settings.registration:
-        members["registration_endpoint"] = settings.endpoint_url("/register")
-    if settings.dpop != "off":
-        members["dpop_signing_alg_values_supported"] = ["ES256"]
-    return members

@@ -32,18 +32,11 @@ from ...wire import Undecodable, decode, is_object
 from ._authorize import BrowserSessions
 from ._clients import THIS_MACHINE, ClientCheck, ClientRegistry
 from ._http import BODY_SECONDS, MAX_BODY_BYTES, EndpointRequest, EndpointResponse, OAuthError, json_answer, refusal
-from ._options import (
-    AuthorizationRequest,
-    AuthorizationServerOptions,
-    Endpoint,
-    Settings,
-    SigningKeys,
-    metadata_paths,
-    server_metadata,
-)
+from ._keys import ALGORITHMS, SigningKeys
+from ._options import JWT_BEARER, TOKEN_EXCHANGE, AuthorizationRequest, AuthorizationServerOptions, Endpoint, Settings
 from ._token import Exchanges, GrantBook, ProofCheck, TokenEndpoint, TokenFamily
 
-__all__ = ["AuthorizationServer", "open_authorization_server"]
+__all__ = ["AuthorizationServer", "metadata_paths", "open_authorization_server", "server_metadata"]
 
 _Handler: TypeAlias = Callable[[EndpointRequest], Awaitable[EndpointResponse]]
 _MAX_REQUESTS = 10_000
@@ -387,3 +380,43 @@ async def _served(auth: AuthorizationServer, listening: HttpListening, sockets: 
 
 def _in_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def metadata_paths(issuer: str) -> tuple[str, ...]:
+    """Return the paths of an issuer's metadata at its origin, without percent-encoding."""
+    path = unquote(urlsplit(issuer).path).rstrip("/")
+    both = (f"/.well-known/oauth-authorization-server{path}", f"/.well-known/openid-configuration{path}")
+    return (*both, f"{path}/.well-known/openid-configuration") if path else both
+
+
+def server_metadata(settings: Settings) -> dict[str, Any]:
+    """Return the metadata: one document for both specifications."""
+    grants = ["authorization_code", "refresh_token", "client_credentials", TOKEN_EXCHANGE]
+    members: dict[str, Any] = {
+        "issuer": settings.issuer,
+        "authorization_endpoint": settings.endpoint_url("/authorize"),
+        "token_endpoint": settings.endpoint_url("/token"),
+        "jwks_uri": settings.endpoint_url("/jwks"),
+        "introspection_endpoint": settings.endpoint_url("/introspect"),
+        "revocation_endpoint": settings.endpoint_url("/revoke"),
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+        "grant_types_supported": [*grants, JWT_BEARER] if settings.trusted_issuers else grants,
+        "token_endpoint_auth_methods_supported": [*settings.auth_methods],
+        "token_endpoint_auth_signing_alg_values_supported": [*ALGORITHMS],
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+        "client_id_metadata_document_supported": settings.fetch is not None,
+    }
+    scopes = [*(settings.scopes or ())]
+    if settings.refresh_tokens == "offline_access" and "offline_access" not in scopes:
+        scopes.append("offline_access")
+    if scopes:
+        members["scopes_supported"] = scopes
+    if settings.registration:
+        members["registration_endpoint"] = settings.endpoint_url("/register")
+    if settings.dpop != "off":
+        members["dpop_signing_alg_values_supported"] = ["ES256"]
+    return members

@@ -24,20 +24,8 @@ from joserfc.jws import extract_compact
 from ...wire import is_object
 from ._clients import ClientCheck, presents_credentials, put_bounded
 from ._http import EndpointRequest, EndpointResponse, OAuthError, json_answer
-from ._options import (
-    ID_JAG_TYPE,
-    JWT_BEARER,
-    TOKEN_EXCHANGE,
-    AccessAsk,
-    Jwt,
-    KnownClient,
-    Settings,
-    SigningKeys,
-    is_for,
-    read_jwt,
-    read_keys,
-    unverified_claims,
-)
+from ._keys import Jwt, SigningKeys, is_for, read_jwt, read_keys, unverified_claims
+from ._options import ID_JAG_TYPE, JWT_BEARER, TOKEN_EXCHANGE, AccessAsk, KnownClient, Settings
 
 __all__ = [
     "AccessToken",
