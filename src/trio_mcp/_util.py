@@ -1,4 +1,4 @@
-"""Nurseries that do not wrap the exceptions of their body or of their jobs in groups. Every layer may use them."""
+"""Nurseries and jobs that do not wrap exceptions in groups, and delayed cancellation. Every layer may use them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/au
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
 import sys
@@ -31,9 +30,6 @@ from attrs import define, field
 from ..._errors import AuthorizationFailed
 
 __all__ = ["FileTokenStorage", "MemoryTokenStorage"]
-
-
-_log = logging.getLogger("trio_mcp.auth")
 
 
 T = TypeVar("T")

@@ -33,9 +33,6 @@ __all__ = [
 ]
 
 
-# --- JWTs ---
-
-
 Endpoint: TypeAlias = Literal["metadata", "jwks", "authorize", "decide", "token", "register", "introspect", "revoke"]
 """The endpoint of a request; ``"decide"`` is the form of the consent page."""
 
@@ -202,7 +199,7 @@ class Settings:
         return members if self.change is None else self.change(endpoint, members)
 
 
-# --- Metadata ---
+# --- Grant types and token types ---
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 # a name
