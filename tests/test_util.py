@@ -12,7 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp._util import WIND_DOWN_SECONDS, owned_nursery, run_all
+from tests.interaction.not_exceptions import raise_it
+from trio_mcp._util import WIND_DOWN_SECONDS, failure_of, owned_nursery, run_all
 
 NESTED_TWICE = 2
 
@@ -370,3 +371,25 @@ def test_a_keyboard_interrupt_of_the_calling_task_is_raised_unchanged() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         trio.run(main)
+
+
+async def test_a_cancellation_of_another_task_in_a_job_is_replaced() -> None:
+    with pytest.raises(RuntimeError, match="but was not cancelled"):
+        await run_all([partial(raise_it, "cancelled"), trio.sleep_forever], log=LOG)
+
+
+def test_a_coroutine_that_is_closed_after_its_run_ends_silently() -> None:
+    async def closed() -> None:
+        try:
+            await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.SUCCEEDED)
+        except BaseException as exc:  # noqa: BLE001 # the subject of the test
+            raise failure_of(exc, "the handler", LOG) from None
+
+    coroutine = closed()
+    coroutine.send(None)
+    coroutine.close()
+
+
+async def test_the_exceptions_in_a_nested_group_are_named_once() -> None:
+    group = BaseExceptionGroup("all", [BaseExceptionGroup("two", [SystemExit(1), SystemExit(2)]), KeyError()])
+    assert str(failure_of(group, "the handler", LOG)) == "a task of the handler raised SystemExit, KeyError"

@@ -105,7 +105,9 @@ def _read(name: str, convert: Callable[[Any], Any], json: dict[str, Any]) -> Any
     plain = {member: value for member, value in json.items() if member != "_meta"}  # it belongs to the protocol
     try:
         return convert(plain)
-    except Exception as error:  # noqa: BLE001 # validators may raise any exception, which must not end the connection
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 # validators may raise any exception, which must not end the connection
         raise StructureError(name, _faults_of(error)) from None
 
 

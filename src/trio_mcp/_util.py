@@ -1,15 +1,19 @@
-"""Nurseries and jobs that do not wrap exceptions in groups, and delayed cancellation. Every layer may use them."""
+"""Nurseries and jobs that do not wrap exceptions in groups, failures of application code, and delayed cancellation.
+
+Every layer may use them.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
 import trio
 
-__all__ = ["WIND_DOWN_SECONDS", "is_failure", "outlast", "owned_nursery", "run_all"]
+__all__ = ["WIND_DOWN_SECONDS", "failure_of", "has_cancelled", "outlast", "owned_nursery", "run_all", "succeeds"]
 
 WIND_DOWN_SECONDS = 10.0
 """The timeout of a shielded wind-down."""
@@ -26,12 +30,85 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
     return None, exc
 
 
-def is_failure(group: BaseExceptionGroup[BaseException]) -> bool:
-    """Return True if the exceptions of a handler's tasks are its failure alone: none is a KeyboardInterrupt or similar.
+def has_cancelled(exc: BaseException) -> bool:
+    """Return True if *exc* is a `trio.Cancelled`, or a group with one."""
+    return _split(exc)[0] is not None
 
-    SystemExit counts as a failure: a handler, or the code that it calls, may not end the server's process.
+
+def failure_of(raised: BaseException, actor: str, log: logging.Logger) -> Exception:
+    """Return the failure of application code that has raised *raised*, so that it affects nothing but its own call.
+
+    A cancellation passes only if the current task is being cancelled. Any other `trio.Cancelled` belongs to another
+    task: the code has stored it there and raised it here, where no scope would catch it, so that it would end the whole
+    program. `SystemExit`, `KeyboardInterrupt`, and exceptions of other libraries that are no `Exception`, such as
+    `asyncio.CancelledError`, are failures too. Application code shall run with protection from interrupts
+    (`trio.lowlevel.enable_ki_protection`): then a real Ctrl+C is raised in the main task and not here.
+
+    Call this outside of the cancel scopes of the code, in the task that ran it.
+
+    Args:
+        actor: the code, for the message of the failure, such as "the handler".
+        log: the logger for the failure of a clean-up during a cancellation.
+
+    Raises:
+        trio.Cancelled: the task is being cancelled; or a group of them.
+        GeneratorExit: the coroutine is being closed, because its Trio run is over.
     """
-    return group.split((Exception, SystemExit))[1] is None
+    if isinstance(raised, Exception):
+        return raised
+    if not trio.lowlevel.in_trio_task():
+        raise raised
+    cancelled, rest = _split(raised)
+    if cancelled is not None and _is_being_cancelled():
+        if rest is not None:
+            log.error("%s failed while it was cancelled", actor, exc_info=rest)
+        raise cancelled from None
+    if isinstance(raised, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", raised)
+        kinds = ", ".join(dict.fromkeys(type(each).__name__ for each in _leaves(group)))
+        failure = RuntimeError(f"a task of {actor} raised {kinds}")
+    elif isinstance(raised, SystemExit):
+        failure = RuntimeError(f"{actor} tried to exit the process: sys.exit({raised.code!r})")
+    elif isinstance(raised, trio.Cancelled):
+        failure = RuntimeError(
+            f"{actor} raised trio.Cancelled, but was not cancelled: it is the exception of another task"
+        )
+    else:
+        failure = RuntimeError(f"{actor} raised {type(raised).__name__}, which is not an Exception")
+    failure.__cause__ = raised
+    return failure
+
+
+def _is_being_cancelled() -> bool:
+    """Return True if a scope around the current task is cancelled."""
+    return trio.current_effective_deadline() == -math.inf
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """Return the exceptions in a group that are not groups."""
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(cast("BaseExceptionGroup[BaseException]", each))
+        else:
+            yield each
+
+
+@trio.lowlevel.enable_ki_protection  # see `failure_of`
+async def succeeds(work: Callable[[], Awaitable[object]], actor: str, log: logging.Logger) -> bool:
+    """Run application code; return False if it failed, which is logged and affects nothing else (see `failure_of`).
+
+    Args:
+        work: an async function.
+        actor: the code, for the log.
+        log: the logger.
+    """
+    try:
+        await work()
+    except BaseException as exc:  # `failure_of` raises it again unless it is a failure
+        failure = failure_of(exc, actor, log)
+        log.log(logging.ERROR, "%s failed", actor, exc_info=failure)
+        return False
+    return True
 
 
 @asynccontextmanager
@@ -84,7 +161,7 @@ async def run_all(
 
     The first job that fails cancels the others, and its exception is raised unchanged, whatever its class; also if the
     caller is cancelled and a job fails nevertheless. Further exceptions are logged. A KeyboardInterrupt of the calling
-    task is raised unchanged, too.
+    task is raised unchanged, too. Only a `trio.Cancelled` that belongs to another task is replaced (see `failure_of`).
 
     Args:
         jobs: async functions.
@@ -94,7 +171,7 @@ async def run_all(
     if not jobs:
         await trio.lowlevel.checkpoint()
         return
-    running = _Jobs(jobs, len(jobs) if at_once is None else min(len(jobs), at_once))
+    running = _Jobs(jobs, len(jobs) if at_once is None else min(len(jobs), at_once), log)
     try:
         async with owned_nursery() as nursery:
             for _ in range(running.workers):
@@ -110,8 +187,9 @@ async def run_all(
 class _Jobs:
     """The shared state of the workers of one `run_all`."""
 
-    def __init__(self, jobs: Sequence[Callable[[], Awaitable[None]]], workers: int) -> None:
+    def __init__(self, jobs: Sequence[Callable[[], Awaitable[None]]], workers: int, log: logging.Logger) -> None:
         self.waiting = iter(jobs)
+        self.log = log
         self.workers = workers
         self.failures: list[BaseException] = []
         self.done = trio.Event()
@@ -123,6 +201,8 @@ class _Jobs:
                 await job()
         except BaseException as exc:  # noqa: BLE001 # raised by `run_all`
             cancelled, failure = _split(exc)
+            if cancelled is not None and not _is_being_cancelled():
+                cancelled, failure = None, failure_of(exc, "the application", self.log)
             if failure is not None:
                 self.failures.append(failure)
                 self.done.set()

@@ -13,6 +13,7 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.interaction.not_exceptions import KINDS, NOT_EXCEPTIONS, cancelled_of_another_task
 from trio_mcp import ConnectionBroken, LocalProtocolError, McpError
 from trio_mcp.peer import ExchangeState, HandlerPool, HandlerRun, HandlerSlots, OutOfTimeError
 from trio_mcp.wire import INTERNAL_ERROR, JsonObject
@@ -436,7 +437,7 @@ async def test_a_clean_up_that_fails_while_the_pool_stops_is_logged_and_does_not
         nursery.cancel_scope.cancel()
 
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (logging.ERROR, "a handler of m failed while the server stopped")
+        (logging.ERROR, "the handler failed while it was cancelled")
     ]
     assert len(work.incoming.sent) == 1
 
@@ -490,20 +491,55 @@ async def test_a_queued_handler_sees_the_context_variables_of_its_own_request() 
     assert seen == ["alice", "bob"]
 
 
-async def test_a_keyboard_interrupt_in_a_handler_is_raised_out_of_the_pool() -> None:
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_exception_of_any_class_fails_its_handler_alone(work: Work, kind: str, waits: bool) -> None:
+    failure = await cancelled_of_another_task() if kind == "cancelled" else NOT_EXCEPTIONS[kind]()
+
+    async def handler(_: HandlerRun) -> JsonObject:
+        raise failure
+
+    incoming = work.begin(handler, waits=waits)
+    await handler_ended(work)
+
+    (answer,) = incoming.sent
+    assert isinstance(answer, McpError)
+    assert "raised" in answer.message or "exit" in answer.message
+
+
+async def test_the_cancellation_of_another_task_that_a_cancelled_handler_raises_is_its_own(work: Work) -> None:
+    failure = await cancelled_of_another_task()
+
+    async def handler(_: HandlerRun) -> JsonObject:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise failure
+
+    incoming = work.begin(handler)
+    await wait_all_tasks_blocked()
+    incoming.cancel("over")
+    await handler_ended(work)
+
+    assert work.log == []
+
+
+async def test_a_failure_whose_text_cannot_be_made_fails_its_handler_alone(
+    work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    class UnprintableError(Exception):
+        def __repr__(self) -> str:
+            raise KeyboardInterrupt
+
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
-        raise KeyboardInterrupt
+        raise UnprintableError
 
-    pools: list[HandlerPool] = []
-    incoming = exchange()
-    with pytest.RaisesGroup(KeyboardInterrupt):
-        async with trio.open_nursery() as nursery:
-            pools.append(HandlerPool(nursery))
-            Work(pools[0], incoming).begin(handler)
+    incoming = work.begin(handler)
+    await handler_ended(work)
 
-    assert len(incoming.sent) == 1
-    assert pools[0].running == 0
+    assert "internal error" in str(incoming.sent)
+    assert "could not be turned into a response" in caplog.text
 
 
 def failing_in_a_group(error: type[BaseException], *, stopping: bool) -> Callable[[HandlerRun], Awaitable[JsonObject]]:
@@ -524,7 +560,7 @@ async def test_a_handler_whose_task_raises_system_exit_fails_alone() -> None:
     async with trio.open_nursery() as nursery:
         Work(HandlerPool(nursery), incoming).begin(failing_in_a_group(SystemExit, stopping=False))
 
-    assert "a task of the handler tried to exit the process" in str(incoming.sent)
+    assert "a task of the handler raised SystemExit" in str(incoming.sent)
 
 
 async def test_a_handler_whose_task_raises_system_exit_while_the_server_stops_fails_alone(
@@ -535,19 +571,22 @@ async def test_a_handler_whose_task_raises_system_exit_while_the_server_stops_fa
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
-    assert "failed while the server stopped" in caplog.text
+    assert "failed while it was cancelled" in caplog.text
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-async def test_a_keyboard_interrupt_in_a_task_of_a_handler_is_raised_out_of_the_pool(stopping: bool) -> None:
-    handler = failing_in_a_group(KeyboardInterrupt, stopping=stopping)
-
-    with pytest.RaisesGroup(pytest.RaisesGroup(KeyboardInterrupt)):  # the nursery is the subject
-        async with trio.open_nursery() as nursery:
-            work = Work(HandlerPool(nursery))
-            work.begin(handler)
+async def test_a_keyboard_interrupt_of_a_task_of_a_handler_fails_the_handler_alone(
+    stopping: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    incoming = exchange()
+    async with trio.open_nursery() as nursery:
+        Work(HandlerPool(nursery), incoming).begin(failing_in_a_group(KeyboardInterrupt, stopping=stopping))
+        if stopping:
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
+
+    assert ("failed while it was cancelled" in caplog.text) is stopping
+    assert ("a task of the handler raised KeyboardInterrupt" in str(incoming.sent)) is not stopping
 
 
 variable: ContextVar[str] = ContextVar("variable", default="unset")
@@ -590,19 +629,6 @@ async def test_a_handler_without_a_task_that_raises_system_exit_fails_alone(work
     await handler_ended(work)
 
     assert work.log == ["explained RuntimeError('the handler tried to exit the process: sys.exit(3)')"]
-
-
-async def test_a_keyboard_interrupt_in_a_handler_without_a_task_is_raised_and_leaves_nothing(work: Work) -> None:
-    async def handler(_: HandlerRun) -> JsonObject:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        work.begin(handler, waits=False)
-    await handler_ended(work)
-
-    (answer,) = work.incoming.sent
-    assert isinstance(answer, McpError)
-    assert "stopped" in answer.message
 
 
 async def test_a_handler_that_waits_although_it_is_declared_never_to_wait_fails(work: Work) -> None:

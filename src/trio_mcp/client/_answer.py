@@ -9,6 +9,9 @@ Rules of this file:
 4. A retry has the params of the first request and, of the latest round only, the answers and the unchanged state.
 5. The number of rounds is bounded. If a server asks no question, the client waits before the retry, longer each time.
 6. A cancelled round loses nothing: the next task that waits continues where it stopped.
+7. A failing callback fails the one request that it answers, whatever it raises. An exception that is not an
+   `Exception`, such as `SystemExit`, is for the program: it is also raised, unchanged, in the task that waits for a
+   request of this client, if there is exactly one. With several, it is unknown which of them the callback works for.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation,
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr,
@@ -20,8 +23,8 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -39,7 +42,7 @@ from .._errors import (
 )
 from .._extensions import is_specified, with_plain_extensions
 from .._user_types import TypedFunction, to_object
-from .._util import run_all
+from .._util import has_cancelled, run_all, succeeds
 from ..peer import HandlerPool, HandlerRun, IncomingRequest, Limits
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object
 from ._callbacks import Callbacks, OnElicitComplete, OnLog, Replies
@@ -119,10 +122,7 @@ class VisitedPages:
         while True:
             while not self._completed:
                 await self._wakeup.park()
-            try:
-                await on_complete(self._completed.popleft())
-            except Exception:  # noqa: BLE001 # a failure of the application affects one notification
-                _log.exception("on_elicit_complete failed")
+            await succeeds(partial(on_complete, self._completed.popleft()), "on_elicit_complete", _log)
 
 
 MAX_WAITING_LOGS = 1024
@@ -133,6 +133,19 @@ MAX_WARNINGS = 10
 
 REFUSED_BY_USER = -1
 """The code of the error that answers a request to the model without consent."""
+
+
+@contextmanager
+def _shared_with_caller(clocks: RequestClocks) -> Generator[None]:
+    """Raise an exception of a callback that is not an `Exception` in the caller of this client, too (rule 7)."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as exc:
+        if not has_cancelled(exc):
+            clocks.interrupt_only(exc)
+        raise
 
 
 @define(eq=False)
@@ -173,7 +186,8 @@ class Answering:
         self.pages.add(params)
 
         async def handle(_: HandlerRun) -> JsonObject:
-            with nullcontext() if exchange.method == "roots/list" else self._clocks.paused():
+            is_quick = exchange.method == "roots/list"
+            with _shared_with_caller(self._clocks), nullcontext() if is_quick else self._clocks.paused():
                 reply = await self.replies.ask(params)
             try:
                 return self.replies.resolve(params, reply, revision)
@@ -229,15 +243,15 @@ class Answering:
             while not self._logs:
                 await self._log_wakeup.park()
             try:
-                await on_log(
-                    types.structure(self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision)
+                message = types.structure(
+                    self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision
                 )
             except StructureError as exc:
                 self._unreadable_logs += 1
                 level = logging.WARNING if self._unreadable_logs <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "a log message of the server does not fit: %s", exc)
-            except Exception:  # noqa: BLE001 # a failure of the application affects one message
-                _log.exception("on_log failed")
+            else:
+                await succeeds(partial(on_log, message), "on_log", _log)
 
 
 # --- Questions in the results of modern servers ---
@@ -409,7 +423,7 @@ class CustomMessages:
             return True
 
         async def handle(_: HandlerRun) -> JsonObject:
-            with clocks.paused():  # the limits measure the time of the server
+            with _shared_with_caller(clocks), clocks.paused():  # the limits measure the time of the server
                 return to_object(await function.call(params), revision)
 
         def explain(failure: Exception) -> McpError:
@@ -445,13 +459,13 @@ class CustomMessages:
             method, params = self._waiting.popleft()
             function = self._notifications[method]
             try:
-                await function.call(function.read(params))
+                typed = function.read(params)
             except StructureError as error:
                 self._warnings += 1
                 level = logging.WARNING if self._warnings <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "the params of notification %r do not fit: %s", method, "; ".join(error.faults))
-            except Exception:  # noqa: BLE001 # a failure of the application affects one notification
-                _log.exception("the handler of notification %r failed", method)
+            else:
+                await succeeds(partial(function.call, typed), f"the handler of notification {method!r}", _log)
 
     def resolver(self, method: str, kind: object) -> ResultResolver | None:
         """Return the function that completes a result of type *kind*; None if there is none."""

@@ -456,8 +456,17 @@ class Attempt:
         )
         if now < deadline:
             return deadline
-        self.outgoing.interrupt(self._timed_out(now))
+        self.outgoing.interrupt(self._timed_out(now), "timeout")
         return math.inf
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if a task waits for the request."""
+        return self.outgoing.receiving
+
+    def interrupt(self, reason: BaseException) -> None:
+        """Raise *reason* in the task that waits for the request."""
+        self.outgoing.interrupt(reason)
 
     def _timed_out(self, now: float) -> RequestTimedOut:
         method, limits = self.outgoing.method, self._clocks.limits

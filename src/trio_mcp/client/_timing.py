@@ -60,6 +60,15 @@ class TimedRequest(Protocol):
         """Restart the clock, which has been stopped since *stopped_at*."""
         ...
 
+    @property
+    def is_awaited(self) -> bool:
+        """True if a task waits for the request."""
+        ...
+
+    def interrupt(self, reason: BaseException) -> None:
+        """Raise *reason* in the task that waits for the request."""
+        ...
+
 
 @define(eq=False)
 class RequestClocks:
@@ -108,6 +117,12 @@ class RequestClocks:
         if math.isinf(self.stopped_at):
             now = self.now()
             self.check_at(min((attempt.check(now) for attempt in self.running), default=math.inf))
+
+    def interrupt_only(self, reason: BaseException) -> None:
+        """Raise *reason* in the task that waits for a request, if there is exactly one such request."""
+        awaited = [attempt for attempt in self.running if attempt.is_awaited]
+        if len(awaited) == 1:
+            awaited[0].interrupt(reason)
 
     @contextmanager
     def paused(self) -> Generator[None]:

@@ -7,9 +7,9 @@ scope of the run, not through a parent task.
 Rules of handler runs:
 
 1. A run is tied to at most one exchange at a time. Either side may cut the tie, synchronously.
-2. The boundary that turns the failure of a handler into a response is outside the cancel scope of the run. A handler
-   whose clean-up fails while it is cancelled raises a group that contains `Cancelled`; inside the scope no `except
-   Exception` would catch it, and it would end the whole pool.
+2. Whatever a handler raises is the failure of its call, unless the pool itself is being cancelled; see `failure_of`.
+   The boundary that turns the failure into a response is outside the cancel scope of the run. A handler whose clean-up
+   fails while it is cancelled raises a group that contains `Cancelled`, which only the scope can tell apart.
 3. A run always gives its slot back.
 4. A run that asks a question may move from one exchange to another; see `_parking.py`.
 5. A handler that never waits needs no task. It runs from start to end where its request is read, which takes half the
@@ -51,7 +51,7 @@ import trio
 from attrs import define, field
 
 from .._errors import AskExpired, ConnectionLost, McpError
-from .._util import is_failure
+from .._util import failure_of
 from ..wire import INTERNAL_ERROR, JsonObject
 from ._limits import BUSY, Limits
 from ._parking import ParkedRuns, Question, QuestionBatch
@@ -257,6 +257,7 @@ class HandlerRun:
         self.scope.cancel(reason=reason)
         self.fail_all(AskExpired("the call is over"))
 
+    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one call
     def _run_inline(self) -> None:
         """Run the handler in this task (rule 5)."""
         try:
@@ -275,11 +276,12 @@ class HandlerRun:
         except StopIteration as returned:
             outcome: JsonObject = returned.value
             return outcome
-        except BaseException as exc:  # noqa: BLE001 # `_failure_of` raises it again unless it is a failure
-            return self._explained(self._failure_of(exc))
+        except BaseException as exc:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+            return self._explained(failure_of(exc, "the handler", _log))
         steps.close()
         return self._explained(RuntimeError(f"a handler of {self.method} that was declared never to wait has waited"))
 
+    @trio.lowlevel.enable_ki_protection  # as above
     async def _drive(self) -> None:
         self._task = trio.lowlevel.current_task()
         try:
@@ -319,36 +321,12 @@ class HandlerRun:
             with self.scope:
                 return await self._handler(self)
             failure: Exception = OutOfTimeError()  # or the exchange was cancelled, and this is not sent
-        except BaseException as exc:  # noqa: BLE001 # `_failure_of` raises it again unless it is a failure
-            failure = self._failure_of(exc)
+        except BaseException as exc:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+            failure = failure_of(exc, "the handler", _log)
         try:
             return self._explained(failure)
         finally:
             del failure  # its traceback refers to this frame
-
-    def _failure_of(self, raised: BaseException) -> Exception:
-        """Return the failure to respond with. This is the only boundary between a handler and the server.
-
-        Raises:
-            BaseException: *raised* is not a failure of the handler: a cancellation from outside, `KeyboardInterrupt`.
-        """
-        match raised:
-            case Exception():
-                return raised
-            case SystemExit():  # raised by the handler or code it calls; it shall not end the server
-                return RuntimeError(f"the handler tried to exit the process: sys.exit({raised.code!r})")
-            case BaseExceptionGroup():
-                cancelled, rest = raised.split(trio.Cancelled)
-                if rest is None or not is_failure(rest):
-                    raise raised
-                if cancelled is not None:
-                    _log.error("a handler of %s failed while the server stopped", self.method, exc_info=rest)
-                    raise cancelled from None  # the pool stops, and a clean-up failed
-                failure = RuntimeError("a task of the handler tried to exit the process")
-                failure.__cause__ = rest
-                return failure
-            case _:
-                raise raised
 
     def _explained(self, failure: Exception) -> JsonObject | McpError:
         if self.exchange is None and (self.pending is None or self.pending.token is None):
@@ -356,7 +334,7 @@ class HandlerRun:
             return {}
         try:
             return self._explain(failure)
-        except Exception:  # noqa: BLE001 # a failing `__str__`, for example, must not end other handlers
+        except BaseException:  # noqa: BLE001 # a failing `__str__`, for example, must not end other handlers
             _log.exception("the failure of a handler of %s could not be turned into a response", self.method)
             return McpError(INTERNAL_ERROR, "internal error; the log says more")
 

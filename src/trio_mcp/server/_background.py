@@ -4,7 +4,7 @@ Rules of this file:
 
 1. The nursery is opened before the lifespan is entered, and its tasks end before the lifespan is left, so that they can
    use the value that the lifespan yielded.
-2. A task that fails does not affect anything else.
+2. A task that fails does not affect anything else, whatever it raises; see `_util.failure_of`.
 3. A context variable holds the serving that `Server.background` refers to, because a server may be served several times
    at once. It is set for the lifespan and for every handler, and inherited by the tasks and threads that they start.
 """
@@ -24,7 +24,7 @@ import trio
 from attrs import define, field
 
 from .._errors import TooManyTasks
-from .._util import WIND_DOWN_SECONDS, is_failure, owned_nursery
+from .._util import WIND_DOWN_SECONDS, owned_nursery, succeeds
 
 if TYPE_CHECKING:
     from ._server import Server
@@ -194,34 +194,12 @@ async def _supervise(work: Callable[[], Awaitable[object]], label: str, *, resta
     pause = _FIRST_PAUSE
     while True:
         began = trio.current_time()
-        if await _succeeds(work, label) or not restart:
+        if await succeeds(work, f"the background task {label}", _log) or not restart:
             return
         if trio.current_time() - began > _LONGEST_PAUSE:
             pause = _FIRST_PAUSE
         await trio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 # not a secret: it spreads the restarts
         pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-async def _succeeds(work: Callable[[], Awaitable[object]], label: str) -> bool:
-    """Return True if *work* returned; log what it raised otherwise (rule 2)."""
-    try:
-        await work()
-    except Exception:  # noqa: BLE001 # the one boundary between a background task and the server
-        _log.exception("the background task %s failed", label)
-        return False
-    except SystemExit as exc:  # it must not end the server
-        _log.error("the background task %s tried to exit the process: sys.exit(%r)", label, exc.code)
-        return False
-    except BaseExceptionGroup as group:
-        cancelled, rest = group.split(trio.Cancelled)
-        if rest is None or not is_failure(rest):  # KeyboardInterrupt and similar
-            raise
-        if cancelled is None:
-            _log.error("a task of the background task %s tried to exit the process", label, exc_info=rest)
-            return False
-        _log.error("the background task %s failed while it was cancelled", label, exc_info=rest)
-        raise cancelled from None
-    return True
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -24,6 +25,7 @@ from .. import types
 from .._errors import McpError
 from .._extensions import is_specified
 from .._user_types import is_async
+from .._util import failure_of
 from ..peer import BUSY
 from ..wire import JsonObject, is_modern
 from ._context import Context, serving_of
@@ -32,6 +34,8 @@ from ._progress import TokenBucket
 from .features import legacy_messages, legacy_result
 
 __all__ = ["CallNext", "Middleware", "MiddlewareChain", "RateLimit", "Request", "check_middleware", "checked_result"]
+
+_log = logging.getLogger("trio_mcp.server")
 
 
 @frozen(kw_only=True, eq=False)
@@ -109,9 +113,9 @@ class MiddlewareChain:
         try:
             self.params = self._accepted(params)
             return await self._handle(self.params)
-        except Exception as failure:
-            self.handler_failure = failure
-            raise
+        except BaseException as raised:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+            self.handler_failure = failure_of(raised, "the handler", _log)
+            raise self.handler_failure from self.handler_failure.__cause__
 
     def _accepted(self, params: Any) -> Any:
         """Return the params that the handler gets; raises the refusal."""

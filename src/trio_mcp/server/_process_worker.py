@@ -146,14 +146,14 @@ def _work(job: bytes) -> JobResult:
         return _failure(RuntimeError(f"the handler raised {type(exc).__name__}"), exc)
     try:
         return JobResult(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-    except Exception as exc:  # noqa: BLE001 # rule 3
+    except BaseException as exc:  # noqa: BLE001 # rule 3
         return _failure(TypeError(f"its result cannot be pickled in its worker process: {_message_of(exc)}"), exc)
 
 
 def _failure(reported: Exception, cause: BaseException) -> JobResult:
     try:
         pickled = pickle.dumps(reported, pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 # its message is enough
+    except BaseException:  # noqa: BLE001 # its message is enough
         pickled = None
     return JobResult(pickled, failed=True, text=_message_of(reported), trace="".join(traceback.format_exception(cause)))
 
@@ -161,7 +161,7 @@ def _failure(reported: Exception, cause: BaseException) -> JobResult:
 def _message_of(exc: BaseException) -> str:
     try:
         return str(exc) or type(exc).__name__
-    except Exception:  # noqa: BLE001 # an exception whose message cannot be read
+    except BaseException:  # noqa: BLE001 # an exception whose message cannot be read
         return type(exc).__name__
 
 

@@ -20,6 +20,7 @@ import base64
 import errno
 import hashlib
 import hmac
+import logging
 import os
 import re
 import sys
@@ -34,7 +35,7 @@ import trio
 from attrs import define, field, frozen
 
 from ..._errors import AuthorizationFailed
-from ..._util import owned_nursery
+from ..._util import failure_of, owned_nursery
 from .._urls import shown_url
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "open_loopback_browser",
     "print_url",
 ]
+
+_log = logging.getLogger("trio_mcp.auth")
 
 _PAGE = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,16384}")
 """The characters of RFC 3986: no spaces, quotation marks, control characters or other alphabets."""
@@ -425,10 +428,11 @@ class _SignIn:
             await self._show(url)
         except AuthorizationFailed as error:
             self.failure = error
-        except Exception as error:  # noqa: BLE001 # a function of the application may raise anything; only this sign-in fails
+        except BaseException as error:  # noqa: BLE001 # a function of the application may raise anything; only this sign-in fails
+            failure = failure_of(error, "the function that shows the sign-in page", _log)
             text = f"the sign-in page of {self.host} could not be shown: {type(error).__name__}"
             self.failure = AuthorizationFailed(text)
-            self.failure.__cause__ = error
+            self.failure.__cause__ = failure
         if self.failure is not None:
             self.done.set()
 

@@ -20,6 +20,7 @@ step             result                                 exception
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -35,6 +36,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
+from ..._util import failure_of
 from ...abc import HttpCall, HttpReply
 from .._urls import read_url
 
@@ -68,6 +70,8 @@ __all__ = [
     "post_form",
     "trusting",
 ]
+
+_log = logging.getLogger("trio_mcp.auth")
 
 T = TypeVar("T")
 
@@ -284,8 +288,9 @@ def failing_as_authorization() -> Generator[None]:
         yield
     except (AuthorizationFailed, _Abandoned):
         raise
-    except Exception as exc:
-        raise AuthorizationFailed(f"authorization failed with {type(exc).__name__}") from exc
+    except BaseException as exc:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+        failure = failure_of(exc, "the application", _log)
+        raise AuthorizationFailed(f"authorization failed with {type(exc).__name__}") from failure
 
 
 @define(eq=False)
@@ -307,6 +312,7 @@ class SharedTask(Generic[T]):
     _person: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     """Surrounds the work that needs the user."""
 
+    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program
     async def run(self, work: Callable[[], Awaitable[T]], on_end: Callable[[], None]) -> None:
         """Run the work; the caller starts this method as a task.
 

@@ -19,11 +19,11 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import trio
 
-from ...._util import owned_nursery
+from ...._util import failure_of, owned_nursery
 from ..server import AsgiApp, AsgiMessage, Scope
 
 __all__ = ["AppTasks", "Mailbox", "contained", "lifespan_of"]
@@ -42,28 +42,12 @@ _MAX_REQUESTS = 200
 
 
 @contextmanager
-def contained(report: Callable[[BaseException], None]) -> Generator[None]:
-    """Pass exceptions that concern one application or connection to *report*; let interrupts and cancellation pass.
-
-    SystemExit is reported too: an application must not end the server.
-    """
+def contained(report: Callable[[Exception], None]) -> Generator[None]:
+    """Pass everything that one application or connection raises to *report*, except a cancellation of this task."""
     try:
         yield
-    except BaseException as error:
-        failure, rest = _split(error)
-        if failure is not None:
-            report(failure)
-        if rest is error:
-            raise
-        if rest is not None:
-            raise rest from None  # the other part has been reported
-
-
-def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    kinds = (Exception, SystemExit)
-    if isinstance(error, BaseExceptionGroup):
-        return cast("BaseExceptionGroup[BaseException]", error).split(kinds)
-    return (error, None) if isinstance(error, kinds) else (None, error)
+    except BaseException as error:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+        report(failure_of(error, "the application", _log))
 
 
 class Mailbox:
@@ -137,7 +121,7 @@ def _cost(event: AsgiMessage) -> int:
 class AppTasks:
     """Runs the application in *nursery*, once for each request of a connection. Hypercorn calls it a task group.
 
-    An exception of the application is logged and ends that request only. KeyboardInterrupt and cancellation propagate.
+    An exception of the application, of any class, is logged and ends that request only. Cancellation propagates.
     """
 
     def __init__(self, nursery: trio.Nursery, app: AsgiApp) -> None:
@@ -180,6 +164,7 @@ class AppTasks:
         for mailbox, disconnect in self._mailboxes.items():
             mailbox.end(disconnect)
 
+    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one request
     async def _run(self, scope: Scope, mailbox: Mailbox, send: _SendToHypercorn) -> None:
         name = _name(scope)
         try:

@@ -4,7 +4,7 @@ Replaces Hypercorn's `TCPServer`, and drives its protocols. Loaded when a server
 
 Rules of this file:
 
-1. No exception leaves a connection, except interrupts: it is logged, and ends that connection.
+1. No exception leaves a connection: it is logged, and ends that connection.
 2. Waiting for a client is bounded: for the head of a request, between requests, and while it does not read. A timeout
    bounds only the wait: data that arrived while this process was suspended is served.
 3. The bytes that a protocol has produced are written, whichever task is cancelled meanwhile: half a frame would break
@@ -112,6 +112,7 @@ class Connections:
     def __attrs_post_init__(self) -> None:
         self.config = ProtocolConfig(self.listening)
 
+    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one connection
     async def serve(self, stream: _Stream) -> None:
         """Serve one connection until it ends."""
         connection = _Connection(stream, self)
@@ -180,7 +181,7 @@ class _Connection:
         finally:
             self.abort()
 
-    def report(self, failure: BaseException) -> None:
+    def report(self, failure: Exception) -> None:
         """Log the failure that ends the connection."""
         _log.warning("the connection from %s failed and is closed", self.client, exc_info=failure)
 

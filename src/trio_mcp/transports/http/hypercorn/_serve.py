@@ -52,8 +52,8 @@ async def serve_asgi(
     connections are accepted, idle ones end, *drain* is awaited, the others end after the responses they have begun, and
     what is left after *drain_seconds* is cut off; then the lifespan ends.
 
-    An error of a client, or an exception of the application (except KeyboardInterrupt), ends that connection or
-    request, and is logged to `trio_mcp.transports`.
+    An error of a client, or an exception of the application, of any class, ends that connection or request, and is
+    logged to `trio_mcp.transports`.
 
     Args:
         app: the application.

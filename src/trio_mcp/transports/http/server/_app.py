@@ -36,6 +36,7 @@ import trio
 from attrs import define, field, frozen
 
 from ...._errors import McpError
+from ...._util import failure_of
 from ....abc import HttpAnswerer, HttpServing
 from ....wire import (
     INTERNAL_ERROR,
@@ -141,8 +142,9 @@ class HttpRouter:
         responding.request = request
         try:
             await self._answer(request, receive, responding)
-        except Exception:  # noqa: BLE001 # a bug, or a lifespan that fails in a standalone serving
-            _log.exception("an HTTP request failed")
+        except BaseException as exc:  # noqa: BLE001 # a bug, a custom verifier, or a lifespan of a standalone serving
+            failure = failure_of(exc, "the application", _log)
+            _log.error("an HTTP request failed", exc_info=failure)
             if not responding.begun:
                 error = McpError(INTERNAL_ERROR, "the request failed; the server's log says why")
                 await responding.refuse(Refusal(500, error))
