@@ -249,14 +249,14 @@ class MissingCapability(TrioMcpError):
 
 
 class AskExpired(TrioMcpError):
-    """A question was not answered within `Limits.ask_seconds`, or the server stops.
+    """A question was not answered within `Limits.ask_seconds`, or gave way to another client's, or the server stops.
 
     Raised to the handler that asked. After it, the handler has five seconds for asynchronous clean-up.
     """
 
 
 class TooManyParked(TrioMcpError):
-    """A question was refused, because `Limits.max_parked` handlers wait for answers. They are not affected."""
+    """A question was refused: `Limits.max_parked` handlers wait for answers, and no client has more than this one."""
 
 
 class TooManyTasks(TrioMcpError):

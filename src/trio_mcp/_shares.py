@@ -85,9 +85,9 @@ class SharedBound(Generic[E]):
     most: int
     total: int = field(default=0, init=False)
     """The sum of the weights of all entries."""
-    _shares: dict[Sender, _Share[E]] = field(factory=dict[Sender, "_Share[E]"], init=False)
-    _owners: dict[E, Sender] = field(factory=dict[E, Sender], init=False)
-    _heap: list[tuple[int, int, Sender]] = field(factory=list[tuple[int, int, Sender]], init=False)
+    _shares: dict[Sender, _Share[E]] = field(factory=dict[Sender, "_Share[E]"], init=False, repr=False)
+    _owners: dict[E, Sender] = field(factory=dict[E, Sender], init=False, repr=False)
+    _heap: list[tuple[int, int, Sender]] = field(factory=list[tuple[int, int, Sender]], init=False, repr=False)
     """The senders by negative weight. An entry whose weight differs from `_Share.noted` is stale."""
     _order: count[int] = field(factory=count, init=False)
     """Numbers that keep the heap from comparing senders."""

@@ -157,7 +157,7 @@ async def test_requests_beyond_the_limits_wait_or_get_a_busy_error(connect: Open
             async with trio.open_nursery() as nursery:  # 4 run, 2 wait, 1 exceeds the limits
                 for number in range(6):
                     nursery.start_soon(call, str(number))
-        busy = "of this connection's requests, 4 run (Limits.max_in_flight) and 2 wait (Limits.max_queued)"
+        busy = "of this client's requests, 4 run (Limits.max_in_flight) and 2 wait (Limits.max_queued)"
         assert answers == [f"too busy: {busy}; try again later"]
         assert texts(await call_persistently(client, "when_stopped", {"key": "first"})) == ["first was stopped"]
         assert texts(await call_persistently(client, "add", {"a": 1, "b": 1})) == ["2"]

@@ -97,6 +97,8 @@ class HandlerPoolModel:
     waiting_line: list[Connection] = field(factory=list[Connection])
     works: list[Work] = field(factory=list[Work])
     closing: bool = False
+    places: list[Work] = field(factory=list[Work])
+    """The parked work that counts against the limit, the oldest first."""
 
     def in_phase(self, *phases: Phase) -> list[Work]:
         """Return the work in one of *phases*."""
@@ -190,14 +192,37 @@ class HandlerPoolModel:
         assert work.call is not None
         if work.call.full:
             work.phase = Phase.ASKING
-        elif self.closing or self.parked >= MAX_PARKED:
+        elif self.closing or not self._make_room_to_park(work):
             work.phase, work.open = Phase.WORKING, []
             work.outcomes.append("AskExpired" if self.closing else "TooManyParked")
         else:
             work.call.sent.append(sorted(work.open))
             work.call.work, work.call = None, None
             work.phase, work.parked, work.expires = Phase.PARKED, True, self.now + ASK_SECONDS
+            self.places.append(work)
             self._release(work)
+
+    def _make_room_to_park(self, work: Work) -> bool:
+        """Let the oldest question of the connection with the most give way; False if that has not more than *work*'s.
+
+        There are only two places, so the connection with the most has both.
+        """
+        if len(self.places) < MAX_PARKED:
+            return True
+        oldest = self.places[0]
+        if oldest.connection is work.connection or any(
+            each.connection is not oldest.connection for each in self.places
+        ):
+            return False
+        self.places.remove(oldest)
+        oldest.expires = min(oldest.expires, self.now)
+        if oldest.phase is Phase.PARKED:  # else it has expired already, and its handler cleans up
+            self._expire(oldest)
+        return True
+
+    def _leave_place(self, work: Work) -> None:
+        if work in self.places:
+            self.places.remove(work)
 
     def retry(self, work: Work, call: Call, answers: dict[str, Any]) -> str:
         """Receive a retry with answers; return what becomes of it."""
@@ -208,6 +233,7 @@ class HandlerPoolModel:
             return "no answer"
         if self.is_full(call.connection):
             return "busy"
+        self._leave_place(work)
         work.parked, work.expires, work.given = False, math.inf, given
         work.call, work.connection, call.work = call, call.connection, work
         work.phase = Phase.RESUMED
@@ -237,6 +263,7 @@ class HandlerPoolModel:
         self._end(work)
 
     def _end(self, work: Work) -> None:
+        self._leave_place(work)
         work.phase, work.parked = Phase.OVER, False
         self._release(work)
 

@@ -7,8 +7,8 @@ import time
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import McpError
-from trio_mcp.peer import BUSY, HandlerPool, HandlerRun, HandlerSlots, Limits
+from trio_mcp import McpError, Server
+from trio_mcp.peer import BUSY, HandlerPool, HandlerRun, HandlerSlots, Limits, SenderSlots
 from trio_mcp.wire import JsonObject
 
 from .fake_exchange import FakeExchange, exchange
@@ -87,7 +87,7 @@ async def test_a_request_beyond_the_queue_is_refused_as_busy(nursery: trio.Nurse
 
     assert isinstance(error, McpError)
     assert error.code == BUSY == -31_000
-    busy = "of this connection's requests, 1 run (Limits.max_in_flight) and 1 wait (Limits.max_queued)"
+    busy = "of this client's requests, 1 run (Limits.max_in_flight) and 1 wait (Limits.max_queued)"
     assert error.message == f"too busy: {busy}; try again later"
     assert refused.run is None
     await wait_all_tasks_blocked()
@@ -239,7 +239,7 @@ async def test_a_refusal_because_of_other_connections_names_both_limits(nursery:
 
     assert isinstance(error, McpError)
     assert error.code == BUSY
-    busy = "of all requests, 2 run (Limits.max_running), and of this connection's, 1 wait (Limits.max_queued)"
+    busy = "of all requests, 2 run (Limits.max_running), and of this client's, 1 wait (Limits.max_queued)"
     assert error.message == f"too busy: {busy}; try again later"
     await wait_all_tasks_blocked()
     await shared.end("a1", "a2", "b1")
@@ -258,7 +258,7 @@ async def test_listening_requests_have_their_own_limit_which_their_refusal_names
     assert sorted(shared.started) == ["a1", "b1", "b2"]
     assert isinstance(error, McpError)
     assert error.code == BUSY
-    assert error.message == "too busy: of this connection's requests, 2 listen (Limits.max_listens); try again later"
+    assert error.message == "too busy: of this client's requests, 2 listen (Limits.max_listens); try again later"
     await shared.end("a1", "b1", "b2")
 
 
@@ -277,3 +277,132 @@ async def test_full_predicts_whether_another_request_would_be_refused(nursery: t
     await shared.end("b1")
     assert (a.full, b.full) == (False, False)
     await shared.end("b2", "a2")
+
+
+# Slots that are given back while a question is open.
+
+
+class AskingHandler:
+    """A handler with the only slot, which it shares while a question is open."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.handlers = ObservedHandlers(nursery, HandlerSlots(1, 10))
+        self.incoming = exchange(self.handlers.slots, "asking")
+        self.answered = trio.Event()
+        self.log: list[str] = []
+
+    def begin(self, *, shielded: bool = False) -> None:
+        async def handler(run: HandlerRun) -> JsonObject:
+            with trio.CancelScope(shield=shielded):
+                for number in range(2):
+                    run.share_slot()
+                    run.holds.give_back(run.scope)
+                    self.log.append(f"asked {number}")
+                    await self.answered.wait()
+                    run.holds.start_clock(run.scope)
+                    await run.holds.take_again(run.scope)
+                    self.log.append(f"continues {number}")
+            return {}
+
+        self.handlers.pool.begin(self.incoming, handler, lambda exc: McpError(-1, repr(exc)))
+
+    async def answer(self) -> None:
+        self.answered.set()
+        await wait_all_tasks_blocked()
+
+
+async def test_a_handler_that_asks_takes_its_slot_again_before_the_requests_that_wait(nursery: trio.Nursery) -> None:
+    asking = AskingHandler(nursery)
+    asking.begin()
+    await wait_all_tasks_blocked()
+    for name in "ab":
+        asking.handlers.begin(name)
+    await wait_all_tasks_blocked()
+    assert asking.handlers.started == ["a"]
+
+    await asking.answer()
+    assert asking.log == ["asked 0"]
+    await asking.handlers.end("a")
+
+    assert asking.log == ["asked 0", "continues 0", "asked 1"]
+    assert asking.handlers.started == ["a", "b"]
+    await asking.handlers.end("b")
+    assert asking.log[3:] == ["continues 1"]
+    assert (asking.handlers.slots.running, asking.handlers.slots.waiting) == (0, 0)
+
+
+async def test_a_handler_with_an_answer_continues_at_once_if_a_slot_is_free(nursery: trio.Nursery) -> None:
+    asking = AskingHandler(nursery)
+    asking.begin()
+    await wait_all_tasks_blocked()
+    assert asking.handlers.slots.running == 0
+
+    await asking.answer()
+    assert asking.log == ["asked 0", "continues 0", "asked 1", "continues 1"]
+    assert asking.incoming.sent == [{}]
+
+
+async def test_a_handler_cancelled_while_it_waits_for_its_slot_leaves_no_trace(nursery: trio.Nursery) -> None:
+    asking = AskingHandler(nursery)
+    asking.begin()
+    await wait_all_tasks_blocked()
+    asking.handlers.begin("a")
+    await asking.answer()
+    assert asking.handlers.slots.waiting == 1
+
+    asking.incoming.cancel("over")
+    await wait_all_tasks_blocked()
+
+    assert (asking.handlers.slots.running, asking.handlers.slots.waiting) == (1, 0)
+    await asking.handlers.end("a")
+    assert (asking.handlers.slots.running, asking.handlers.pool.limiter.taken) == (0, 0)
+
+
+async def test_a_cancelled_handler_gives_a_slot_that_it_gets_at_once_back(nursery: trio.Nursery) -> None:
+    handlers, answered = ObservedHandlers(nursery, HandlerSlots(1, 10)), trio.Event()
+
+    async def handler(run: HandlerRun) -> JsonObject:
+        run.share_slot()
+        run.holds.give_back(run.scope)
+        with trio.CancelScope(shield=True):
+            await answered.wait()
+        run.holds.start_clock(run.scope)
+        await run.holds.take_again(run.scope)
+        raise AssertionError
+
+    incoming = exchange(handlers.slots)
+    handlers.pool.begin(incoming, handler, lambda exc: McpError(-1, repr(exc)))
+    await wait_all_tasks_blocked()
+    incoming.cancel("over")
+    answered.set()
+    await wait_all_tasks_blocked()
+
+    assert (handlers.slots.running, handlers.pool.limiter.taken, handlers.pool.running) == (0, 0, 0)
+
+
+async def test_a_shielded_handler_whose_request_is_cancelled_still_gets_its_slot(nursery: trio.Nursery) -> None:
+    asking = AskingHandler(nursery)
+    asking.begin(shielded=True)
+    await wait_all_tasks_blocked()
+    asking.handlers.begin("a")
+    await asking.answer()
+    asking.incoming.cancel("over")
+    await wait_all_tasks_blocked()
+    assert asking.log == ["asked 0"]
+
+    await asking.handlers.end("a")
+
+    assert asking.log == ["asked 0", "continues 0", "asked 1", "continues 1"]
+    assert asking.handlers.pool.running == 0
+
+
+async def test_requests_of_one_sender_share_their_slots_in_one_serving() -> None:
+    async with Server("one").serving() as serving, Server("other").serving() as other:
+        slots = SenderSlots.of(serving)
+        mine, listens = slots.for_requests("me"), slots.for_listens("me")
+
+        assert SenderSlots.of(serving).for_requests("me") is mine
+        assert SenderSlots.of(serving).for_listens("me") is listens
+        assert (mine.is_alone, mine.listens, listens.listens) == (False, False, True)
+        assert slots.for_requests("you") is not mine
+        assert SenderSlots.of(other).for_requests("me") is not mine

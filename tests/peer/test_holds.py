@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import trio
@@ -22,8 +23,8 @@ class Bench:
     hold: Hold = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        assert self.limiter.take()
-        self.hold = Hold(self.take, self.limiter.release)
+        assert self.limiter.take("us")
+        self.hold = Hold(self.take, partial(self.limiter.release, "us"))
         self.holds.add(self.hold)
 
     async def take(self) -> None:
@@ -57,12 +58,12 @@ async def test_held_resources_are_released_while_a_question_is_open_and_taken_ag
 
 async def test_a_handler_that_continues_waits_for_a_place_behind_others(bench: Bench, nursery: trio.Nursery) -> None:
     bench.ask()
-    assert bench.limiter.take()  # another handler
+    assert bench.limiter.take("others")  # another handler
     nursery.start_soon(bench.continue_)
     await wait_all_tasks_blocked()
     assert bench.limiter.waiting == 1
 
-    bench.limiter.release()
+    bench.limiter.release("others")
     await wait_all_tasks_blocked()
     assert (bench.limiter.taken, bench.limiter.waiting) == (1, 0)
     bench.holds.drop(bench.hold)
@@ -93,11 +94,11 @@ async def test_a_resource_that_arrives_after_another_task_asked_is_released_agai
     bench: Bench, nursery: trio.Nursery
 ) -> None:
     bench.ask()
-    assert bench.limiter.take()  # another handler
+    assert bench.limiter.take("others")  # another handler
     nursery.start_soon(bench.continue_)
     await wait_all_tasks_blocked()
     bench.ask()
-    bench.limiter.release()
+    bench.limiter.release("others")
     await wait_all_tasks_blocked()
 
     assert (bench.limiter.taken, bench.limiter.waiting) == (0, 0)
@@ -109,7 +110,7 @@ async def test_a_handler_cancelled_while_it_waits_for_its_resource_holds_nothing
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     bench.ask()
-    assert bench.limiter.take()  # another handler
+    assert bench.limiter.take("others")  # another handler
     with trio.move_on_after(1):
         await bench.continue_()
     bench.holds.drop(bench.hold)
@@ -121,11 +122,11 @@ async def test_a_resource_that_was_dropped_during_the_wait_is_released_again(
     bench: Bench, nursery: trio.Nursery
 ) -> None:
     bench.ask()
-    assert bench.limiter.take()  # another handler
+    assert bench.limiter.take("others")  # another handler
     nursery.start_soon(bench.continue_)
     await wait_all_tasks_blocked()
     bench.holds.drop(bench.hold)
-    bench.limiter.release()
+    bench.limiter.release("others")
     await wait_all_tasks_blocked()
     assert bench.limiter.taken == 0
 
@@ -160,12 +161,12 @@ async def test_the_deadline_is_paused_while_the_handler_waits_for_its_resources(
 ) -> None:
     bench.scope.deadline = trio.current_time() + 30
     bench.ask()
-    assert bench.limiter.take()  # another handler
+    assert bench.limiter.take("others")  # another handler
     nursery.start_soon(bench.continue_)
     await trio.sleep(500)
     assert bench.scope.deadline == math.inf
 
-    bench.limiter.release()
+    bench.limiter.release("others")
     await wait_all_tasks_blocked()
     assert bench.scope.deadline == trio.current_time() + 30
 

@@ -229,7 +229,7 @@ async def test_a_parked_handler_releases_its_resources_and_takes_them_again(
 
     async def handler(run: HandlerRun) -> JsonObject:
         await take()
-        hold = Hold(take, limiter.release)
+        hold = Hold(take, lambda: limiter.release("a connection"))
         run.holds.add(hold)
         try:
             assert limiter.taken == 1

@@ -190,7 +190,7 @@ async def test_a_busy_server_names_the_limit_and_serves_the_other_connections() 
         await trio.testing.wait_all_tasks_blocked()
         barrier.opened.set()
 
-    busy = "of all requests, 2 run (Limits.max_running), and of this connection's, 3 wait (Limits.max_queued)"
+    busy = "of all requests, 2 run (Limits.max_running), and of this client's, 3 wait (Limits.max_queued)"
     assert refused == [(-31_000, f"too busy: {busy}; try again later")]
     assert barrier.worked.count("flood") == 5
     assert "single" in barrier.worked

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ._handler_pool import Hold as Hold
     from ._handler_pool import Holds as Holds
     from ._handler_pool import OutOfTimeError as OutOfTimeError
+    from ._handler_pool import SenderSlots as SenderSlots
     from ._limits import BUSY as BUSY
     from ._limits import Limits as Limits
     from ._link import Link as Link
@@ -70,7 +71,7 @@ else:
             ),
             "_handler_pool": (
                 "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "Hold", "Holds",
-                "OutOfTimeError",
+                "OutOfTimeError", "SenderSlots",
             ),
             "_limits": ("BUSY", "Limits"),
             "_link": ("Link", "Outbox"),

@@ -142,7 +142,8 @@ class ConnectionStatistics:
     incoming: int
     """The number of requests of the peer that wait for a response."""
     running: int
-    """The number of handlers that run for the peer, including those that clean up after a cancellation."""
+    """The number of handlers that run for the peer, including those that clean up after a cancellation. Connections
+    from one address share this number and the next one."""
     queued: int
     """The number of requests of the peer that wait for a handler to end."""
     outbox_bytes: int

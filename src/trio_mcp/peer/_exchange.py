@@ -594,11 +594,9 @@ class IncomingRequest(abc.ABC):
             run.stop(reason)
 
     def _untie(self) -> None:
-        run = self.run
+        run, self.run = self.run, None
         if run is not None:
-            if not run.has_slot:
-                run.slots.forget(run)
-            run.exchange = self.run = None
+            run.untie()
 
     def _encoded(self, outcome: JsonObject | McpError) -> tuple[bytes, JsonObject | McpError]:
         """Return the line of the response, and its content: an error if *outcome* cannot be written as JSON."""

@@ -1,4 +1,4 @@
-"""The handler pool of a server or client: its handler runs, and the limits on how many of them run at once.
+"""The handler pool of a server or client: its handler runs, and how its senders share the places for them.
 
 A Trio task never changes its nursery. A handler that may outlive the request that started it must therefore be started
 in a nursery that outlives every request: that of the pool. Cancelling a request stops its handler through the cancel
@@ -19,21 +19,25 @@ Rules of handler runs:
 
 Rules of limits:
 
-6. A handler runs when its connection has a free slot and the limiter of the pool has a free place. Until then its
-   request waits in the queue of its connection.
-7. A connection waits for a place of the limiter at most once, however many of its requests wait. When it gets one, it
-   waits again, behind the other connections.
-8. A place that is released while others wait goes directly to the connection that has waited longest for one; within
-   one connection it is first come, first served.
+6. A handler runs when its sender has a free slot and the limiter of the pool has a place for it. Until then its request
+   waits in the queue of its sender. A sender is an authenticated principal, or else an address, over all its
+   connections, sessions and revisions; a connection without an address (a pipe, memory) is a sender of its own.
+7. A sender waits for a place of the limiter at most once, however many of its requests wait. When it gets one, it waits
+   again.
+8. A free place goes to the waiting sender that has the fewest places; equals take turns. Within one sender it is first
+   come, first served.
+9. A sender may take three times as many places as it leaves free: three quarters of them if it is the only one. So
+   however many requests it makes, a newcomer finds a free place. A connection without an address is usually the only
+   one of its server, and may take all places.
 
 Rules of held resources:
 
-9. What a run holds (a place of a tool's limiter, a thread, its time limit) is given back while a question is open, and
-   taken again before the handler continues, whether the question was answered or refused. If several tasks of the
-   handler do this at once, one of them takes and the others wait.
-10. While a question is open nothing is taken: a task that continues while another one waits for an answer holds
+10. What a run holds (its slot, a place of a tool's limiter, a thread, its time limit) is given back while a question is
+    open, and taken again before the handler continues, whether the question was answered or refused. If several tasks
+    of the handler do this at once, one of them takes and the others wait.
+11. While a question is open nothing is taken: a task that continues while another one waits for an answer holds
     nothing.
-11. A held resource is always released exactly once for each time it was taken.
+12. A held resource is always released exactly once for each time it was taken.
 """
 
 from __future__ import annotations
@@ -46,17 +50,20 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import trio
 from attrs import define, field
 
 from .._errors import AskExpired, ConnectionLost, McpError
+from .._shares import Sender
 from .._util import failure_of
 from ..wire import INTERNAL_ERROR, JsonObject
 from ._limits import BUSY, Limits
 from ._parking import ParkedRuns, Question, QuestionBatch
 
 if TYPE_CHECKING:
+    from ..abc import Serving
     from ._context import ExchangeContext, Peer
     from ._exchange import IncomingRequest
     from ._parking import PendingQuestions
@@ -71,6 +78,7 @@ __all__ = [
     "Hold",
     "Holds",
     "OutOfTimeError",
+    "SenderSlots",
 ]
 
 
@@ -91,12 +99,12 @@ class HandlerPool:
     running: int = field(default=0, init=False)
     """The number of handlers that have started and not ended, including those that clean up or wait for answers."""
     parking: ParkedRuns = field(init=False)
-    """The handlers that wait for answers while no request waits for them."""
+    """The handlers that wait for answers."""
     limiter: FairLimiter = field(init=False)
-    """The limit on how many handlers run at once, shared by all connections."""
+    """The limit on how many handlers run at once, shared by all senders."""
 
     def __attrs_post_init__(self) -> None:
-        self.limiter = FairLimiter(self.limits.max_running)
+        self.limiter = FairLimiter(self.limits.max_running, leaves_places=True)
         self.parking = ParkedRuns(self.limits.max_parked, self.limits.ask_seconds)
 
     def begin(
@@ -156,6 +164,8 @@ class HandlerRun:
     """The batches of questions whose answers it waits for."""
     _task: trio.lowlevel.Task | None = field(default=None, init=False)
     has_slot: bool = field(default=False, init=False)
+    _slot_taken: trio.Event | None = field(default=None, init=False)
+    """Set when it has a slot again after a question; None unless it waits for one."""
     _has_ended: bool = field(default=False, init=False)
     """True if the handler has ended. A worker thread that it left may still ask something."""
     _context: Context = field(factory=copy_context, init=False)
@@ -198,6 +208,9 @@ class HandlerRun:
     def start(self) -> None:
         """Start the task of the run, or let it continue if it was parked. The run has its slot."""
         self.has_slot = True
+        if self._slot_taken is not None:
+            self._slot_taken.set()
+            return
         if self.pending is not None:
             self.pending.wake()
             return
@@ -211,10 +224,30 @@ class HandlerRun:
             self.has_slot = False
             self.slots.release()
 
-    @property
-    def group(self) -> Hashable:
-        """The group in which it waits for a `FairLimiter`: its connection."""
-        return self.slots
+    def share_slot(self) -> None:
+        """Treat the slot as one of the held resources, so that it is given back while a question is open (rule 10)."""
+        if not self.holds.has_slot:
+            self.holds.add_slot(Hold(self._take_slot, self.release_slot))
+
+    async def _take_slot(self) -> None:
+        self._slot_taken = taken = trio.Event()
+        try:
+            self.slots.take_again(self)
+            await taken.wait()
+        except BaseException:
+            if self.has_slot:
+                self.release_slot()
+            else:
+                self.slots.forget(self)
+            raise
+        finally:
+            self._slot_taken = None
+
+    def untie(self) -> None:
+        """Work for no exchange; if the handler has not begun, it never will."""
+        if not self.has_slot and self._slot_taken is None:
+            self.slots.forget(self)
+        self.exchange = None
 
     @property
     def has_task(self) -> bool:
@@ -389,6 +422,8 @@ class Holds:
     """All resources that one run holds, and the time for which it may still work."""
 
     _all: list[Hold] = field(factory=list[Hold], init=False)
+    has_slot: bool = field(default=False, init=False)
+    """True if the first of them is the slot of the run."""
     _lock: trio.Lock | None = field(default=None, init=False)
     """Made when needed, because most runs ask nothing."""
     _asking: int = field(default=0, init=False)
@@ -401,6 +436,11 @@ class Holds:
     def add(self, hold: Hold) -> None:
         """Hold one more resource."""
         self._all.append(hold)
+
+    def add_slot(self, hold: Hold) -> None:
+        """Hold the slot of the run, which is always taken first: in one order, no two runs wait for each other."""
+        self._all.insert(0, hold)
+        self.has_slot = True
 
     def drop(self, hold: Hold) -> None:
         """Release *hold* for good."""
@@ -461,42 +501,86 @@ class Holds:
 Begin: TypeAlias = Callable[[], object]
 
 
+_SHARE = 3
+"""The number of places that a sender may have for each place that it leaves to others (rule 9)."""
+
+
 @define(eq=False)
 class FairLimiter:
-    """A capacity limiter that is fair between groups, for example connections (rule 8).
+    """A capacity limiter that is fair between groups, usually senders (rules 8 and 9).
 
-    Every operation takes constant time. A group is known only while one of its members waits. Not thread-safe.
+    Every operation takes constant time, except for the choice of the next group: that takes time in proportion to the
+    different numbers of places that the waiting groups have. Not thread-safe.
 
     Args:
         capacity: how many places may be taken at once.
+        leaves_places: True if a group may not take all places (rule 9); `HandlerSlots` that are alone may.
     """
 
     capacity: int
+    _leaves_places: bool = field(default=False, kw_only=True, alias="leaves_places")
     taken: int = field(default=0, init=False)
     """The number of places taken now."""
     waiting: int = field(default=0, init=False)
     """The number of callers that wait for a place."""
-    _groups: OrderedDict[Hashable, OrderedDict[Begin, None]] = field(
-        factory=OrderedDict[Hashable, "OrderedDict[Begin, None]"], init=False
+    _counts: dict[Hashable, int] = field(factory=dict[Hashable, int], init=False, repr=False)
+    """The number of places that each group has; groups without any are left out."""
+    _members: dict[Hashable, OrderedDict[Begin, None]] = field(
+        factory=dict[Hashable, "OrderedDict[Begin, None]"], init=False, repr=False
     )
-    """The waiting callers by group, in the order in which the groups get a place. Empty while a place is free."""
+    """The waiting callers by group."""
+    _queues: dict[int, OrderedDict[Hashable, None]] = field(
+        factory=dict[int, "OrderedDict[Hashable, None]"], init=False, repr=False
+    )
+    """The waiting groups by `_rank`, in the order of their turns."""
 
     @property
     def groups(self) -> int:
         """The number of groups that wait."""
-        return len(self._groups)
+        return len(self._members)
 
-    @property
-    def free(self) -> bool:
-        """True if a place is free."""
-        return self.taken < self.capacity
-
-    def take(self) -> bool:
-        """Take a place if one is free, and return True; `release` must follow."""
-        if self.taken >= self.capacity:
+    def has_place(self, group: Hashable) -> bool:
+        """Return True if *group* could take a place now."""
+        free = self.capacity - self.taken
+        if free <= 0:
             return False
-        self.taken += 1
+        rank = self._rank(group) if self._leaves_places else 0
+        return rank == 0 or rank < _SHARE * (free - 1)
+
+    def _rank(self, group: Hashable) -> int:
+        """Return the number of places that a group has; 0 for one that may take all places."""
+        return 0 if isinstance(group, HandlerSlots) and group.is_alone else self._counts.get(group, 0)
+
+    def take(self, group: Hashable) -> bool:
+        """Take a place for *group* if it may have one now, and return True; `release` must follow."""
+        if not self.has_place(group):
+            return False
+        self._take(group)
         return True
+
+    def _take(self, group: Hashable) -> None:
+        self.taken += 1
+        self._count(group, 1)
+
+    def _count(self, group: Hashable, change: int) -> None:
+        rank = self._rank(group)
+        count = self._counts.get(group, 0) + change
+        if count:
+            self._counts[group] = count
+        else:
+            del self._counts[group]
+        if group in self._members and rank != self._rank(group):
+            self._dequeue(group, rank)
+            self._enqueue(group)
+
+    def _enqueue(self, group: Hashable) -> None:
+        self._queues.setdefault(self._rank(group), OrderedDict())[group] = None
+
+    def _dequeue(self, group: Hashable, rank: int) -> None:
+        queue = self._queues[rank]
+        del queue[group]
+        if not queue:
+            del self._queues[rank]
 
     def wait(self, group: Hashable, begin: Begin) -> None:
         """Call *begin*, with a place taken, when *group* gets one.
@@ -507,27 +591,34 @@ class FairLimiter:
         Args:
             begin: synchronous, and must not raise.
         """
-        members = self._groups.setdefault(group, OrderedDict())
+        members = self._members.get(group)
+        if members is None:
+            members = self._members[group] = OrderedDict()
+            self._enqueue(group)
         self.waiting += begin not in members
         members[begin] = None
 
     def forget(self, group: Hashable, begin: Begin) -> None:
         """Stop waiting. Harmless if *begin* does not wait."""
-        members = self._groups.get(group)
+        members = self._members.get(group)
         if members is not None and begin in members:
-            del members[begin]
-            self.waiting -= 1
-            if not members:
-                del self._groups[group]
+            self._leave(group, members, begin)
+
+    def _leave(self, group: Hashable, members: OrderedDict[Begin, None], begin: Begin) -> None:
+        del members[begin]
+        self.waiting -= 1
+        if not members:
+            del self._members[group]
+            self._dequeue(group, self._rank(group))
 
     async def acquire(self, group: Hashable) -> None:
         """Wait for a place and take it; `release` must follow. A cancel point: if cancelled, no place is taken.
 
         Args:
-            group: the group that waits, usually a connection.
+            group: the group that waits, usually the slots of a sender.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self.take():
+        if self.take(group):
             return
         begin = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
         self.wait(group, begin)
@@ -538,33 +629,38 @@ class FairLimiter:
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
-    def release(self) -> None:
-        """Give a place back. If a caller waits, it gets the place at once."""
-        if not self._groups:
-            self.taken -= 1
-            return
-        group, members = self._groups.popitem(last=False)
-        begin, _ = members.popitem(last=False)
-        self.waiting -= 1
-        if members:
-            self._groups[group] = members  # behind all other groups
-        begin()
+    def release(self, group: Hashable) -> None:
+        """Give a place of *group* back. If a group waits that may have it, that gets it at once."""
+        self.taken -= 1
+        self._count(group, -1)
+        while self._queues:
+            following = next(iter(self._queues[min(self._queues)]))
+            if not self.has_place(following):
+                return
+            members = self._members[following]
+            begin = next(iter(members))
+            self._queues[self._rank(following)].move_to_end(following)
+            self._leave(following, members, begin)
+            self._take(following)
+            begin()
 
 
 @define(eq=False)
 class HandlerSlots:
-    """The running and the waiting handlers of one connection.
+    """The running and the waiting handlers of one sender.
 
     Args:
         max_running: how many handlers may run at once.
         max_waiting: how many requests may wait for a slot; more are refused with `BUSY`.
         listens: True if these are the slots of requests that listen for changes. They take no place of the limiter of
             the pool, because they last.
+        is_alone: True if these are the slots of a connection without an address (rule 9).
     """
 
     max_running: int
     max_waiting: int
     listens: bool = False
+    is_alone: bool = field(default=True, kw_only=True)
     running: int = field(default=0, init=False)
     _waiting: OrderedDict[HandlerRun, None] = field(factory=OrderedDict["HandlerRun", None], init=False)
     """An ordered set, so that a cancelled run is removed in constant time."""
@@ -587,14 +683,14 @@ class HandlerSlots:
     @property
     def full(self) -> bool:
         """True if another request would be refused as busy."""
-        startable = self.running < self.max_running and self._limiter.free
+        startable = self.running < self.max_running and self._limiter.has_place(self)
         return not startable and len(self._waiting) >= self.max_waiting
 
     def take(self, run: HandlerRun) -> None:
         """Start *run* now if a slot is free, and later otherwise; refuse its exchange as busy if too many wait."""
         if not self.listens:
             self._limiter = run.pool.limiter
-        if self.running < self.max_running and self._limiter.take():
+        if self.running < self.max_running and self._limiter.take(self):
             self.running += 1
             run.begin()
         elif len(self._waiting) < self.max_waiting:
@@ -604,22 +700,32 @@ class HandlerSlots:
             assert run.exchange is not None
             run.exchange.respond(McpError(BUSY, f"too busy: {self._reached_limits()}; try again later"))
 
+    def take_again(self, run: HandlerRun) -> None:
+        """Continue *run*, which has given its slot back, when a slot is free: before the requests that wait."""
+        if self.running < self.max_running and self._limiter.take(self):
+            self.running += 1
+            run.start()
+        else:
+            self._waiting[run] = None
+            self._waiting.move_to_end(run, last=False)
+            self._wait_for_limiter()
+
     def _reached_limits(self) -> str:
         """Return a sentence that names the reached limits."""
         if self.listens:
-            return f"of this connection's requests, {self.running} listen (Limits.max_listens)"
+            return f"of this client's requests, {self.running} listen (Limits.max_listens)"
         if self.running >= self.max_running:
-            running = f"of this connection's requests, {self.running} run (Limits.max_in_flight)"
+            running = f"of this client's requests, {self.running} run (Limits.max_in_flight)"
             return f"{running} and {self.waiting} wait (Limits.max_queued)"
         running = f"of all requests, {self._limiter.taken} run (Limits.max_running)"
-        return f"{running}, and of this connection's, {self.waiting} wait (Limits.max_queued)"
+        return f"{running}, and of this client's, {self.waiting} wait (Limits.max_queued)"
 
     def release(self) -> None:
-        """Give a slot back. The next waiting run starts, of this connection or of another."""
+        """Give a slot back. The next waiting run starts, of this sender or of another."""
         self.running -= 1
         if self._waiting:
             self._wait_for_limiter()
-        self._limiter.release()
+        self._limiter.release(self)
 
     def forget(self, run: HandlerRun) -> None:
         """Remove *run* from the waiting ones, if it waits, because its exchange is over."""
@@ -639,3 +745,49 @@ class HandlerSlots:
         self.running += 1
         self._wait_for_limiter()
         run.start()
+
+
+@define(eq=False)
+class SenderSlots:
+    """The handler slots of all senders of one serving.
+
+    Slots exist while a connection, a session or a run refers to them.
+
+    Args:
+        limits: the limits of each sender.
+    """
+
+    _limits: Limits
+    _slots: WeakValueDictionary[Sender, HandlerSlots] = field(
+        factory=WeakValueDictionary[Sender, HandlerSlots], init=False
+    )
+    _listens: WeakValueDictionary[Sender, HandlerSlots] = field(
+        factory=WeakValueDictionary[Sender, HandlerSlots], init=False
+    )
+
+    @classmethod
+    def of(cls, serving: Serving) -> SenderSlots:
+        """Return the slots of a serving, the same for all its transports."""
+        slots = _SENDERS.get(serving)
+        if slots is None:
+            slots = _SENDERS[serving] = cls(serving.limits)
+        return slots
+
+    def for_requests(self, sender: Sender) -> HandlerSlots:
+        """Return the slots that all requests of a sender share."""
+        slots = self._slots.get(sender)
+        if slots is None:
+            slots = HandlerSlots(self._limits.max_in_flight, self._limits.max_queued, is_alone=False)
+            self._slots[sender] = slots
+        return slots
+
+    def for_listens(self, sender: Sender) -> HandlerSlots:
+        """Return the slots that all requests of a sender share that listen for changes."""
+        slots = self._listens.get(sender)
+        if slots is None:
+            slots = self._listens[sender] = HandlerSlots.for_listens(self._limits.max_listens)
+        return slots
+
+
+_SENDERS: WeakKeyDictionary[Serving, SenderSlots] = WeakKeyDictionary()
+"""The slots by serving. Kept here, so that a custom serving need not know of them."""

@@ -28,22 +28,29 @@ def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
 
 @frozen(kw_only=True)
 class Limits:
-    """The limits of one connection. Bytes are bytes on the wire, times are seconds; `math.inf` lifts a time limit."""
+    """The limits of one connection, and of what all clients of a server share.
+
+    Bytes are bytes on the wire, times are seconds; `math.inf` lifts a time limit. A client is an authenticated
+    principal, or else an address, over all its connections, sessions and revisions; or a connection without an address,
+    such as a pipe.
+    """
 
     max_message_bytes: int = field(default=64 * 2**20, validator=_positive)
     """The length of the longest message that is read. A longer one is skipped and answered with an error without id,
     because its id was skipped too."""
     max_in_flight: int = field(default=1024, validator=_positive)
-    """The number of requests of one connection whose handlers run at once; more wait. Also the number of questions of
-    one result that the callbacks of a client answer at once."""
+    """The number of requests of one client whose handlers run at once; more wait. A handler that waits for the answer
+    to a question does not count. Also the number of questions of one result that the callbacks of a client answer at
+    once."""
     max_queued: int = field(default=4096, validator=_positive)
-    """The number of requests of one connection that may wait for a handler; more are refused as busy. Also the number
-    of messages in the longest batch that is read."""
+    """The number of requests of one client that may wait for a handler; more are refused as busy. Also the number of
+    messages in the longest batch that is read."""
     max_running: int = field(default=4096, validator=_positive)
-    """The number of handlers of one server that run at once, over all its connections. More wait, within the limits
-    above; the connections take turns. Also the number of callbacks of a client that run at once."""
+    """The number of handlers of one server that run at once. More wait, within the limits above; a free place goes to
+    the client that has the fewest. One client may have three times as many places as it leaves free. Also the number of
+    callbacks of a client that run at once."""
     max_listens: int = field(default=64, validator=_positive)
-    """The number of requests of one connection that listen for changes (`subscriptions/listen`) at once; more are
+    """The number of requests of one client that listen for changes (`subscriptions/listen`) at once; more are
     refused as busy. They do not count against the limits above, because they last."""
     max_subscriptions: int = field(default=1024, validator=_positive)
     """The number of resources to whose changes one listening request, or one connection after a handshake, may
@@ -68,15 +75,18 @@ class Limits:
     """The number of requests that a client over HTTP has in flight at once, each on its own connection; more wait.
     Requests that listen for changes do not count."""
     max_threads: int = field(default=40, validator=_positive)
-    """The number of worker threads that plain `def` handlers of one server may occupy at once."""
+    """The number of worker threads that plain `def` handlers of one server may occupy at once. Clients share them as
+    they share `max_running`."""
     max_processes: int = field(factory=lambda: max(4, _processors()), validator=_positive)
     """The number of worker processes of one server that may work at once for tools with `isolate="process"`; more calls
-    wait. By default the number of processors of the machine, and at least four."""
+    wait. By default the number of processors of the machine, and at least four. Clients share them as they share
+    `max_running`."""
     max_background: int = field(default=1024, validator=_positive)
     """The number of tasks of `Server.background` that one server may run at once; one more raises `TooManyTasks`."""
     max_parked: int = field(default=1000, validator=_positive)
-    """The number of handlers of one server that may wait for answers while no request waits for them. The question of
-    one more fails with `TooManyParked`."""
+    """The number of handlers of one server that may wait for the answers of clients. Beyond it, the oldest question of
+    the client that has the most expires. If that is the client that would be asked, its new question fails with
+    `TooManyParked`."""
     ask_seconds: float = field(default=600.0, validator=_positive)
     """How long a question to the client, its user or its model stays open. Then it raises `AskExpired`."""
     max_rounds: int = field(default=32, validator=_positive)

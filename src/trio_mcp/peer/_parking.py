@@ -22,6 +22,8 @@ Rules of parking:
    cancelled. The deadlines of scopes are the timers; there is no table to scan.
 9. A handler that ends while it is parked keeps its outcome until the retry or until the questions expire.
 10. Parking, resuming and expiring are synchronous, and therefore atomic.
+11. The number of handlers that wait for answers is bounded, parked or not, and shared by the senders (`SharedBound`):
+    beyond the bound the question of the sender with the most gives way, and expires at once.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -30,13 +32,15 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 from attrs import define, field
 
 from .._errors import AskExpired, ConnectionLost, McpError, MissingCapability, TooManyParked
+from .._shares import SharedBound
 from ..wire import JsonObject
 from ._limits import BUSY
 
@@ -248,10 +252,10 @@ class PendingQuestions:
 
 @define(eq=False)
 class ParkedRuns:
-    """The parked runs of one handler pool.
+    """The handler runs of one pool that wait for answers; parked are those that no request waits for.
 
     Args:
-        max_parked: how many runs may be parked; the question of one more fails.
+        max_parked: how many runs may wait for answers (rule 11).
         expire_after: the seconds for which a question stays open.
     """
 
@@ -260,14 +264,45 @@ class ParkedRuns:
     closing: bool = field(default=False, init=False)
     """True if the server stops, so that no question may be asked any more."""
     _parked: dict[str, PendingQuestions] = field(factory=dict[str, PendingQuestions], init=False)
+    _waiting: SharedBound[HandlerRun] = field(init=False)
+    """The runs that wait for answers, parked or not, by sender; with the number of the waits of each."""
     direct: set[QuestionBatch] = field(factory=set[QuestionBatch], init=False)
     """The batches of questions that were sent to the peer as requests, and need no parking."""
     _emptied: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._waiting = SharedBound(self.max_parked)
 
     @property
     def parked(self) -> int:
         """The number of parked runs."""
         return len(self._parked)
+
+    @contextmanager
+    def waiting_directly(self, run: HandlerRun) -> Generator[None]:
+        """Count a wait of *run* for answers to questions that are sent to the peer as requests.
+
+        Raises:
+            TooManyParked: too many runs wait for answers (rule 11).
+        """
+        self._make_room(run)
+        self._waiting.add(run.slots, run)
+        try:
+            yield
+        finally:
+            if run in self._waiting:
+                self._waiting.reduce(run, 1)
+
+    def _make_room(self, run: HandlerRun) -> None:
+        """Let a question give way to one of *run* if too many runs wait; raise `TooManyParked` if none does."""
+        if self._waiting.has_room():
+            return
+        loser = self._waiting.oldest_to_give_way(run.slots)
+        if loser is None:
+            limit = f"{self.max_parked} handlers wait for answers already (Limits.max_parked)"
+            raise TooManyParked(f"the question cannot be asked: {limit}")
+        self._waiting.remove(loser)
+        _expire(loser, "the question gave way to those of other clients (Limits.max_parked)")
 
     def check_open(self) -> None:
         """Raise `AskExpired` if the server stops."""
@@ -288,14 +323,16 @@ class ParkedRuns:
         if self.closing:
             run.fail_all(AskExpired("the server stops"))
             return
-        if len(self._parked) >= self.max_parked:
-            limit = f"{self.max_parked} handlers wait for answers already (Limits.max_parked)"
-            run.fail_all(TooManyParked(f"the question cannot be asked: {limit}"))
+        try:
+            self._make_room(run)
+        except TooManyParked as refusal:
+            run.fail_all(refusal)
             return
         exchange, token = run.exchange, secrets.token_hex(16)
         answer = interim(token, requests)
         waiting.token, waiting.resumed = token, trio.Event()
         self._parked[token] = waiting
+        self._waiting.add(run.slots, run)
         run.release_slot()
         run.holds.give_back(run.scope)
         waiting.expire_at(trio.current_time() + self.expire_after)
@@ -321,6 +358,7 @@ class ParkedRuns:
         """Remove a run that continues or has ended."""
         if waiting.token is not None:
             del self._parked[waiting.token]
+            self._waiting.remove(waiting.run)
             waiting.token = None
             if not self._parked:
                 self._emptied.unpark_all()
@@ -329,8 +367,7 @@ class ParkedRuns:
         """Let all open questions expire now; parked handlers may clean up (rule 8)."""
         self.closing = True
         for waiting in list(self._parked.values()):
-            waiting.expire_at(min(waiting.expires, trio.current_time()))  # not later than before
-            waiting.run.fail_all(AskExpired("the server stops"))  # an exception object for each task
+            _expire(waiting.run, "the server stops")
         for asking in self.direct:
             asking.fail(AskExpired("the server stops"))
 
@@ -338,3 +375,12 @@ class ParkedRuns:
         """Wait until no run is parked."""
         while self._parked:
             await self._emptied.park()
+
+
+def _expire(run: HandlerRun, reason: str) -> None:
+    """Let the open questions of a run expire now; the handler may clean up (rule 8)."""
+    waiting = run.pending
+    if waiting is not None and waiting.token is not None:
+        waiting.expire_at(min(waiting.expires, trio.current_time()))  # not later than before
+    for asking in run.open:
+        asking.fail(AskExpired(reason))  # an exception object for each task

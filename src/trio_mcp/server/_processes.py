@@ -310,7 +310,7 @@ class Processes:
     _alive: set[WorkerProcess] = field(factory=set[WorkerProcess], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._limiter = FairLimiter(self.limit)
+        self._limiter = FairLimiter(self.limit, leaves_places=True)
 
     @property
     def alive(self) -> int:

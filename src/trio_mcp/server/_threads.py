@@ -56,7 +56,7 @@ class Threads:
     _limiter: FairLimiter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._limiter = FairLimiter(self.limit)
+        self._limiter = FairLimiter(self.limit, leaves_places=True)
 
     @property
     def working(self) -> int:
@@ -85,12 +85,15 @@ class Threads:
 
 async def take_place(run: HandlerRun, limiter: FairLimiter) -> Hold:
     """Take a place for *run*, which gives it back while it waits for an answer; `Holds.drop` must follow."""
+    sender = run.slots
 
     async def take() -> None:
-        await limiter.acquire(run.group)
+        nonlocal sender
+        sender = run.slots  # the retry of a request may come from another address
+        await limiter.acquire(sender)
 
     await take()
-    hold = Hold(take, limiter.release)
+    hold = Hold(take, lambda: limiter.release(sender))
     run.holds.add(hold)
     return hold
 

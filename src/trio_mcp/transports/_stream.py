@@ -8,6 +8,8 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import logging
+import socket
+import struct
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -16,9 +18,10 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionLost
+from .._shares import Sender, sender_of
 from .._util import owned_nursery
 from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
-from ..peer import Link
+from ..peer import Link, SenderSlots
 from ..wire import JsonObject, LineFramer, Oversized, Undecodable, decode
 from .stdio import ImmediateStream
 
@@ -26,6 +29,8 @@ __all__ = ["connect_link", "guarded_tap", "server_link", "stream_transport", "ta
 
 
 _log = logging.getLogger("trio_mcp.transports")
+_CREDENTIALS = struct.Struct("3i")
+"""The process, user and group at the other end of a Unix socket, as Linux returns them."""
 
 
 def guarded_tap(tap: Tap | None) -> Tap | None:
@@ -125,7 +130,7 @@ async def connect_link(
         disconnect_reason: returns the reason after the output of the peer has ended.
     """
     stream = tapped(stream, client.tap, client.limits.max_message_bytes)
-    link = Link(client.admission, client.answer, client.notified, client.limits, stream, send_now=_sender(stream))
+    link = Link(client.admission, client.answer, client.notified, client.limits, stream, send_now=_immediate(stream))
     async with owned_nursery() as nursery:
         nursery.start_soon(lambda: link.run(drain=False, disconnect_reason=disconnect_reason), name="link")
         yield link
@@ -137,10 +142,35 @@ def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
 
-    link = Link(serving.admission(), serving.answer, notified, serving.limits, stream, send_now=_sender(stream))
+    link = Link(serving.admission(), serving.answer, notified, serving.limits, stream, send_now=_immediate(stream))
+    sender = _sender_at(stream)
+    if sender is not None:
+        slots = SenderSlots.of(serving)
+        link.slots, link.listens = slots.for_requests(sender), slots.for_listens(sender)
     return link
 
 
-def _sender(stream: trio.abc.Stream) -> Callable[[bytes | memoryview], int] | None:
+def _sender_at(stream: trio.abc.Stream) -> Sender | None:
+    """Return the sender at the other end of a socket; None if the stream has no address.
+
+    That of a TCP connection is the address. That of a Unix socket is the user, if the system tells.
+    """
+    while isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    if not isinstance(stream, trio.SocketStream):
+        return None
+    end = stream.socket
+    try:
+        if end.family in (socket.AF_INET, socket.AF_INET6):
+            return sender_of(None, str(end.getpeername()[0]))
+        if sys.platform == "linux":  # pragma: no branch # other systems do not tell the user
+            credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            return "user", _CREDENTIALS.unpack(credentials)[1]
+    except OSError:  # the peer has left already
+        pass
+    return None
+
+
+def _immediate(stream: trio.abc.Stream) -> Callable[[bytes | memoryview], int] | None:
     """Return the function that sends without waiting; None if the stream has none."""
     return stream.send_now if isinstance(stream, ImmediateStream) else None

@@ -28,7 +28,9 @@ async def ask_directly(run: HandlerRun, questions: Sequence[Question]) -> list[A
 
     Raises:
         MissingCapability: the client does not support one of them; none was sent.
-        AskExpired: an answer did not arrive in time, or the server stops. The handler then has `GRACE_SECONDS`.
+        AskExpired: an answer did not arrive in time, the question gave way to those of other clients, or the server
+            stops. The handler then has `GRACE_SECONDS`.
+        TooManyParked: too many handlers wait for answers.
         ErrorResponse: the client answered one with an error.
         RemoteProtocolError: an answer is invalid.
         ConnectionLost: the connection to the client is closed.
@@ -42,14 +44,16 @@ async def ask_directly(run: HandlerRun, questions: Sequence[Question]) -> list[A
         lacking = question.lacking(run.context)
         if lacking is not None:
             raise lacking
-    run.holds.give_back(run.scope)
-    try:
-        return await _all_answers(run, exchange, questions)
-    except AskExpired:
-        run.holds.shorten(run.scope, GRACE_SECONDS)
-        raise
-    finally:
-        run.holds.start_clock(run.scope)
+    with run.pool.parking.waiting_directly(run):
+        run.share_slot()
+        run.holds.give_back(run.scope)
+        try:
+            return await _all_answers(run, exchange, questions)
+        except AskExpired:
+            run.holds.shorten(run.scope, GRACE_SECONDS)
+            raise
+        finally:
+            run.holds.start_clock(run.scope)
 
 
 async def _all_answers(run: HandlerRun, exchange: IncomingRequest, questions: Sequence[Question]) -> list[Any]:

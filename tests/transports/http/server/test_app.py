@@ -500,7 +500,7 @@ async def test_an_application_that_is_not_run_refuses_sessions_and_notifications
 
 
 async def test_an_application_that_is_not_run_limits_the_requests_in_flight() -> None:
-    server, go = make_server(limits=Limits(max_running=2)), trio.Event()
+    server, go = make_server(limits=Limits(max_running=3)), trio.Event()
 
     @server.tool
     async def wait() -> str:

@@ -38,6 +38,7 @@ from attrs import define, field, frozen
 from ...._errors import McpError
 from ...._util import failure_of
 from ....abc import HttpAnswerer, HttpServing
+from ....peer import FairLimiter
 from ....wire import (
     INTERNAL_ERROR,
     HttpPolicy,
@@ -131,10 +132,11 @@ class HttpRouter:
     """The parts of the run; None if the application is not run."""
     closed: str | None = field(default=None, init=False)
     """The reason why nothing is served now; None while requests are served."""
-    _standalone_requests: int = field(default=0, init=False)
-    """The number of requests that are served without a run now."""
+    _standalone_requests: FairLimiter = field(init=False)
+    """The limit on the requests that are served without a run."""
 
     def __attrs_post_init__(self) -> None:
+        self._standalone_requests = FairLimiter(self._answerer.limits.max_running, leaves_places=True)
         self.authorizer = RequestAuthorizer(self._settings.auth)
 
     async def handle(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
@@ -210,27 +212,25 @@ class HttpRouter:
 
     async def _answer_standalone(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
         """Serve one request without a run (rule 4)."""
-        id, limit = _id_of(posted), self._answerer.limits.max_running
+        id, sender = _id_of(posted), request.sender
         if isinstance(posted.message, Notification):  # its handler would outlive the response
             why = f"notifications need a running HTTP application, and this one is not running: {_HOW_TO_RUN}"
             await _refuse_for_now(why, id, responding)
-            return
-        if self._standalone_requests >= limit:
-            await _refuse_for_now(
-                f"too busy: {limit} requests are running (Limits.max_running); try again later", id, responding
-            )
             return
         try:
             opener = self._answerer.serving_one()
         except McpError as error:
             await _refuse_for_now(error.message, id, responding)
             return
-        self._standalone_requests += 1
+        if not self._standalone_requests.take(sender):
+            running = f"{self._standalone_requests.taken} requests are running (Limits.max_running)"
+            await _refuse_for_now(f"too busy: {running}; try again later", id, responding)
+            return
         try:
             async with opener as serving:
                 await ModernEndpoint(serving, self.authorizer).post(posted, request, responding)
         finally:
-            self._standalone_requests -= 1
+            self._standalone_requests.release(sender)
 
 
 def _id_of(posted: ModernPost) -> RequestId | None:

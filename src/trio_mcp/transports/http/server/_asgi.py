@@ -45,6 +45,7 @@ import trio
 from attrs import define, evolve, field
 
 from ...._errors import McpError
+from ...._shares import Sender, sender_of
 from ...._util import owned_nursery
 from ....abc import Fetch, HttpServing
 from ....auth import LEEWAY_SECONDS
@@ -117,6 +118,11 @@ class HttpRequest:
     def principal(self) -> str | None:
         """The authenticated principal; None without authentication."""
         return None if self.access is None else self.access.principal
+
+    @property
+    def sender(self) -> Sender:
+        """The principal or the address, with whose other requests this one shares the bounds of the server."""
+        return sender_of(self.principal, self.client)
 
     @property
     def envelope(self) -> MessageOrigin:

@@ -43,6 +43,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from ...._errors import AskExpired, ConnectionBroken, ConnectionClosed, ConnectionLost, McpError
+from ...._shares import Sender
 from ....abc import EventLog, HttpServing
 from ....peer import (
     BUSY,
@@ -55,6 +56,7 @@ from ....peer import (
     MessageConnection,
     MessageOrigin,
     Outlet,
+    SenderSlots,
 )
 from ....wire import (
     INVALID_REQUEST,
@@ -111,6 +113,8 @@ class HttpSession(MessageConnection):
     host: SessionHost
     principal: str | None
     """The owner (rule 2)."""
+    sender: Sender
+    """The owner, or else the address that it was opened from, which shares its handler slots with other sessions."""
     id: str = field(factory=lambda: secrets.token_urlsafe(32), init=False)
     """The id of the session: 43 visible characters that cannot be guessed."""
     undelivered: int = field(default=0, init=False)
@@ -123,14 +127,16 @@ class HttpSession(MessageConnection):
     _request_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     @classmethod
-    def begin(cls, host: SessionHost, principal: str | None) -> Self:
-        """Return a new session."""
+    def begin(cls, host: SessionHost, request: HttpRequest) -> Self:
+        """Return a new session for the client that makes a request."""
 
         def notified(method: str, params: JsonObject) -> None:
             serving.notified(method, params, session, session.envelope)
 
         serving = host.serving
-        session = cls(serving.admission(), serving.answer, notified, serving.limits, host, principal)
+        principal, sender = request.principal, request.sender
+        session = cls(serving.admission(), serving.answer, notified, serving.limits, host, principal, sender)
+        session.slots = SenderSlots.of(serving).for_requests(sender)
         return session
 
     @property

@@ -4,9 +4,9 @@ Rules of this file:
 
 1. A session that is idle for too long ends; one whose handshake is not complete, soon.
 2. The number of sessions is bounded. A new session beyond the bound replaces another: one without a handshake, or else
-   the one that is idle longest, if that is for a minute at least. Otherwise it replaces an idle session of the
-   principal that has by far the most, so that no authenticated principal can lock others out. If none can be replaced,
-   the new session is refused.
+   the one that is idle longest, if that is for a minute at least. Otherwise the sender with the most sessions gives one
+   up (`SharedBound`): an idle one, or else one that only listens, or else one with requests in flight. If the newcomer
+   would have as many, it is refused.
 3. A session exists only for its principal; to all others it is unknown.
 4. When the server stops, requests in flight may go on for `Limits.drain_seconds`, and then fail because the server
    stops. Then every session ends with its streams.
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from http import HTTPStatus
@@ -29,6 +28,7 @@ from attrs import Attribute, define, evolve, field, frozen
 from attrs.validators import lt
 
 from ...._errors import ConnectionClosed, McpError
+from ...._shares import Sender, SharedBound
 from ...._util import owned_nursery
 from ....abc import EventLog, EventStore, HttpServing
 from ....wire import (
@@ -84,7 +84,8 @@ class SessionSettings:
     half_open_seconds: float = field(default=30.0, validator=_positive)
     """The same limit until the client has sent ``notifications/initialized``."""
     max_sessions: int = field(default=4096, validator=_positive)
-    """The maximum number of sessions. One more replaces an idle session; if there is none, the client gets 503."""
+    """The maximum number of sessions. One more replaces an idle session, or one of the client that has the most; if
+    that is the new one's, it gets 503."""
     event_store: EventStore | None = None
     """Stores what is sent in event streams, so that clients whose connection breaks get the rest. By default nothing is
     stored: an answer whose client has left is lost. With a store, clients can also be sent away to come back later;
@@ -149,6 +150,8 @@ class SessionRegistry:
     _host: SessionHost = field(init=False)
     _table: dict[str, HttpSession] = field(factory=dict[str, HttpSession], init=False)
     """The open sessions by id."""
+    _bound: SharedBound[HttpSession] = field(init=False)
+    """The same sessions by sender."""
     _ending: set[HttpSession] = field(factory=set[HttpSession], init=False)
     """The sessions that have ended, but are not forgotten yet."""
     _removed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -159,6 +162,7 @@ class SessionRegistry:
 
     def __attrs_post_init__(self) -> None:
         settings = self._settings
+        self._bound = SharedBound(settings.max_sessions)
         self._host = SessionHost(
             self._serving,
             self._authorizer,
@@ -253,41 +257,43 @@ class SessionRegistry:
 
     def _begin(self, kind: type[S], request: HttpRequest, value: object = None) -> S | Refusal:
         """Return a new session, or the refusal (rule 2)."""
-        if len(self._table) >= self._settings.max_sessions:
-            self._make_room(request.principal)
-        if len(self._table) >= self._settings.max_sessions:
+        if not self._bound.has_room():
+            self._make_room(request.sender)
+        if not self._bound.has_room():
             refusal = _refusal(
                 503, "the maximum number of sessions is open (SessionSettings.max_sessions); try again later", value
             )
             return evolve(refusal, headers={"retry-after": _RETRY_AFTER})
-        session = kind.begin(self._host, request.principal)
+        session = kind.begin(self._host, request)
         self._table[session.id] = session
+        self._bound.add(session.sender, session)
         self._became_idle(session)
         return session
 
-    def _make_room(self, newcomer: str | None) -> None:
+    def _make_room(self, newcomer: Sender) -> None:
         """End the session that is the least loss, if there is one, to make room for a new one."""
         protected_since = trio.current_time() - _PROTECTED_SECONDS
         idle = [each for each in self._table.values() if each.deadline < math.inf]
         candidates = [each for each in idle if not each.admission.operating or each.idle_since <= protected_since]
         least = min(candidates, key=lambda each: (each.admission.operating, each.deadline), default=None)
-        least = least or self._surplus(idle, newcomer)
+        least = least or self._surplus(newcomer)
         if least is not None:
-            _log.debug("an idle session ends to make room for a new one")
-            least.close(ConnectionClosed("the server has no room for idle sessions"))
+            _log.debug("a session ends to make room for a new one")
+            least.close(ConnectionClosed("the server has no room for the session"))
 
-    def _surplus(self, idle: Sequence[HttpSession], newcomer: str | None) -> HttpSession | None:
-        """Return an idle session of the principal that has the most; None if *newcomer* would then have more."""
-        owned = Counter(each.principal for each in self._table.values())
-        ((owner, most),) = owned.most_common(1)
-        theirs = [each for each in idle if each.principal == owner] if most > owned[newcomer] + 1 else []
-        return min(theirs, key=lambda each: each.deadline, default=None)
+    def _surplus(self, newcomer: Sender) -> HttpSession | None:
+        """Return the session that the sender with the most gives up; None if *newcomer* would then have as many."""
+        owner = self._bound.who_gives_way(newcomer)
+        if owner is None:
+            return None
+        return min(self._bound.entries_of(owner), key=lambda each: (bool(each.ledger.incoming), each.deadline))
 
     def _became_idle(self, session: HttpSession) -> None:
         self._sleep.deadline = min(self._sleep.deadline, session.deadline)
 
     def _ended(self, session: HttpSession) -> None:
         del self._table[session.id]
+        self._bound.remove(session)
         self._undelivered += session.undelivered
         self._ending.add(session)
         self._nursery.start_soon(self._forget, session, name="end of a session")

@@ -11,9 +11,8 @@ Rules of this file:
 5. All messages of an exchange are queued, and the task of its POST sends them. What is being written still counts as
    queued, so a handler waits for a client that does not read.
 6. After an exchange has ended without an answer, nothing more of it is sent.
-7. There are no connections to bound, so the requests of one client share the limits of a connection (`Limits`). A
-   client is an authenticated principal, or else the address that the requests come from: clients behind one proxy share
-   one address, and its limits.
+7. A client is a sender (`Sender`): an authenticated principal, or else the address that the requests come from. Clients
+   behind one proxy share one address, and its limits.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
@@ -30,8 +29,9 @@ import trio
 from attrs import define, evolve, field
 
 from ...._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, LocalProtocolError, McpError
+from ...._shares import Sender
 from ....abc import HttpServing, Serving
-from ....peer import Admission, ExchangeContext, HandlerSlots, IncomingRequest, OutgoingRequest, Peer
+from ....peer import Admission, ExchangeContext, HandlerSlots, IncomingRequest, OutgoingRequest, Peer, SenderSlots
 from ....wire import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -184,21 +184,20 @@ class ClientAddresses:
     """The clients of one serving: those with requests in flight, and the latest ones."""
 
     _serving: Serving
-    _addresses: WeakValueDictionary[tuple[str, str | None], ClientAddress] = field(
-        factory=WeakValueDictionary[tuple[str, str | None], ClientAddress], init=False
+    _addresses: WeakValueDictionary[Sender, ClientAddress] = field(
+        factory=WeakValueDictionary[Sender, ClientAddress], init=False
     )
     _latest: deque[ClientAddress] = field(factory=lambda: deque[ClientAddress](maxlen=_REMEMBERED), init=False)
     """Keeps returning clients from being created anew each time."""
 
     def of(self, request: HttpRequest) -> ClientAddress:
         """Return the client that makes a request."""
-        who = ("principal", request.principal) if request.principal is not None else ("host", request.client)
-        client = self._addresses.get(who)
+        sender, serving = request.sender, self._serving
+        client = self._addresses.get(sender)
         if client is None:
-            limits = self._serving.limits
-            slots = HandlerSlots(limits.max_in_flight, limits.max_queued)
-            self._addresses[who] = client = ClientAddress(
-                self._serving.admission(), slots, HandlerSlots.for_listens(limits.max_listens)
+            slots = SenderSlots.of(serving)
+            self._addresses[sender] = client = ClientAddress(
+                serving.admission(), slots.for_requests(sender), slots.for_listens(sender)
             )
         self._latest.append(client)
         return client
