@@ -398,11 +398,11 @@ async def test_a_shielded_handler_whose_request_is_cancelled_still_gets_its_slot
 
 async def test_requests_of_one_sender_share_their_slots_in_one_serving() -> None:
     async with Server("one").serving() as serving, Server("other").serving() as other:
-        slots = SenderSlots.of(serving)
+        slots = SenderSlots.of(serving, serving.limits)
         mine, listens = slots.for_requests("me"), slots.for_listens("me")
 
-        assert SenderSlots.of(serving).for_requests("me") is mine
-        assert SenderSlots.of(serving).for_listens("me") is listens
+        assert SenderSlots.of(serving, serving.limits).for_requests("me") is mine
+        assert SenderSlots.of(serving, serving.limits).for_listens("me") is listens
         assert (mine.is_alone, mine.listens, listens.listens) == (False, False, True)
         assert slots.for_requests("you") is not mine
-        assert SenderSlots.of(other).for_requests("me") is not mine
+        assert SenderSlots.of(other, other.limits).for_requests("me") is not mine

@@ -145,7 +145,7 @@ def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
     link = Link(serving.admission(), serving.answer, notified, serving.limits, stream, send_now=_immediate(stream))
     sender = _sender_at(stream)
     if sender is not None:
-        slots = SenderSlots.of(serving)
+        slots = SenderSlots.of(serving, serving.limits)
         link.slots, link.listens = slots.for_requests(sender), slots.for_listens(sender)
     return link
 

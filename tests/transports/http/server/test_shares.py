@@ -31,7 +31,7 @@ from trio_mcp.transports import HttpApp
 from trio_mcp.wire import JsonObject
 
 ELICITATION: JsonObject = {"elicitation": {}}
-ASKS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+ASKS: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
 
 
 @define(eq=False)

@@ -136,7 +136,7 @@ class HttpSession(MessageConnection):
         serving = host.serving
         principal, sender = request.principal, request.sender
         session = cls(serving.admission(), serving.answer, notified, serving.limits, host, principal, sender)
-        session.slots = SenderSlots.of(serving).for_requests(sender)
+        session.slots = SenderSlots.of(serving, serving.limits).for_requests(sender)
         return session
 
     @property

@@ -195,7 +195,7 @@ class ClientAddresses:
         sender, serving = request.sender, self._serving
         client = self._addresses.get(sender)
         if client is None:
-            slots = SenderSlots.of(serving)
+            slots = SenderSlots.of(serving, serving.limits)
             self._addresses[sender] = client = ClientAddress(
                 serving.admission(), slots.for_requests(sender), slots.for_listens(sender)
             )
