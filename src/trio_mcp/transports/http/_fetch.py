@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
@@ -148,10 +148,27 @@ def _redirected(url: str, location: str) -> str:
 Network: TypeAlias = Literal["public", "private", "loopback", "other"]
 """The network of an address; *other* are addresses of no public service: link-local, multicast, reserved."""
 
+_LOOPBACK = [*map(ip_network, ("127.0.0.0/8", "::1/128"))]
 _PRIVATE = [*map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))]
 """Private networks, including the shared addresses of carriers and overlay networks."""
-_ODD = [*map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))]
-"""Networks for protocols and examples, which not every version of Python knows; cloud services use some of them."""
+_OF_NO_SERVICE = [
+    *map(
+        ip_network,
+        (
+            *("0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
+            *("192.88.99.0/24", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            *("224.0.0.0/4", "240.0.0.0/4"),
+            *("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
+        ),
+    )
+]
+"""The other networks of the IANA's registries of special-purpose addresses, and multicast and reserved addresses.
+
+Also those that the registries call globally reachable are networks of protocols, and of no service that a server may
+name; cloud services use some of them for metadata. The versions of Python know different parts of the registries, so
+none of them is asked. https://www.iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry."""
+_GLOBAL = ip_network("2000::/3")
+"""The IPv6 addresses that are assigned as public ones; all others are special or reserved (RFC 4291, 2.4)."""
 _TRANSLATED = ip_network("64:ff9b::/96")
 """IPv6 addresses that stand for IPv4 addresses (RFC 6052)."""
 _REACHABLE: dict[Network, tuple[Network, ...]] = {
@@ -166,14 +183,16 @@ _REACHABLE: dict[Network, tuple[Network, ...]] = {
 def network_of(address: str) -> Network:
     """Return the network of an address; raises `ValueError` if it is not an address."""
     found = _plain(ip_address(address))
-    if found.is_loopback:
+    if _is_in(found, _LOOPBACK):
         return "loopback"
-    if any(found in network for network in _PRIVATE):
+    if _is_in(found, _PRIVATE):
         return "private"
-    is_odd = found.is_link_local or found.is_multicast or found.is_reserved or found.is_unspecified
-    is_odd = is_odd or (isinstance(found, IPv6Address) and found.is_site_local)
-    is_odd = is_odd or any(found in network for network in _ODD)
-    return "public" if found.is_global and not is_odd else "other"
+    is_assigned = isinstance(found, IPv4Address) or found in _GLOBAL
+    return "public" if is_assigned and not _is_in(found, _OF_NO_SERVICE) else "other"
+
+
+def _is_in(address: IPv4Address | IPv6Address, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    return any(address in network for network in networks)
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
