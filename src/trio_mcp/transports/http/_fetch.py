@@ -15,7 +15,8 @@ Rules of this file:
 8. With a client of our own, the address that was checked is the one that is connected to, so a name that resolves
    differently a moment later cannot redirect the request. TLS still verifies the name. A proxy, or a user's client,
    looks the name up again; then the check is all that can be done.
-9. No connection is kept: it belongs to a name, but would be pooled by its address, which may have many names.
+9. A client keeps no connection. A server keeps some for a few seconds, because it may ask about each token; each one
+   belongs to a name, and is used for that name alone, although an address may have many names.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
 """
@@ -32,7 +33,7 @@ from urllib.request import getproxies
 
 import httpx2
 import trio
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from ..._errors import RemoteProtocolError
 from ...abc import Fetch
@@ -269,7 +270,7 @@ async def open_fetch(*, trusted_hosts: Sequence[str] | None = None) -> AsyncGene
     """
     trusted = None if trusted_hosts is None else [each.lower() for each in trusted_hosts]
     guard = None if trusted is None else AddressGuard(trusted, None, lambda: None)
-    async with _own(guard) as fetch:
+    async with _own(guard, keeps=True) as fetch:
         yield fetch
 
 
@@ -284,21 +285,48 @@ async def open_client_fetch(url: str, engine: HttpxEngine, http_client: HttpxCli
     """
     host = httpx2.URL(url).raw_host.decode("ascii").lower()
     if http_client is not None:
-        yield HttpFetch(_Sender(http_client, AddressGuard([host], host, lambda: None), pins=False))
+        yield HttpFetch(_Sender(lambda _: http_client, AddressGuard([host], host, lambda: None), pins=False))
         return
     pins = not _has_proxies()
     guard = AddressGuard([host], host, lambda: engine.reached_at if pins else None)  # a proxy would be reached instead
-    async with _own(guard) as fetch:
+    async with _own(guard, keeps=False) as fetch:
         yield fetch
 
 
 @asynccontextmanager
-async def _own(guard: AddressGuard | None) -> AsyncGenerator[Fetch]:
-    client = new_httpx_client(most_idle=0)
+async def _own(guard: AddressGuard | None, *, keeps: bool) -> AsyncGenerator[Fetch]:
+    pools = _Pools(keeps)
     try:
-        yield HttpFetch(_Sender(client, guard, pins=not _has_proxies()))
+        yield HttpFetch(_Sender(pools.client_for, guard, pins=not _has_proxies()))
     finally:
         with trio.CancelScope(shield=True):  # no request is open, so closing does not block
+            await pools.aclose()
+
+
+_MOST_POOLS = 8
+_MOST_IDLE = 32
+"""The number of idle connections of one pool."""
+_UNKEPT = ""
+"""The key of the client that keeps no connections; no host has this name."""
+
+
+@define(eq=False)
+class _Pools:
+    """The HTTP clients of one fetcher, each with the connections to one name (rule 9)."""
+
+    _keeps: bool
+    _clients: dict[str | None, httpx2.AsyncClient] = field(factory=dict[str | None, httpx2.AsyncClient], init=False)
+
+    def client_for(self, pinned: str | None) -> httpx2.AsyncClient:
+        """Return the client for requests to a name at a checked address; None if the client looks the name up."""
+        is_kept = self._keeps and (pinned in self._clients or len(self._clients) < _MOST_POOLS)
+        key = pinned if is_kept else _UNKEPT
+        if key not in self._clients:
+            self._clients[key] = new_httpx_client(most_idle=_MOST_IDLE if is_kept else 0)
+        return self._clients[key]
+
+    async def aclose(self) -> None:
+        for client in self._clients.values():
             await client.aclose()
 
 
@@ -311,7 +339,8 @@ def _has_proxies() -> bool:
 class _Sender:
     """Sends single requests; see `Sender`."""
 
-    _client: httpx2.AsyncClient
+    _client_for: Callable[[str | None], httpx2.AsyncClient]
+    """Returns the client for a name at a checked address; see `_Pools.client_for`."""
     _guard: AddressGuard | None
     """Checks hosts; None if they may have any address."""
     pins: bool
@@ -350,7 +379,8 @@ class _Sender:
 
     async def _enter(self, call: HttpCall, address: str | None, stack: AsyncExitStack) -> HttpResponse:
         build = partial(_request, call, address)
-        return await stack.enter_async_context(Sending(self._client, call.url, build, auth=None))
+        client = self._client_for(None if address is None else httpx2.URL(call.url).raw_host.decode("ascii").lower())
+        return await stack.enter_async_context(Sending(client, call.url, build, auth=None))
 
 
 def _port(url: httpx2.URL) -> int:

@@ -285,7 +285,7 @@ async def test_a_browser_may_let_any_page_read_the_resource_metadata_with_any_he
 async def test_a_preflight_for_the_endpoint_itself_allows_nothing(protected: ProtectedServer) -> None:
     caller = await AsgiCaller(scope_of("OPTIONS", "/mcp", PREFLIGHT)).run(protected.app())
 
-    assert caller.status == 403
+    assert caller.status == 405
     assert not [name for name in caller.headers if name.startswith("access-control-")]
 
 

@@ -466,7 +466,9 @@ class RequestAuthorizer:
         """Return the request with its access, or its refusal (rule 5)."""
         if self._auth is None or self._guard is None:
             return request
-        access = await self._guard.admit(request.method, request.path, request.query, request.headers)
+        access = await self._guard.admit(
+            request.method, request.path, request.query, request.headers, client=request.client
+        )
         if isinstance(access, Refusal):
             return access
         until = math.inf
