@@ -86,7 +86,7 @@ class RefusalLog:
     def __attrs_post_init__(self) -> None:
         self._lines = SharedBound(_MOST_LINES)
 
-    def warn(self, sender: Sender, line: str, failure: Exception | None = None) -> None:
+    def note(self, sender: Sender, line: str, failure: Exception | None = None) -> None:
         """Log a line as a warning, or count it.
 
         Args:
@@ -163,17 +163,17 @@ class TokenGuard:
             self._note_token(client, str(exc))
             return self._refuse_token(is_proof=isinstance(exc, _InvalidProofError))
         except VerifierUnavailable as exc:
-            self._refusals.warn(None, f"tokens cannot be checked: {shown_text(str(exc))}")
+            self._refusals.note(None, f"tokens cannot be checked: {shown_text(str(exc))}")
             return _UNAVAILABLE
         except Exception as exc:  # noqa: BLE001 # rule 1: an application's own verifier may raise anything
-            self._refusals.warn(None, f"the token verifier failed: {type(exc).__name__}", exc)
+            self._refusals.note(None, f"the token verifier failed: {type(exc).__name__}", exc)
             return _UNAVAILABLE
         return self.permit(access, ()) or access
 
     def _note_token(self, client: str | None, reason: str) -> None:
         """Log the reason why a token is refused."""
         place = "" if client is None else f" from {shown_text(client)}"
-        self._refusals.warn(sender_of(None, client), f"a token{place} was refused: {shown_text(reason)}")
+        self._refusals.note(sender_of(None, client), f"a token{place} was refused: {shown_text(reason)}")
 
     def permit(self, access: Access, needed: Collection[str]) -> Refusal | None:
         """Return the refusal if scopes are missing, None if they are granted; synchronous.
@@ -188,7 +188,7 @@ class TokenGuard:
         if needed:
             _log.info("%s", line)
         else:
-            self._refusals.warn(sender_of(access.principal, None), line)
+            self._refusals.note(sender_of(access.principal, None), line)
         sentence = f"this requires a token with the scope {' '.join(wanted)!r}"
         return self._refuse(403, sentence, error="insufficient_scope", scopes=wanted)
 
