@@ -125,28 +125,32 @@ async def test_a_cancelled_request_leaves_the_rotation(nursery: trio.Nursery) ->
 
 async def test_a_turn_that_comes_in_the_moment_of_a_cancellation_is_passed_on(nursery: trio.Nursery) -> None:
     takers = Takers(IntrospectionTurns(most_running=1), nursery)
-    await takers.start(ATTACKER, ["a0", "a1"])
-    await takers.start(USER, ["u1"])
+    async with takers.turns.turn(THIRD):
+        await takers.start(ATTACKER, ["a1"])
+        await takers.start(USER, ["u1"])
+        takers.scopes["a1"].cancel()  # a1 does not run before the turn of this task has ended
+    await trio.testing.wait_all_tasks_blocked()
+    assert takers.order == ["u1"]
 
-    takers.scopes["a1"].cancel()
-    await takers.end("a0")  # its turn goes to a1, which does not know yet that it is cancelled
-    assert takers.order == ["a0", "u1"]
     await takers.end_all()
-
     assert takers.turns.running == 0
 
 
 async def test_a_request_that_gives_way_in_the_moment_of_its_cancellation_is_only_cancelled(
     nursery: trio.Nursery,
 ) -> None:
-    takers = Takers(IntrospectionTurns(most_running=1, most_waiting=2), nursery)
-    await takers.start(ATTACKER, ["a0", "a1", "a2"])
+    takers = Takers(IntrospectionTurns(most_running=1, most_waiting=3), nursery)
+    await takers.start(ATTACKER, ["a0", "a1", "a2", "a3"])
 
-    takers.scopes["a1"].cancel()
-    await takers.start(USER, ["u1"])
+    async def cancel_and_take() -> None:
+        takers.scopes["a1"].cancel()  # a1 does not run before this task waits
+        await takers._take(USER, "u1")
+
+    nursery.start_soon(cancel_and_take)
+    await trio.testing.wait_all_tasks_blocked()
     await takers.end_all()
 
-    assert (takers.order, takers.failures, takers.turns.running) == (["a0", "a2", "u1"], {}, 0)
+    assert (takers.order, takers.failures, takers.turns.running) == (["a0", "a2", "u1", "a3"], {}, 0)
 
 
 async def test_a_turn_that_fails_is_over(nursery: trio.Nursery) -> None:
