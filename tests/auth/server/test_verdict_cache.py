@@ -169,17 +169,19 @@ async def test_the_number_of_cached_verdicts_is_bounded(monkeypatch: pytest.Monk
     assert verifier.calls == 5
 
 
-async def test_refused_tokens_do_not_push_out_valid_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_tokens_of_many_senders_take_no_place_of_valid_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(introspection_module, "_MAX_KEPT", 3)
     cache, good, bad = VerdictCache(10, Clock()), ready_verifier(), ready_verifier(BAD)
-    await cache.find("valid", SENDER, good.verify)
 
+    await cache.find("valid", SENDER, good.verify)
     for number in range(10):
-        await cache.find(f"garbage {number}", SENDER, bad.verify)
+        await cache.find(f"garbage {number}", sender_of(None, f"192.0.2.{number}"), bad.verify)
+    bob = ready_verifier(evolve(GOOD, subject="bob"))
+    for _ in range(2):
+        await cache.find("of bob", SENDER, bob.verify)
 
     assert await cache.find("valid", SENDER, bad.verify) is GOOD
-    await cache.find("garbage 9", SENDER, bad.verify)
-    assert bad.calls == 10
+    assert (good.calls, bob.calls, bad.calls) == (1, 1, 10)
 
 
 async def test_a_sender_of_many_refused_tokens_does_not_push_out_those_of_others(
