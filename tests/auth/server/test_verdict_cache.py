@@ -110,6 +110,19 @@ async def test_concurrent_requests_for_one_token_are_shared() -> None:
     assert (verifier.calls, found) == (1, [GOOD] * 100)
 
 
+async def test_concurrent_requests_are_shared_even_if_the_cache_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(introspection_module, "_MAX_KEPT", 0)
+    cache, verifier = VerdictCache(10, Clock()), ScriptedVerifier(BAD)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(100):
+            nursery.start_soon(cache.find, "token", SENDER, verifier.verify)
+        await trio.testing.wait_all_tasks_blocked()
+        verifier.admission.set()
+
+    assert verifier.calls == 1
+
+
 async def test_a_failure_reaches_all_waiting_tasks_and_is_not_cached() -> None:
     cache, verifier = VerdictCache(10, Clock()), ScriptedVerifier(VerifierUnavailable("unreachable"))
     failed: list[str] = []

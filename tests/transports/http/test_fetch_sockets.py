@@ -144,6 +144,16 @@ async def test_a_server_keeps_the_connection_to_a_host_that_the_user_names() -> 
         assert server.accepted == 1
 
 
+async def test_a_kept_connection_that_the_other_side_has_closed_is_not_used() -> None:
+    FakeResolver.install("as.test", ["127.0.0.1"])
+    async with listening() as server, open_fetch(trusted_hosts=[]) as fetch:
+        outgoing = call(f"http://as.test:{server.port}/", named_by="user", method="POST")
+        for _ in range(3):
+            connection = await exchange_twice(server, fetch, outgoing)
+            await connection.stream.aclose()
+        assert server.accepted == 3
+
+
 def public(address: str) -> str:
     """Replace the function that returns the network of an address."""
     del address

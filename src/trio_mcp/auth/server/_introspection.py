@@ -205,6 +205,7 @@ class _PendingLookup:
     """A request to the authorization server that is in flight, and shared by all tasks that need its result."""
 
     done: trio.Event = field(factory=trio.Event)
+    verdict: Verdict | None = None
     failure: VerifierUnavailable | None = None
 
 
@@ -244,6 +245,8 @@ class VerdictCache:
             await lookup.done.wait()
             if lookup.failure is not None:
                 raise VerifierUnavailable(*lookup.failure.args)
+            if lookup.verdict is not None:
+                return lookup.verdict
         at, verdict = self._valid.get(digest) or self._refused.get(digest) or (-math.inf, "")
         if 0 <= self._clock() - at < self._seconds:
             return verdict
@@ -252,7 +255,7 @@ class VerdictCache:
     async def _ask(self, digest: bytes, sender: Sender, ask: Callable[[Sender], Awaitable[Verdict]]) -> Verdict:
         lookup = self._pending[digest] = _PendingLookup()
         try:
-            verdict = await ask(sender)
+            verdict = lookup.verdict = await ask(sender)
         except VerifierUnavailable as exc:
             lookup.failure = exc
             raise
