@@ -229,7 +229,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_token_records",
         "_token_storage",
     },
-    "auth.server": {"_token_verifiers"},
+    "auth.server": {"_introspection", "_resource_server", "_token_verifiers"},
     "cli": {"_arguments", "_commands", "_connect", "_errors", "_output", "_questions", "_terminal"},
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json"},

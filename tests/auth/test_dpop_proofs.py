@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from itertools import count
 from typing import Any
 
@@ -159,33 +160,104 @@ def proof_with_id(id: str = "one", thumbprint: str = "key", until: float = NOW +
 def test_a_proof_is_accepted_once() -> None:
     replays = SeenProofs()
 
-    assert replays.note(proof_with_id(), NOW)
-    assert not replays.note(proof_with_id(), NOW + 300)
+    assert replays.note(proof_with_id(), NOW, "ann")
+    assert not replays.note(proof_with_id(), NOW + 300, "ann")
 
 
 def test_the_same_identifier_with_another_key_is_a_different_proof() -> None:
     replays = SeenProofs()
-    replays.note(proof_with_id(), NOW)
+    replays.note(proof_with_id(), NOW, "ann")
 
-    assert replays.note(proof_with_id(thumbprint="other"), NOW)
-    assert replays.note(proof_with_id("two"), NOW)
+    assert replays.note(proof_with_id(thumbprint="other"), NOW, "ann")
+    assert replays.note(proof_with_id("two"), NOW, "ann")
 
 
 def test_proofs_are_refused_while_the_memory_is_full_until_old_proofs_expire() -> None:
     replays = SeenProofs(max_kept=2)
-    replays.note(proof_with_id("one", until=NOW + 10), NOW)
-    replays.note(proof_with_id("two", until=NOW + 20), NOW)
+    replays.note(proof_with_id("one", until=NOW + 10), NOW, "ann")
+    replays.note(proof_with_id("two", until=NOW + 20), NOW, "ann")
 
     with pytest.raises(VerifierUnavailable, match="2 proofs"):
-        replays.note(proof_with_id("three"), NOW + 10)
-    assert not replays.note(proof_with_id("two", until=NOW + 20), NOW + 10)
-    assert replays.note(proof_with_id("three"), NOW + 11)
+        replays.note(proof_with_id("three"), NOW + 10, "ann")
+    assert not replays.note(proof_with_id("two", until=NOW + 20), NOW + 10, "ann")
+    assert replays.note(proof_with_id("three"), NOW + 11, "ann")
 
 
 def test_proofs_may_expire_in_any_order() -> None:
     replays = SeenProofs(max_kept=2)
-    replays.note(proof_with_id("late", until=NOW + 600), NOW)
-    replays.note(proof_with_id("early", until=NOW + 10), NOW)
+    replays.note(proof_with_id("late", until=NOW + 600), NOW, "ann")
+    replays.note(proof_with_id("early", until=NOW + 10), NOW, "ann")
 
-    assert replays.note(proof_with_id("new"), NOW + 11)
-    assert not replays.note(proof_with_id("late", until=NOW + 600), NOW + 12)
+    assert replays.note(proof_with_id("new"), NOW + 11, "ann")
+    assert not replays.note(proof_with_id("late", until=NOW + 600), NOW + 12, "ann")
+
+
+def at(seconds: int, id: str) -> CheckedProof:
+    """Return a proof that becomes too old after *seconds*."""
+    return proof_with_id(id, until=NOW + seconds)
+
+
+def test_a_principal_with_many_proofs_does_not_keep_others_from_using_theirs() -> None:
+    replays = SeenProofs(max_kept=4)
+    for number in range(4):
+        assert replays.note(at(number, f"{number}"), NOW, "ann")
+
+    with pytest.raises(VerifierUnavailable, match="4 proofs"):
+        replays.note(at(9, "more"), NOW, "ann")
+    assert replays.note(at(9, "of bob"), NOW, "bob")
+    assert not replays.note(at(9, "of bob"), NOW, "bob")
+
+
+def test_a_proof_that_was_forgotten_cannot_be_replayed_and_later_ones_are_accepted() -> None:
+    replays = SeenProofs(max_kept=4)
+    for seconds in (10, 10, 20, 30):
+        replays.note(at(seconds, f"{seconds} {replays._bound.total}"), NOW, "ann")
+
+    assert replays.note(at(10, "of bob"), NOW, "bob")
+    assert not any(replays.note(at(10, f"10 {number}"), NOW, "ann") for number in range(2))
+    assert not replays.note(at(10, "never used, but as old"), NOW, "ann")
+    assert not replays.note(at(9, "never used, but older"), NOW, "ann")
+    assert not replays.note(at(20, "20 2"), NOW, "ann")
+
+    assert replays.note(at(10, "of carl"), NOW, "carl")  # the mark, and the proof of the next second give way
+    assert not replays.note(at(20, "20 2"), NOW, "ann")
+    assert not replays.note(at(30, "30 3"), NOW, "ann")
+
+    assert replays.note(at(31, "newer"), NOW + 21, "ann")
+    assert not replays.note(at(30, "30 3"), NOW + 21, "ann")
+
+
+def test_if_nobody_has_more_proofs_than_a_newcomer_its_proof_is_not_accepted() -> None:
+    replays = SeenProofs(max_kept=2)
+    replays.note(at(10, "one"), NOW, "ann")
+    replays.note(at(10, "one"), NOW, "bob")
+
+    with pytest.raises(VerifierUnavailable, match="2 proofs"):
+        replays.note(at(10, "one"), NOW, "carl")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_proof_is_ever_accepted_twice_and_the_memory_stays_bounded(seed: int) -> None:
+    chance = random.Random(seed)
+    replays, accepted, now = SeenProofs(max_kept=12), set[tuple[str, CheckedProof]](), NOW
+    refused_without_need = 0
+    for _ in range(2000):
+        now += chance.choice((*[0] * 12, 0.3, 1, 2))
+        principal = chance.choice("aaaaaabbbcd")
+        used = [proof for name, proof in accepted if name == principal and proof.until >= now]
+        new = proof_with_id(f"{chance.random()}", until=now + chance.choice((0, 0.5, 1, 3, 9)))
+        proof = chance.choice([*sorted(used, key=lambda each: each.id), new, new])
+        try:
+            is_accepted = replays.note(proof, now, principal)
+        except VerifierUnavailable:
+            continue
+        assert not (is_accepted and (principal, proof) in accepted)
+        if is_accepted:
+            accepted.add((principal, proof))
+        elif proof is new:
+            refused_without_need += 1
+        assert replays._bound.total <= 12
+        assert {second.until for second in replays._seen} == replays._senders.keys()
+        assert replays._forgotten.keys() <= {second.sender for second in replays._seen}
+    assert len(accepted) > 200
+    assert refused_without_need > 0

@@ -1,12 +1,22 @@
 """DPoP: proofs that a client holds the key that its tokens are bound to, one proof for each request.
 
+Rules of the memory of used proofs:
+
+1. A proof is accepted only if it certainly was not used before. A proof that may have been used is refused.
+2. The memory is bounded for all principals together, with shares by principal (`trio_mcp._shares`): a proof is
+   remembered only after its token has been verified, so its principal is known.
+3. If the memory is full, the principal with the most proofs gives way to one that has fewer. Its oldest proofs are
+   forgotten, second by second, and from then on its proofs of these seconds and of earlier ones are refused, used or
+   not: a forgotten proof cannot be replayed, and nobody else is affected. That mark counts as one of its proofs.
+4. If nobody has more proofs than the newcomer, its proof cannot be checked, and is not accepted.
+
 Specification: https://www.rfc-editor.org/rfc/rfc9449
 """
 
 from __future__ import annotations
 
 import hashlib
-import heapq
+import math
 import re
 import secrets
 from collections.abc import Collection, Mapping
@@ -16,6 +26,7 @@ from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
+from .._shares import Sender, SharedBound, sender_of
 from ..wire import Undecodable, decode, encode, is_object
 from ._jwt import (
     ASYMMETRIC,
@@ -152,7 +163,7 @@ _PROOF_SECONDS = 300.0
 _MAX_PROOF_CHARS = 8192
 _LONGEST_ID = 256
 _MAX_KEPT = 300_000
-"""The limit of remembered proofs: a thousand each second. Beyond it, proofs are refused, instead of accepted twice."""
+"""The limit of remembered proofs: a thousand each second."""
 
 
 @frozen(kw_only=True)
@@ -214,27 +225,80 @@ def _normal(url: str) -> tuple[str, str] | None:
     return None if parts is None or parts.user is not None else (parts.origin, unquote(parts.path) or "/")
 
 
+@frozen
+class _Second:
+    """A principal's proofs that become too old in the same second."""
+
+    sender: Sender
+    until: int
+
+
 @define(eq=False)
 class SeenProofs:
     """A memory of the proofs that were used, for as long as they could be replayed."""
 
     max_kept: int = _MAX_KEPT
-    _seen: set[bytes] = field(factory=set[bytes], init=False, repr=False)
-    _ending: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False, repr=False)
+    _bound: SharedBound[_Second] = field(init=False, repr=False)
+    """The weight of a second is the number of its proofs; 1 if they were forgotten."""
+    _seen: dict[_Second, set[bytes]] = field(factory=dict[_Second, set[bytes]], init=False, repr=False)
+    _senders: dict[int, set[Sender]] = field(factory=dict[int, "set[Sender]"], init=False, repr=False)
+    """By second, the principals that have proofs of it."""
+    _forgotten: dict[Sender, int] = field(factory=dict[Sender, int], init=False, repr=False)
+    """The latest second whose proofs were forgotten (rule 3)."""
+    _cleaned_at: int = field(default=0, init=False)
 
-    def note(self, proof: CheckedProof, now: float) -> bool:
-        """Remember a proof; return False if it was used before.
+    def __attrs_post_init__(self) -> None:
+        self._bound = SharedBound(self.max_kept)
+
+    def note(self, proof: CheckedProof, now: float, principal: str) -> bool:
+        """Remember a proof; return False if it was used before, or may have been.
 
         Raises:
             VerifierUnavailable: the memory is full.
         """
-        while self._ending and self._ending[0][0] < now:
-            self._seen.discard(heapq.heappop(self._ending)[1])
+        self._drop_old(now)
+        sender = sender_of(principal, None)
+        second = _Second(sender, math.ceil(proof.until))
         digest = hashlib.sha256(f"{proof.thumbprint} {proof.id}".encode()).digest()
-        if digest in self._seen:
+        if second.until <= self._forgotten.get(sender, -1) or digest in self._seen.get(second, ()):
             return False
-        if len(self._seen) >= self.max_kept:
-            raise VerifierUnavailable(f"{self.max_kept} proofs were used within minutes, which is the limit")
-        self._seen.add(digest)
-        heapq.heappush(self._ending, (proof.until, digest))
+        if not self._bound.has_room():
+            heaviest = self._bound.who_gives_way(sender)
+            if heaviest is None:
+                raise VerifierUnavailable(f"{self.max_kept} proofs were used within minutes, which is the limit")
+            self._forget_oldest(heaviest)
+        self._seen.setdefault(second, set()).add(digest)
+        self._senders.setdefault(second.until, set()).add(sender)
+        self._bound.add(sender, second)
         return True
+
+    def _drop_old(self, now: float) -> None:
+        """Drop the proofs that are too old in any case, once a second."""
+        if self._cleaned_at == int(now):
+            return
+        self._cleaned_at = int(now)
+        for until in [each for each in self._senders if each < now]:
+            for sender in list(self._senders[until]):
+                self._drop(_Second(sender, until))
+                if self._forgotten.get(sender) == until:
+                    del self._forgotten[sender]
+
+    def _forget_oldest(self, sender: Sender) -> None:
+        """Forget the oldest proofs of a principal with two or more, until there is room (rule 3)."""
+        seconds = iter(sorted(self._bound.entries_of(sender), key=lambda each: each.until))
+        oldest: _Second | None = None
+        while not self._bound.has_room():
+            if oldest is not None:
+                self._drop(oldest)
+            oldest = next(seconds)
+            self._bound.reduce(oldest, max(len(self._seen[oldest]) - 1, 0))
+            self._seen[oldest] = set()
+            self._forgotten[sender] = oldest.until
+
+    def _drop(self, second: _Second) -> None:
+        del self._seen[second]
+        self._bound.remove(second)
+        senders = self._senders[second.until]
+        senders.remove(second.sender)
+        if not senders:
+            del self._senders[second.until]

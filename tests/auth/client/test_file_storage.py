@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import FileTokenStorage
@@ -18,6 +20,8 @@ if sys.platform == "win32":
     pytest.skip("the file's permissions and locks is about POSIX", allow_module_level=True)
 
 import fcntl
+
+FULL_DISK = Path(__file__).parent / "programs" / "full_disk.py"
 
 
 @pytest.fixture
@@ -200,8 +204,19 @@ async def test_if_a_new_file_cannot_be_completed_the_old_file_remains(
         with pytest.raises(AuthorizationFailed, match="No space left"):
             await storage.swap("key", "1", "2")
 
+    assert modes_in(path.parent).keys() == {"tokens.json", "tokens.json.lock"}
     assert await storage.load("key") == "1"
-    assert await storage.swap("key", "1", "3")  # the incomplete file does not block later changes
+    assert await storage.swap("key", "1", "3")
+
+
+async def test_a_full_disk_leaves_the_old_file_and_no_other(path: Path) -> None:
+    with trio.fail_after(60):
+        ended = await trio.run_process([sys.executable, "-W", "error", str(FULL_DISK), str(path)], capture_stdout=True)
+
+    said = json.loads(ended.stdout)
+    assert "tokens.json cannot be used: File too large" in said["error"]
+    assert said["value"] == "1"
+    assert said["names"] == ["tokens.json", "tokens.json.lock"]
 
 
 async def test_a_change_waits_for_the_lock_and_reading_does_not(storage: FileTokenStorage, path: Path) -> None:
@@ -214,6 +229,49 @@ async def test_a_change_waits_for_the_lock_and_reading_does_not(storage: FileTok
             fcntl.flock(other, fcntl.LOCK_UN)
 
     assert await storage.load("key") == "2"
+
+
+async def test_waiting_for_the_lock_can_be_cancelled_and_nothing_is_changed(
+    storage: FileTokenStorage, path: Path
+) -> None:
+    await storage.swap("key", None, "1")
+    with path.with_name("tokens.json.lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with trio.move_on_after(0.05) as scope:
+            await storage.swap("key", "1", "2")
+        assert scope.cancelled_caught
+
+    assert await storage.load("key") == "1"
+    assert await storage.swap("key", "1", "3")
+
+
+async def test_changes_that_wait_for_the_lock_keep_neither_threads_nor_other_storages_from_working(
+    storage: FileTokenStorage, path: Path, nursery: trio.Nursery
+) -> None:
+    await storage.swap("key", None, "1")
+    with path.with_name("tokens.json.lock").open() as other, trio.fail_after(5):
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for _ in range(50):
+            nursery.start_soon(storage.swap, "key", "1", "2")
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert await trio.to_thread.run_sync(os.getpid) == os.getpid()
+        assert await FileTokenStorage(path.with_name("other.json")).swap("key", None, "1")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_storage_does_not_wait_for_the_threads_of_the_application(storage: FileTokenStorage) -> None:
+    threads = trio.to_thread.current_default_thread_limiter()
+    borrowers = [object() for _ in range(int(threads.total_tokens))]
+    for each in borrowers:
+        threads.acquire_on_behalf_of_nowait(each)
+
+    with trio.fail_after(5):
+        assert await storage.swap("key", None, "1")
+        assert await storage.load("key") == "1"
+
+    for each in borrowers:
+        threads.release_on_behalf_of(each)
 
 
 async def test_waiting_for_the_lock_has_a_timeout(

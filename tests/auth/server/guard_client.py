@@ -33,12 +33,13 @@ class GuardClient:
         path: str = "/mcp",
         query: str = "",
         headers: Mapping[str, str] | None = None,
+        address: str | None = None,
     ) -> Access | Refusal:
         """Send one request."""
         fields = {} if token is None else {"authorization": f"{scheme} {token}"}
         if proof is not None:
             fields["dpop"] = proof
-        return await self.guard.admit(method, path, query, {**fields, **(headers or {})})
+        return await self.guard.admit(method, path, query, {**fields, **(headers or {})}, client=address)
 
 
 def guard_client(issuer: Issuer | None = None, **options: Any) -> GuardClient:

@@ -128,7 +128,7 @@ async def test_a_forged_token_is_refused() -> None:
     server = Issuer()
     forged = server.token(key=ec_key("foreign"), header={"kid": "first"})
 
-    with pytest.raises(InvalidToken, match="no key of its issuer has signed it"):
+    with pytest.raises(InvalidToken, match=r"no key of its issuer .* has signed it"):
         await verifier(server).verify(forged, server)
 
 
@@ -137,7 +137,7 @@ async def test_a_key_in_the_header_of_a_token_is_ignored() -> None:
     foreign = ec_key("foreign")
     header = {"jwk": foreign.as_dict(private=False), "jku": "https://evil.example/jwks", "x5u": "https://evil.example"}
 
-    with pytest.raises(InvalidToken, match="no key of its issuer has signed it"):
+    with pytest.raises(InvalidToken, match=r"no key of its issuer .* has signed it"):
         await verifier(server).verify(server.token(key=foreign, header=header), server)
     assert not any("evil" in url for url in server.requested_urls)
 
@@ -149,7 +149,7 @@ async def test_the_keys_of_an_issuer_do_not_verify_tokens_of_another_issuer() ->
 
     assert (await jwt_verifier.verify(ours.token(), ours)).issuer == ISSUER
     assert (await jwt_verifier.verify(theirs.token(), theirs)).issuer == OTHER
-    with pytest.raises(InvalidToken, match="no key of its issuer"):
+    with pytest.raises(InvalidToken, match=r"no key of its issuer"):
         await jwt_verifier.verify(theirs.token(iss=ISSUER), ours)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 
 from tests.transports.http.resolver import FakeResolver
@@ -53,6 +55,45 @@ PUBLIC, PRIVATE, LOOPBACK, OTHER = "93.184.216.34", "10.0.0.1", "127.0.0.1", "16
 )
 def test_each_address_belongs_to_a_network(address: str, expected: Network) -> None:
     assert network_of(address) == expected
+
+
+SPECIAL: dict[Network, tuple[str, ...]] = {
+    "loopback": ("127.0.0.0/8", "::1/128"),
+    "private": ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+    "other": (
+        *("0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "192.0.0.0/29", "192.0.0.8/32", "192.0.0.9/32"),
+        *("192.0.0.10/32", "192.0.0.170/32", "192.0.0.171/32", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
+        *("192.88.99.0/24", "192.88.99.2/32", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+        *("224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32"),
+        *("::/128", "::/8", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001::/32"),
+        *("2001:1::1/128", "2001:1::2/128", "2001:1::3/128", "2001:2::/48", "2001:3::/32", "2001:4:112::/48"),
+        *("2001:10::/28", "2001:20::/28", "2001:30::/28", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
+        *("5f00::/16", "4000::/3", "e000::/4", "fe00::/9", "fe80::/10", "fec0::/10", "ff00::/8"),
+    ),
+}
+"""The blocks of the IANA's registries of special-purpose addresses, with multicast and reserved addresses."""
+
+
+@pytest.mark.parametrize(("network", "block"), [(name, block) for name, blocks in SPECIAL.items() for block in blocks])
+def test_no_address_of_a_special_purpose_block_is_public_in_any_version_of_python(network: Network, block: str) -> None:
+    addresses = ip_network(block)
+
+    for address in (addresses[0], addresses[addresses.num_addresses // 2], addresses[-1]):
+        assert network_of(str(address)) == network
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("1.0.0.0", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0"),
+        *("172.15.255.255", "172.32.0.0", "191.255.255.255", "192.0.1.0", "192.0.3.0", "192.167.255.255"),
+        *("192.169.0.0", "198.17.255.255", "198.20.0.0", "203.0.112.255", "203.0.114.0", "223.255.255.255"),
+        *("2001:200::", "2001:db7:ffff::", "2001:db9::", "2003::", "2620:4f:7fff:ffff::", "2620:4f:8001::"),
+        *("3ffe:ffff::", "3fff:1000::", "2000::", "2002:808:808::1"),
+    ],
+)
+def test_the_neighbours_of_special_purpose_blocks_are_public(address: str) -> None:
+    assert network_of(address) == "public"
 
 
 def test_a_host_name_has_no_network() -> None:

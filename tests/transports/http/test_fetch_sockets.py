@@ -67,6 +67,20 @@ async def answered(server: RawServer, fetch: Fetch, outgoing: HttpCall) -> tuple
     return *received, replies[0]
 
 
+async def exchange_twice(
+    server: RawServer, fetch: Fetch, outgoing: HttpCall, connection: Connection | None = None
+) -> Connection:
+    """Send a request twice, one after the other, which the server answers on one connection; return that."""
+    for _ in range(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch, outgoing)
+            connection = connection or await server.connection()
+            await connection.request()
+            await connection.send("HTTP/1.1 200 OK", "content-length: 2", body=b"{}")
+    assert connection is not None
+    return connection
+
+
 async def test_a_host_is_resolved_once_and_reached_at_the_resolved_address() -> None:
     resolver = FakeResolver.install("as.test", ["127.0.0.1"], ["10.0.0.1"])
     async with listening() as server, fetching(HERE) as fetch:
@@ -120,6 +134,61 @@ async def test_every_request_opens_a_new_connection() -> None:
         for _ in range(2):
             await answered(server, fetch, call(f"http://as.test:{server.port}/"))
         assert server.accepted == 2
+
+
+async def test_a_server_keeps_the_connection_to_a_host_that_the_user_names() -> None:
+    FakeResolver.install("as.test", ["127.0.0.1"])
+    async with listening() as server, open_fetch(trusted_hosts=[]) as fetch:
+        outgoing = call(f"http://as.test:{server.port}/", named_by="user", method="POST")
+        await exchange_twice(server, fetch, outgoing)
+        assert server.accepted == 1
+
+
+async def test_a_kept_connection_that_the_other_side_has_closed_is_not_used() -> None:
+    FakeResolver.install("as.test", ["127.0.0.1"])
+    async with listening() as server, open_fetch(trusted_hosts=[]) as fetch:
+        outgoing = call(f"http://as.test:{server.port}/", named_by="user", method="POST")
+        for _ in range(3):
+            connection = await exchange_twice(server, fetch, outgoing)
+            await connection.stream.aclose()
+        assert server.accepted == 3
+
+
+def public(address: str) -> str:
+    """Replace the function that returns the network of an address."""
+    del address
+    return "public"
+
+
+async def test_a_kept_connection_is_used_for_one_name_only_although_another_has_the_same_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_httpx_fetch, "network_of", public)
+    trio.socket.set_custom_hostname_resolver(FakeResolver({"a.test": [["127.0.0.1"]], "b.test": [["127.0.0.1"]]}))
+    async with listening() as server, open_fetch(trusted_hosts=[]) as fetch:
+        one, other = (call(f"http://{name}:{server.port}/") for name in ("a.test", "b.test"))
+        first = await exchange_twice(server, fetch, one)
+        assert server.accepted == 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch, other)
+            connection = await server.connection()
+            await connection.request()
+            await connection.send("HTTP/1.1 200 OK", "content-length: 0")
+        assert server.accepted == 2
+        await exchange_twice(server, fetch, one, first)
+
+
+async def test_only_a_bounded_number_of_names_has_kept_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_httpx_fetch, "network_of", public)
+    monkeypatch.setattr(_httpx_fetch, "_MOST_POOLS", 1)
+    trio.socket.set_custom_hostname_resolver(FakeResolver({"a.test": [["127.0.0.1"]], "b.test": [["127.0.0.1"]]}))
+    async with listening() as server, open_fetch(trusted_hosts=[]) as fetch:
+        one, other = (call(f"http://{name}:{server.port}/") for name in ("a.test", "b.test"))
+        first = await exchange_twice(server, fetch, one)
+        for accepted in (2, 3):
+            await answered(server, fetch, other)
+            assert server.accepted == accepted
+        await exchange_twice(server, fetch, one, first)
 
 
 # TLS.
@@ -323,9 +392,12 @@ async def test_the_http_client_is_closed_with_its_fetch(monkeypatch: pytest.Monk
         return clients[-1]
 
     monkeypatch.setattr(_httpx_fetch, "new_httpx_client", client)
-    with trio.CancelScope() as scope:
-        async with open_fetch():
-            scope.cancel()
-            await trio.sleep_forever()
+    FakeResolver.install("as.test", ["127.0.0.1"])
+    async with listening() as server:
+        with trio.CancelScope() as scope:
+            async with open_fetch(trusted_hosts=[]) as fetch:
+                await answered(server, fetch, call(f"http://127.0.0.1:{server.port}/", named_by="user"))
+                scope.cancel()
+                await trio.sleep_forever()
 
-    assert clients[0].is_closed
+    assert [each.is_closed for each in clients] == [True]

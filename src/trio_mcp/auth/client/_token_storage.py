@@ -5,7 +5,11 @@ Rules of the file storage:
 1. Changes are made under a lock file that all processes use; it is held while the file is read, compared and written.
    The file is replaced as a whole, so that readers need no lock and see a consistent state.
 2. A file that others may read, that another user owns, or that is a link, is not used: secrets are not safe there.
-3. All of it happens in a worker thread; an operation that has begun is finished.
+3. The file is read and written in worker threads that only token storages use: they neither wait for the threads of
+   the application, nor take them. What has begun in a thread is finished.
+4. No thread waits for the lock: it is tried again and again, by one task of the process at a time, and a cancellation
+   takes effect at once.
+5. A change that fails, for example because the disk is full, leaves nothing but the old file.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#token-theft
 """
@@ -16,16 +20,16 @@ import errno
 import os
 import stat
 import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ..._errors import AuthorizationFailed
 
@@ -37,6 +41,29 @@ T = TypeVar("T")
 _LOCK_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 """The pause between attempts to take the lock."""
+_MOST_THREADS = 4
+"""The number of threads of all token storages together."""
+
+
+@frozen(eq=False)
+class _Waits:
+    """The waits of all token storages of one run of Trio."""
+
+    threads: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_MOST_THREADS))
+    turns: WeakValueDictionary[Path, trio.Lock] = field(factory=WeakValueDictionary[Path, trio.Lock])
+    """By file, the lock for the one task that tries to take the file's lock."""
+
+
+_waits: trio.lowlevel.RunVar[_Waits] = trio.lowlevel.RunVar("_waits")
+
+
+def _waits_of_run() -> _Waits:
+    try:
+        return _waits.get()
+    except LookupError:
+        waits = _Waits()
+        _waits.set(waits)
+        return waits
 
 
 def _default_path() -> Path:
@@ -98,12 +125,20 @@ class FileTokenStorage:
     async def swap(self, key: str, old: str | None, new: str | None) -> bool:
         """Set the value of a key to *new* if it is *old* now; return True if it was.
 
-        Cancellation: an operation that has begun is finished first, which takes a moment.
+        Cancellation: a change that has begun is finished first, which takes a moment; waiting for the lock ends at
+        once.
         """
-        return await self._in_thread(partial(self._swap, key, old, new))
+        with trio.move_on_after(_LOCK_SECONDS):
+            async with _waits_of_run().turns.setdefault(self.path, trio.Lock()):
+                while True:
+                    was_old = await self._in_thread(partial(self._try_swap, key, old, new))
+                    if was_old is not None:
+                        return was_old
+                    await trio.sleep(_LOOK_SECONDS)
+        raise AuthorizationFailed(f"the token storage {self.path} is locked by another process ({self._lock_path})")
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(partial(self._named, work))
+        return await trio.to_thread.run_sync(partial(self._named, work), limiter=_waits_of_run().threads)
 
     def _named(self, work: Callable[[], T]) -> T:
         try:
@@ -112,9 +147,12 @@ class FileTokenStorage:
             why = "it is a link" if exc.errno == errno.ELOOP else exc.strerror
             raise AuthorizationFailed(f"the token storage {self.path} cannot be used: {why}") from exc
 
-    def _swap(self, key: str, old: str | None, new: str | None) -> bool:
+    def _try_swap(self, key: str, old: str | None, new: str | None) -> bool | None:
+        """Do what `swap` does; return None, and do nothing, if the file is locked."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._locked():
+        with self._locked() as is_locked:
+            if not is_locked:
+                return None
             values = self._read()
             if values.get(key) != old:
                 return False
@@ -125,18 +163,19 @@ class FileTokenStorage:
             self._write(values)
         return True
 
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.lock")
+
     @contextmanager
-    def _locked(self) -> Generator[None]:
-        """Lock the file against changes by others. The lock ends with the descriptor, also when the process dies."""
-        name = self.path.with_name(f"{self.path.name}.lock")
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    def _locked(self) -> Generator[bool]:
+        """Lock the file against changes by others, or yield False if it is locked by another.
+
+        The lock ends with the descriptor, also when the process dies.
+        """
+        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            ends_at = time.monotonic() + _LOCK_SECONDS
-            while not _try_lock(descriptor):
-                if time.monotonic() >= ends_at:
-                    raise AuthorizationFailed(f"the token storage {self.path} is locked by another process ({name})")
-                time.sleep(_LOOK_SECONDS)
-            yield
+            yield _try_lock(descriptor)
         finally:
             os.close(descriptor)
 
@@ -162,16 +201,21 @@ class FileTokenStorage:
             raise AuthorizationFailed(f"the token storage {self.path} is accessible for other users; chmod 600 it")
 
     def _write(self, values: dict[str, str]) -> None:
-        """Replace the file in one step that a crash cannot leave half done."""
+        """Replace the file in one step that a crash cannot leave half done, and a failure leaves undone (rule 5)."""
         new = self.path.with_name(f"{self.path.name}.new")
         with suppress(FileNotFoundError):
             new.unlink()  # a process that has died left it
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(values))
-            file.flush()
-            os.fsync(descriptor)
-        new.replace(self.path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(values))
+                file.flush()
+                os.fsync(descriptor)
+            new.replace(self.path)
+        except OSError:
+            with suppress(OSError):
+                new.unlink()
+            raise
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(folder)

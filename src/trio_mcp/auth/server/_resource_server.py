@@ -5,8 +5,11 @@ Rules of the token guard:
 1. A request is refused unless it is certainly allowed. If a verifier is out of reach, or fails, the status is 503: the
    token may be valid, and the client would discard it otherwise.
 2. A refusal contains what RFC 6750 and RFC 9449 allow, and the missing scopes. The reason why a token is invalid is
-   logged, without the token.
-3. A token is accepted only in the header field `Authorization`, and only if there is exactly one.
+   logged as a warning, which is seen without any configuration, and without the token. A missing scope that only some
+   operations need is no warning: the client obtains it when it is told so.
+3. The log is bounded: a minute has one line for each sender and reason, and others for the 10th, the 100th time and so
+   on. The lines are a bound that all senders share (`trio_mcp._shares`); what has no line is counted.
+4. A token is accepted only in the header field `Authorization`, and only if there is exactly one.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#error-handling and
 https://www.rfc-editor.org/rfc/rfc9728
@@ -15,6 +18,7 @@ https://www.rfc-editor.org/rfc/rfc9728
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,14 +30,16 @@ import trio
 from attrs import define, field, frozen
 
 from ..._errors import McpError
+from ..._shares import Sender, SharedBound, sender_of
 from ...abc import Fetch, TokenVerifier
 from ...peer import Access
 from ...wire import INTERNAL_ERROR, INVALID_REQUEST, Headers, Refusal, encode
 from .._challenges import Challenge, write_challenge
 from .._dpop import SeenProofs, read_proof
 from .._jwt import ASYMMETRIC, LEEWAY_SECONDS, InvalidToken, VerifiedToken, VerifierUnavailable
-from .._urls import origin_of, read_url, well_known_urls
-from ._token_verifiers import IntrospectionVerifier, JwtVerifier, check_option
+from .._urls import origin_of, read_url, shown_text, well_known_urls
+from ._introspection import IntrospectionVerifier, SenderFetch
+from ._token_verifiers import JwtVerifier, check_option
 
 __all__ = ["ResourceServer", "TokenGuard"]
 
@@ -56,6 +62,64 @@ class _InvalidProofError(InvalidToken):
     """The token may be valid, but its proof of possession is not."""
 
 
+_LOG_SECONDS = 60.0
+_MOST_LINES = 50
+"""The greatest number of different lines in a minute."""
+_WITHOUT_LINE = "more requests were refused, for reasons that are not logged one by one"
+
+
+@define(eq=False)
+class RefusalLog:
+    """The log of refused requests (rule 3).
+
+    Args:
+        clock: returns the time, as `time.time` does.
+    """
+
+    _clock: Callable[[], float]
+    _begun_at: float = field(default=-math.inf, init=False)
+    """The beginning of the minute."""
+    _lines: SharedBound[tuple[Sender, str]] = field(init=False, repr=False)
+    _times: dict[tuple[Sender, str], int] = field(factory=dict[tuple[Sender, str], int], init=False, repr=False)
+    """The number of times for each line of this minute."""
+
+    def __attrs_post_init__(self) -> None:
+        self._lines = SharedBound(_MOST_LINES)
+
+    def note(self, sender: Sender, line: str, failure: Exception | None = None) -> None:
+        """Log a line as a warning, or count it.
+
+        Args:
+            sender: the sender of the refused request.
+            line: the sentence. It may contain texts of a peer that `shown_text` has bounded.
+            failure: the bug that is the reason; its traceback is logged.
+        """
+        now = self._clock()
+        if not 0 <= now - self._begun_at < _LOG_SECONDS:
+            self._begun_at, self._lines = now, SharedBound(_MOST_LINES)
+            self._times.clear()
+        if not self._has_line(sender, line):
+            sender, line = None, _WITHOUT_LINE
+        times = self._times[sender, line] = self._times.get((sender, line), 0) + 1
+        if times == 1:
+            _log.log(logging.WARNING if failure is None else logging.ERROR, "%s", line, exc_info=failure)
+        elif f"{times}".rstrip("0") == "1":
+            _log.warning("%s (%d times within a minute)", line, times)
+
+    def _has_line(self, sender: Sender, line: str) -> bool:
+        """Return True if a line may be logged, after another one has given way if necessary."""
+        if (sender, line) in self._lines:
+            return True
+        if not self._lines.has_room():
+            other = self._lines.oldest_to_give_way(sender)
+            if other is None:
+                return False
+            self._lines.remove(other)
+            del self._times[other]
+        self._lines.add(sender, (sender, line))
+        return True
+
+
 @define(eq=False)
 class TokenGuard:
     """The check of the requests of one application. Any number of tasks may use it at once.
@@ -68,8 +132,14 @@ class TokenGuard:
     _server: ResourceServer
     _fetch: Fetch
     _replays: SeenProofs = field(factory=SeenProofs, init=False, repr=False)
+    _refusals: RefusalLog = field(init=False, repr=False)
 
-    async def admit(self, method: str, path: str, query: str, headers: Headers) -> Access | Refusal:
+    def __attrs_post_init__(self) -> None:
+        self._refusals = RefusalLog(self._server.clock)
+
+    async def admit(
+        self, method: str, path: str, query: str, headers: Headers, *, client: str | None = None
+    ) -> Access | Refusal:
         """Return the access of a request, or its refusal. Admitted requests have the scopes that every request needs.
 
         Args:
@@ -77,26 +147,33 @@ class TokenGuard:
             path: the path without percent-encoding, as in ASGI, including the path that the application is mounted at.
             query: the query without ``?``, percent-encoded.
             headers: the fields, by lower-case name; the values of repeated fields are joined with ``", "``.
+            client: the network address of the client without its port; None if there is none.
         """
         await trio.lowlevel.checkpoint()
-        credentials = self._credentials(query, headers)
+        credentials = self._credentials(query, headers, client)
         if not isinstance(credentials, _Credentials):
             return credentials
+        sender = sender_of(None, client)
         try:
-            token = await self._server.verifier.verify(credentials.token, self._fetch)
+            token = await self._server.verifier.verify(credentials.token, SenderFetch(self._fetch, sender))
             self._check(token)
-            self._check_binding(credentials, token, method, path, headers)
             access = self._access(token)
+            self._check_binding(credentials, token, access.principal, method, path, headers)
         except InvalidToken as exc:
-            _log.info("a token was refused: %s", exc)
+            self._note_token(client, str(exc))
             return self._refuse_token(is_proof=isinstance(exc, _InvalidProofError))
         except VerifierUnavailable as exc:
-            _log.warning("tokens cannot be checked: %s", exc)
+            self._refusals.note(None, f"tokens cannot be checked: {shown_text(str(exc))}")
             return _UNAVAILABLE
-        except Exception:  # noqa: BLE001 # rule 1: an application's own verifier may raise anything
-            _log.exception("the token verifier failed")
+        except Exception as exc:  # noqa: BLE001 # rule 1: an application's own verifier may raise anything
+            self._refusals.note(None, f"the token verifier failed: {type(exc).__name__}", exc)
             return _UNAVAILABLE
         return self.permit(access, ()) or access
+
+    def _note_token(self, client: str | None, reason: str) -> None:
+        """Log the reason why a token is refused."""
+        place = "" if client is None else f" from {shown_text(client)}"
+        self._refusals.note(sender_of(None, client), f"a token{place} was refused: {shown_text(reason)}")
 
     def permit(self, access: Access, needed: Collection[str]) -> Refusal | None:
         """Return the refusal if scopes are missing, None if they are granted; synchronous.
@@ -107,12 +184,17 @@ class TokenGuard:
         wanted = [*self._server.scopes, *sorted(set(needed).difference(self._server.scopes))]
         if self._server.granted_by(access.scopes).issuperset(wanted):
             return None
-        _log.info("%r was refused: the scopes %s are required", access.principal, wanted)
+        line = f"{access.principal!r:.200} was refused: the scopes {' '.join(wanted)!r:.400} are required"
+        if needed:
+            _log.info("%s", line)
+        else:
+            self._refusals.note(sender_of(access.principal, None), line)
         sentence = f"this requires a token with the scope {' '.join(wanted)!r}"
         return self._refuse(403, sentence, error="insufficient_scope", scopes=wanted)
 
-    def _credentials(self, query: str, headers: Headers) -> _Credentials | Refusal:
+    def _credentials(self, query: str, headers: Headers, client: str | None) -> _Credentials | Refusal:
         if not _is_without_token(query):
+            self._note_token(client, "it is in the URL, and not in the header")
             return self._refuse(400, "the token must be in the header, not in the URL", error="invalid_request")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         scheme, token = scheme.lower(), token.strip(" ")
@@ -120,9 +202,10 @@ class TokenGuard:
         if not known:
             return self._refuse(401, f"a token is required; see {self._server.metadata_url}")
         if "," in token:
+            self._note_token(client, "there is more than one")
             return self._refuse(400, "there is more than one token", error="invalid_request")
         if len(token) > _MAX_TOKEN_CHARS or not _TOKEN.fullmatch(token):
-            _log.info("a token was refused: it is too long, or contains invalid characters")
+            self._note_token(client, "it is too long, or contains invalid characters")
             return self._refuse_token(is_proof=False)
         return _Credentials("dpop" if scheme == "dpop" else "bearer", token)
 
@@ -134,12 +217,12 @@ class TokenGuard:
         if server.accepted_audiences.isdisjoint(token.audiences):
             raise InvalidToken(f"it is for {token.audiences!r:.200}, not for this server")
         if token.expires_at is not None and not now < token.expires_at + LEEWAY_SECONDS:
-            raise InvalidToken("it has expired")
+            raise InvalidToken(f"it expired {now - token.expires_at:.0f} s ago")
         if token.not_before is not None and not now >= token.not_before - LEEWAY_SECONDS:
             raise InvalidToken("it is not valid yet")
 
     def _check_binding(
-        self, credentials: _Credentials, token: VerifiedToken, method: str, path: str, headers: Headers
+        self, credentials: _Credentials, token: VerifiedToken, principal: str, method: str, path: str, headers: Headers
     ) -> None:
         """Check that the client holds the key of a bound token, and that the scheme fits the token."""
         if credentials.scheme == "bearer":
@@ -158,8 +241,8 @@ class TokenGuard:
             proof = read_proof(text, method=method, urls=urls, token=credentials.token, now=now)
             if proof.thumbprint != token.key_thumbprint:
                 raise InvalidToken("it was made with another key than the token's")  # noqa: TRY301
-            if not self._replays.note(proof, now):
-                raise InvalidToken("it was used before")  # noqa: TRY301
+            if not self._replays.note(proof, now, principal):
+                raise InvalidToken("it was used before, or is older than the memory of used proofs")  # noqa: TRY301
         except InvalidToken as exc:
             raise _InvalidProofError(f"its proof is invalid: {exc}") from None
 

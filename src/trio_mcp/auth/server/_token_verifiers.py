@@ -1,4 +1,4 @@
-"""Token verifiers: JWTs are checked with the issuer's published keys, other tokens by introspection.
+"""The verifier of signed tokens (JWT), and how documents that authorization servers publish are fetched.
 
 Rules of the refresh schedule, by which keys and metadata are fetched:
 
@@ -11,22 +11,19 @@ If the keys cannot be fetched, the old ones are used for a day, so that the auth
 a while; no longer, so that a withdrawn key does not stay valid.
 
 Specification: https://www.rfc-editor.org/rfc/rfc9068#section-4, https://www.rfc-editor.org/rfc/rfc7517#section-5,
-https://www.rfc-editor.org/rfc/rfc7662, https://www.rfc-editor.org/rfc/rfc8414 and
-https://openid.net/specs/openid-connect-discovery-1_0.html
+https://www.rfc-editor.org/rfc/rfc8414 and https://openid.net/specs/openid-connect-discovery-1_0.html
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlencode
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from ..._errors import AuthorizationFailed
 from ...abc import Fetch
@@ -44,7 +41,7 @@ from .._jwt import (
     read_jws,
 )
 from .._urls import checked_endpoint, origin_of, server_metadata_urls, shown_text, shown_url
-from ..client import CallFailed, HttpCall, Registration, ServerMetadata, authenticate
+from ..client import CallFailed, HttpCall
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
@@ -52,85 +49,15 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCEPT_JSON",
     "PAUSE_SECONDS",
-    "IntrospectionVerifier",
     "JwtVerifier",
     "KeyRing",
     "RefreshSchedule",
-    "VerdictCache",
     "check_option",
     "endpoint_of",
     "fetch_json",
     "host_chosen_by",
     "read_issuer",
 ]
-
-
-# --- Cached introspection results ---
-
-_MAX_KEPT = 10_000
-"""The limit of cached results; beyond it, the oldest one is dropped."""
-
-
-@define(eq=False)
-class _PendingLookup:
-    """A request to the authorization server that is in flight, and shared by all tasks that need its result."""
-
-    done: trio.Event = field(factory=trio.Event)
-    failure: VerifierUnavailable | None = None
-
-
-@define(eq=False)
-class VerdictCache:
-    """A cache of introspection results; None stands for an invalid token. Only digests of tokens are kept.
-
-    Args:
-        seconds: the lifetime of a result; 0 disables the cache.
-        clock: returns the time, as `time.time` does.
-    """
-
-    _seconds: float
-    _clock: Callable[[], float]
-    _kept: dict[bytes, tuple[float, VerifiedToken | None]] = field(
-        factory=dict[bytes, "tuple[float, VerifiedToken | None]"], init=False, repr=False
-    )
-    """The results with the time of their arrival, the oldest first."""
-    _pending: dict[bytes, _PendingLookup] = field(factory=dict[bytes, _PendingLookup], init=False, repr=False)
-
-    async def find(self, token: str, ask: Callable[[], Awaitable[VerifiedToken | None]]) -> VerifiedToken | None:
-        """Return the cached result for a token, or else the result of *ask*.
-
-        If the task that calls *ask* is cancelled, another waiting task calls it.
-
-        Raises:
-            VerifierUnavailable: *ask* has raised it, for all waiting tasks.
-        """
-        if not self._seconds:
-            return await ask()
-        digest = hashlib.sha256(token.encode()).digest()
-        while (lookup := self._pending.get(digest)) is not None:
-            await lookup.done.wait()
-            if lookup.failure is not None:
-                raise VerifierUnavailable(*lookup.failure.args)
-        at, answer = self._kept.get(digest, (-math.inf, None))
-        if 0 <= self._clock() - at < self._seconds:
-            return answer
-        return await self._ask(digest, ask)
-
-    async def _ask(self, digest: bytes, ask: Callable[[], Awaitable[VerifiedToken | None]]) -> VerifiedToken | None:
-        lookup = self._pending[digest] = _PendingLookup()
-        try:
-            answer = await ask()
-        except VerifierUnavailable as exc:
-            lookup.failure = exc
-            raise
-        finally:
-            del self._pending[digest]
-            lookup.done.set()
-        self._kept.pop(digest, None)
-        self._kept[digest] = (self._clock(), answer)
-        if len(self._kept) > _MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return answer
 
 
 # --- Metadata of authorization servers ---
@@ -414,7 +341,9 @@ class JwtVerifier:
         if not isinstance(issuer, str) or issuer not in self.issuers:
             raise InvalidToken(f"its issuer {issuer!r:.200} is not trusted")
         if not await self._ring(issuer).has_signed(signed, fetch):
-            raise InvalidToken("no key of its issuer has signed it")
+            raise InvalidToken(
+                f"no key of its issuer {issuer!r:.200} has signed it (its key id is {signed.key_id!r:.80})"
+            )
         verified = read_claims(signed.payload, issuer=issuer)
         if verified.expires_at is None:
             raise InvalidToken("it never expires")
@@ -432,127 +361,3 @@ class JwtVerifier:
 def _is_for_something_else(claims: JsonObject) -> bool:
     """Return True if a token without a type is an ID token or the like, according to its claims."""
     return not claims.keys().isdisjoint({"at_hash", "c_hash"}) or is_of_another_kind(claims)
-
-
-# --- Introspection ---
-
-
-@frozen(kw_only=True)
-class _IntrospectionEndpoint:
-    """An introspection endpoint."""
-
-    url: str
-    named_by: Literal["user", "server"]
-    server: ServerMetadata
-    """The metadata that concerns the authentication of clients."""
-
-
-@define(eq=False)
-class IntrospectionVerifier:
-    """A verifier that asks the authorization server about each token, with this server's own credentials there.
-
-    Results are cached for a while; concurrent requests with the same token share one request. Any number of tasks may
-    use it at once.
-
-    Args:
-        endpoint: the URL of the introspection endpoint; None means the one in the issuer's metadata.
-        client: the registration of this server there: ``Registration("id", secret="...")``.
-        cache_seconds: the lifetime of a cached result, for which a withdrawn token stays accepted. 0 disables the
-            cache.
-        issuer: the authorization server; by default the only one of the `ResourceServer`.
-        trusted_hosts: names of hosts that may be reached without TLS; by default those of the `ResourceServer`.
-        clock: the clock that decides when a result is old.
-
-    Raises:
-        ValueError: an option is invalid; the message names it.
-    """
-
-    endpoint: str | None = None
-    client: Registration = field(kw_only=True)
-    cache_seconds: float = field(default=10.0, kw_only=True)
-    issuer: str | None = field(default=None, kw_only=True)
-    trusted_hosts: Sequence[str] = field(default=(), kw_only=True)
-    clock: Callable[[], float] = field(default=time.time, kw_only=True)
-    _place: _IntrospectionEndpoint | None = field(default=None, init=False, repr=False)
-    _renewal: RefreshSchedule = field(init=False, repr=False)
-    _answers: VerdictCache = field(init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        if not 0 <= self.cache_seconds < math.inf:
-            raise ValueError(f"cache_seconds={self.cache_seconds!r}: must be a number of seconds, 0 or more")
-        self.issuer = self.issuer or self.client.issuer
-        self._renewal = RefreshSchedule("the introspection endpoint", self._look_up, self.clock)
-        self._answers = VerdictCache(self.cache_seconds, self.clock)
-
-    def serving(
-        self, issuers: Sequence[str], *, trusted_hosts: Sequence[str], clock: Callable[[], float]
-    ) -> IntrospectionVerifier:
-        """Return a copy for one resource server; a configured issuer is kept.
-
-        Raises:
-            ValueError: there are several issuers, and the option *issuer* is missing; or the URL is not safe.
-        """
-        if self.issuer is None and len(issuers) > 1:
-            raise ValueError("IntrospectionVerifier: with several issuers, pass issuer=")
-        trusted_hosts = self.trusted_hosts or trusted_hosts
-        if self.endpoint is not None:
-            check_option(self.endpoint, "introspection endpoint", trusted_hosts)
-        return evolve(self, issuer=self.issuer or issuers[0], trusted_hosts=trusted_hosts, clock=clock)
-
-    async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
-        """Return the content of a token; see `abc.TokenVerifier`. A waiting task may send the request anew."""
-        await trio.lowlevel.checkpoint()
-        verified = await self._answers.find(token, lambda: self._ask(token, fetch))
-        if verified is None:
-            raise InvalidToken("the authorization server says that it is not active")
-        return verified
-
-    async def _ask(self, token: str, fetch: Fetch) -> VerifiedToken | None:
-        place = await self._where(fetch)
-        try:
-            client = authenticate(self.client, place.server, self.clock())
-        except AuthorizationFailed as exc:
-            raise VerifierUnavailable(str(exc)) from None
-        headers = {**ACCEPT_JSON, "content-type": "application/x-www-form-urlencoded", **client.headers}
-        form = urlencode({"token": token, "token_type_hint": "access_token", **client.form}).encode()
-        call = HttpCall(method="POST", url=place.url, headers=headers, body=form, named_by=place.named_by)
-        return _read_answer(await fetch_json(call, fetch), place.server.issuer)
-
-    async def _where(self, fetch: Fetch) -> _IntrospectionEndpoint:
-        if self.issuer is None:
-            raise RuntimeError("IntrospectionVerifier: pass issuer=, or use it in a ResourceServer")
-        if self.endpoint is not None:
-            server = ServerMetadata(issuer=self.issuer, token_endpoint=self.endpoint)
-            return _IntrospectionEndpoint(url=self.endpoint, named_by="user", server=server)
-        await self._renewal.keep_fresh(fetch)
-        if self._place is None:
-            raise VerifierUnavailable(f"the introspection endpoint of {self.issuer} is unknown")
-        return self._place
-
-    async def _look_up(self, fetch: Fetch) -> None:
-        assert self.issuer is not None
-        metadata = await read_issuer(self.issuer, fetch)
-        url = endpoint_of(metadata, "introspection_endpoint", self.trusted_hosts)
-        methods = metadata.get("introspection_endpoint_auth_methods_supported")
-        server = ServerMetadata(
-            issuer=self.issuer,
-            token_endpoint=url,
-            token_endpoint_auth_methods_supported=tuple(methods) if is_array(methods) else None,
-        )
-        self._place = _IntrospectionEndpoint(url=url, named_by=host_chosen_by(self.issuer, url), server=server)
-
-
-def _read_answer(answer: JsonObject, issuer: str) -> VerifiedToken | None:
-    if answer.get("active") is not True:
-        return None
-    if answer.get("iss", issuer) != issuer:
-        _log.info("%s has introspected a token of another issuer", issuer)
-        return None
-    if is_of_another_kind(answer):  # a server may also look for it among its refresh tokens
-        _log.info("%s says that a token is not an access token", issuer)
-        return None
-    try:
-        return read_claims(answer, issuer=issuer)
-    except InvalidToken as exc:
-        _log.info("the introspection response of %s is invalid: %s", issuer, exc)
-        return None

@@ -15,7 +15,8 @@ Rules of this file:
 8. With a client of our own, the address that was checked is the one that is connected to, so a name that resolves
    differently a moment later cannot redirect the request. TLS still verifies the name. A proxy, or a user's client,
    looks the name up again; then the check is all that can be done.
-9. No connection is kept: it belongs to a name, but would be pooled by its address, which may have many names.
+9. A client keeps no connection. A server keeps some for a few seconds, because it may ask about each token; each one
+   belongs to a name, and is used for that name alone, although an address may have many names.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
 """
@@ -25,14 +26,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
 
 import httpx2
 import trio
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from ..._errors import RemoteProtocolError
 from ...abc import Fetch
@@ -148,10 +149,27 @@ def _redirected(url: str, location: str) -> str:
 Network: TypeAlias = Literal["public", "private", "loopback", "other"]
 """The network of an address; *other* are addresses of no public service: link-local, multicast, reserved."""
 
+_LOOPBACK = [*map(ip_network, ("127.0.0.0/8", "::1/128"))]
 _PRIVATE = [*map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))]
 """Private networks, including the shared addresses of carriers and overlay networks."""
-_ODD = [*map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))]
-"""Networks for protocols and examples, which not every version of Python knows; cloud services use some of them."""
+_OF_NO_SERVICE = [
+    *map(
+        ip_network,
+        (
+            *("0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
+            *("192.88.99.0/24", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            *("224.0.0.0/4", "240.0.0.0/4"),
+            *("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
+        ),
+    )
+]
+"""The other networks of the IANA's registries of special-purpose addresses, and multicast and reserved addresses.
+
+Also those that the registries call globally reachable are networks of protocols, and of no service that a server may
+name; cloud services use some of them for metadata. The versions of Python know different parts of the registries, so
+none of them is asked. https://www.iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry."""
+_GLOBAL = ip_network("2000::/3")
+"""The IPv6 addresses that are assigned as public ones; all others are special or reserved (RFC 4291, 2.4)."""
 _TRANSLATED = ip_network("64:ff9b::/96")
 """IPv6 addresses that stand for IPv4 addresses (RFC 6052)."""
 _REACHABLE: dict[Network, tuple[Network, ...]] = {
@@ -166,14 +184,16 @@ _REACHABLE: dict[Network, tuple[Network, ...]] = {
 def network_of(address: str) -> Network:
     """Return the network of an address; raises `ValueError` if it is not an address."""
     found = _plain(ip_address(address))
-    if found.is_loopback:
+    if _is_in(found, _LOOPBACK):
         return "loopback"
-    if any(found in network for network in _PRIVATE):
+    if _is_in(found, _PRIVATE):
         return "private"
-    is_odd = found.is_link_local or found.is_multicast or found.is_reserved or found.is_unspecified
-    is_odd = is_odd or (isinstance(found, IPv6Address) and found.is_site_local)
-    is_odd = is_odd or any(found in network for network in _ODD)
-    return "public" if found.is_global and not is_odd else "other"
+    is_assigned = isinstance(found, IPv4Address) or found in _GLOBAL
+    return "public" if is_assigned and not _is_in(found, _OF_NO_SERVICE) else "other"
+
+
+def _is_in(address: IPv4Address | IPv6Address, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    return any(address in network for network in networks)
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
@@ -250,7 +270,7 @@ async def open_fetch(*, trusted_hosts: Sequence[str] | None = None) -> AsyncGene
     """
     trusted = None if trusted_hosts is None else [each.lower() for each in trusted_hosts]
     guard = None if trusted is None else AddressGuard(trusted, None, lambda: None)
-    async with _own(guard) as fetch:
+    async with _own(guard, keeps=True) as fetch:
         yield fetch
 
 
@@ -265,21 +285,48 @@ async def open_client_fetch(url: str, engine: HttpxEngine, http_client: HttpxCli
     """
     host = httpx2.URL(url).raw_host.decode("ascii").lower()
     if http_client is not None:
-        yield HttpFetch(_Sender(http_client, AddressGuard([host], host, lambda: None), pins=False))
+        yield HttpFetch(_Sender(lambda _: http_client, AddressGuard([host], host, lambda: None), pins=False))
         return
     pins = not _has_proxies()
     guard = AddressGuard([host], host, lambda: engine.reached_at if pins else None)  # a proxy would be reached instead
-    async with _own(guard) as fetch:
+    async with _own(guard, keeps=False) as fetch:
         yield fetch
 
 
 @asynccontextmanager
-async def _own(guard: AddressGuard | None) -> AsyncGenerator[Fetch]:
-    client = new_httpx_client(most_idle=0)
+async def _own(guard: AddressGuard | None, *, keeps: bool) -> AsyncGenerator[Fetch]:
+    pools = _Pools(keeps)
     try:
-        yield HttpFetch(_Sender(client, guard, pins=not _has_proxies()))
+        yield HttpFetch(_Sender(pools.client_for, guard, pins=not _has_proxies()))
     finally:
         with trio.CancelScope(shield=True):  # no request is open, so closing does not block
+            await pools.aclose()
+
+
+_MOST_POOLS = 8
+_MOST_IDLE = 32
+"""The number of idle connections of one pool."""
+_UNKEPT = ""
+"""The key of the client that keeps no connections; no host has this name."""
+
+
+@define(eq=False)
+class _Pools:
+    """The HTTP clients of one fetcher, each with the connections to one name (rule 9)."""
+
+    _keeps: bool
+    _clients: dict[str | None, httpx2.AsyncClient] = field(factory=dict[str | None, httpx2.AsyncClient], init=False)
+
+    def client_for(self, pinned: str | None) -> httpx2.AsyncClient:
+        """Return the client for requests to a name at a checked address; None if the client looks the name up."""
+        is_kept = self._keeps and (pinned in self._clients or len(self._clients) < _MOST_POOLS)
+        key = pinned if is_kept else _UNKEPT
+        if key not in self._clients:
+            self._clients[key] = new_httpx_client(most_idle=_MOST_IDLE if is_kept else 0)
+        return self._clients[key]
+
+    async def aclose(self) -> None:
+        for client in self._clients.values():
             await client.aclose()
 
 
@@ -292,7 +339,8 @@ def _has_proxies() -> bool:
 class _Sender:
     """Sends single requests; see `Sender`."""
 
-    _client: httpx2.AsyncClient
+    _client_for: Callable[[str | None], httpx2.AsyncClient]
+    """Returns the client for a name at a checked address; see `_Pools.client_for`."""
     _guard: AddressGuard | None
     """Checks hosts; None if they may have any address."""
     pins: bool
@@ -331,7 +379,8 @@ class _Sender:
 
     async def _enter(self, call: HttpCall, address: str | None, stack: AsyncExitStack) -> HttpResponse:
         build = partial(_request, call, address)
-        return await stack.enter_async_context(Sending(self._client, call.url, build, auth=None))
+        client = self._client_for(None if address is None else httpx2.URL(call.url).raw_host.decode("ascii").lower())
+        return await stack.enter_async_context(Sending(client, call.url, build, auth=None))
 
 
 def _port(url: httpx2.URL) -> int:

@@ -253,11 +253,40 @@ async def test_the_resource_metadata_is_public(protected: ProtectedServer, path:
     assert document["authorization_servers"] == [ISSUER]
 
 
-@pytest.mark.parametrize("method", ["POST", "HEAD", "OPTIONS", "DELETE"])
-async def test_the_resource_metadata_accepts_only_get(protected: ProtectedServer, method: str) -> None:
+@pytest.mark.parametrize("method", ["POST", "HEAD", "DELETE"])
+async def test_the_resource_metadata_can_only_be_read(protected: ProtectedServer, method: str) -> None:
     caller = await AsgiCaller(scope_of(method, METADATA)).run(protected.app())
 
-    assert (caller.status, caller.headers["allow"], caller.body) == (405, "GET", b"")
+    assert (caller.status, caller.headers["allow"], caller.body) == (405, "GET, OPTIONS", b"")
+
+
+PREFLIGHT = {
+    "host": "mcp.example",
+    "origin": "https://page.example",
+    "access-control-request-method": "GET",
+    "access-control-request-headers": "mcp-protocol-version",
+}
+
+
+@pytest.mark.parametrize("path", [METADATA, ANY_PATH])
+async def test_a_browser_may_let_any_page_read_the_resource_metadata_with_any_header_field(
+    protected: ProtectedServer, path: str
+) -> None:
+    caller = await AsgiCaller(scope_of("OPTIONS", path, PREFLIGHT)).run(protected.app())
+
+    assert (caller.status, caller.body) == (204, b"")
+    assert caller.headers["access-control-allow-origin"] == "*"
+    assert caller.headers["access-control-allow-methods"] == "GET"
+    allowed = caller.headers["access-control-allow-headers"].split(", ")
+    assert {"mcp-protocol-version", "authorization", "*"} == set(allowed)
+    assert "access-control-allow-credentials" not in caller.headers
+
+
+async def test_a_preflight_for_the_endpoint_itself_allows_nothing(protected: ProtectedServer) -> None:
+    caller = await AsgiCaller(scope_of("OPTIONS", "/mcp", PREFLIGHT)).run(protected.app())
+
+    assert caller.status == 405
+    assert not [name for name in caller.headers if name.startswith("access-control-")]
 
 
 @pytest.mark.parametrize(

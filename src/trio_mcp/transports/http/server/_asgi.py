@@ -16,7 +16,8 @@ Rules of this file:
 5. A request is authorized by its head. If it is refused, its body is not read.
 6. All scopes that the messages of one POST need must be granted before the first message is handled.
 7. Without authentication, no scope is granted: what needs scopes is refused to every client.
-8. The metadata of the protection may be read by every client, including pages of other sites.
+8. The metadata of the protection may be read by every client, including pages of other sites, whatever header fields
+   they send: a browser asks for that first, in a preflight.
 
 Specification: https://asgi.readthedocs.io/en/stable/specs/www.html and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
@@ -54,6 +55,7 @@ from ....wire import (
     EVENT_STREAM_TYPE,
     INVALID_REQUEST,
     JSON_TYPE,
+    VERSION_FIELD,
     Headers,
     JsonRpcRequest,
     Message,
@@ -83,6 +85,14 @@ __all__ = [
 ]
 
 _DOCUMENT_FIELDS = {"access-control-allow-origin": "*", "cache-control": "public, max-age=300"}
+_DOCUMENT_METHODS = "GET, OPTIONS"
+_PREFLIGHT_FIELDS = {
+    "allow": _DOCUMENT_METHODS,
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "GET",
+    "access-control-allow-headers": f"{VERSION_FIELD}, authorization, *",  # the star does not include authorization
+    "access-control-max-age": "86400",
+}
 _log = logging.getLogger("trio_mcp.transports")
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -447,14 +457,18 @@ class RequestAuthorizer:
         assert self._auth is not None
         if request.method == "GET":
             await responding.json(self._auth.document(), headers=_DOCUMENT_FIELDS)
+        elif request.method == "OPTIONS":
+            await responding.empty(204, _PREFLIGHT_FIELDS)
         else:
-            await responding.refuse(Refusal(405, headers={"allow": "GET"}))
+            await responding.refuse(Refusal(405, headers={"allow": _DOCUMENT_METHODS}))
 
     async def admit(self, request: HttpRequest) -> HttpRequest | Refusal:
         """Return the request with its access, or its refusal (rule 5)."""
         if self._auth is None or self._guard is None:
             return request
-        access = await self._guard.admit(request.method, request.path, request.query, request.headers)
+        access = await self._guard.admit(
+            request.method, request.path, request.query, request.headers, client=request.client
+        )
         if isinstance(access, Refusal):
             return access
         until = math.inf
