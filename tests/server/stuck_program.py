@@ -1,47 +1,48 @@
-"""A server in which something does not end: `python stuck_program.py [stdio | tcp | http] STOP_SECONDS [lifespan]`.
+"""A server in which something does not end: `python stuck_program.py [tcp]`, or `trio-mcp serve stuck_program.py`.
 
-Over HTTP and TCP it prints its address on standard output.
+`STUCK_SECONDS` is its `Limits.stop_seconds`, and `STUCK_LIFESPAN` says whether it does not enter or not leave its
+lifespan. Over TCP it prints its port on standard output.
 """
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import trio
 
-from trio_mcp import Context, Limits, Server, serve_http, serve_listeners, serve_stdio
+from trio_mcp import Context, Limits, Server, serve_listeners, serve_stdio
 
+LIFESPAN = os.environ.get("STUCK_LIFESPAN")
 FOREVER = 1000  # seconds; each process is ended long before
 
 
 async def stay() -> None:
-    """Swallow every cancellation."""
-    while True:
-        try:
-            await trio.sleep_forever()
-        except trio.Cancelled:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(0.01)
+    """Swallow a cancellation, and go on."""
+    try:
+        await trio.sleep_forever()
+    except trio.Cancelled:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(FOREVER)
 
 
 @asynccontextmanager
 async def lifespan(_: Server) -> AsyncGenerator[None]:
-    if "entering" in sys.argv:
-        print("entering", flush=True, file=sys.stderr)
+    if LIFESPAN == "entering":
+        sys.stderr.write("blocking\n")
         await stay()
     yield
-    if "leaving" in sys.argv:
-        print("leaving", flush=True, file=sys.stderr)
-        await stay()
+    if LIFESPAN == "leaving":
+        await trio.sleep_forever()
 
 
-server = Server("stuck", lifespan=lifespan, limits=Limits(drain_seconds=0.1, stop_seconds=float(sys.argv[2])))
+server = Server(
+    "stuck", lifespan=lifespan, limits=Limits(drain_seconds=0.1, stop_seconds=float(os.environ["STUCK_SECONDS"]))
+)
 
 
 @server.tool
@@ -52,27 +53,28 @@ async def swallow(ctx: Context) -> None:
 
 @server.tool
 async def block() -> None:
-    print("blocking", flush=True, file=sys.stderr)
-    time.sleep(FOREVER)
+    sys.stderr.write("blocking\n")
+    time.sleep(FOREVER)  # noqa: ASYNC251 # the fault under test
 
 
 @server.tool
 async def spin() -> None:
-    print("blocking", flush=True, file=sys.stderr)
+    sys.stderr.write("blocking\n")
     while True:
         pass
 
 
 @server.tool
-async def block_at_the_end() -> None:
+async def block_at_the_end(ctx: Context) -> None:
+    await ctx.report_progress(1)
     try:
         await trio.sleep_forever()
     finally:
-        time.sleep(FOREVER)
+        time.sleep(FOREVER)  # noqa: ASYNC251 # the fault under test
 
 
 @server.tool
-async def background(ctx: Context) -> str:
+async def background() -> str:
     server.background.start_soon(stay)
     return "started"
 
@@ -83,25 +85,15 @@ def thread(ctx: Context) -> None:
     threading.Event().wait()
 
 
-def main() -> None:
-    match sys.argv[1]:
-        case "stdio":
-            trio.run(serve_stdio, server)
-        case "http":
-            trio.run(run_http)
-        case _:
-            trio.run(run_tcp)
-
-
-async def run_http() -> None:
-    await serve_http(server, port=0)
-
-
-async def run_tcp() -> None:
+async def serve_tcp() -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    print(listeners[0].socket.getsockname()[1], flush=True)
+    sys.stdout.write(f"{listeners[0].socket.getsockname()[1]}\n")
+    sys.stdout.flush()
     await serve_listeners(server, listeners)
 
 
 if __name__ == "__main__":
-    main()
+    if "tcp" in sys.argv:
+        trio.run(serve_tcp)
+    else:
+        trio.run(serve_stdio, server)

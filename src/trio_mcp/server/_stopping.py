@@ -29,7 +29,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -46,7 +46,16 @@ from ..peer import HandlerPool, IncomingRequest, Limits
 if TYPE_CHECKING:
     from ._server import Server
 
-__all__ = ["STUCK_STATUS", "EndWatch", "StopGuard", "StuckTask", "running_handlers", "stopped_by_signals"]
+__all__ = [
+    "STUCK_STATUS",
+    "EndWatch",
+    "StopGuard",
+    "StuckTask",
+    "name_of",
+    "place_in_thread",
+    "running_handlers",
+    "stopped_by_signals",
+]
 
 _log = logging.getLogger("trio_mcp.server")
 
@@ -79,10 +88,13 @@ class StuckTask:
 
 
 def _standing(task: trio.lowlevel.Task) -> str:
-    """Return the line at which a suspended task stands, or the last task that it waits for."""
-    while nurseries := [nursery for nursery in task.child_nurseries if nursery.child_tasks]:
-        task = next(iter(nurseries[-1].child_tasks))
-    return _place_of([*task.iter_await_frames()])
+    """Return the line at which a suspended task stands, or a child task whose end it awaits."""
+    frames = [*task.iter_await_frames()]
+    if any(frame.f_code.co_name == "_nested_child_finished" for frame, _ in frames[-3:]):  # it leaves a nursery
+        children = task.child_nurseries[-1].child_tasks
+        if children:
+            return _standing(next(iter(children)))
+    return _place_of(frames)
 
 
 def _place_of(frames: Sequence[tuple[FrameType, int]]) -> str:
@@ -96,6 +108,16 @@ def _place_of(frames: Sequence[tuple[FrameType, int]]) -> str:
     """
     frame, line = min(reversed(frames), key=lambda each: _distance(each[0].f_code.co_filename))
     return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
+
+
+def place_in_thread(thread: int) -> str:
+    """Return the line at which another thread stands, given its identity."""
+    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 # documented, in spite of its name
+    frames: list[tuple[FrameType, int]] = []
+    while frame is not None:
+        frames.insert(0, (frame, frame.f_lineno))
+        frame = frame.f_back
+    return _place_of(frames) if frames else "its end"
 
 
 _PYTHON = str(Path(os.__file__).parent) + os.sep
@@ -129,10 +151,10 @@ class EndWatch:
     @classmethod
     def of(cls, server: Server) -> EndWatch:
         """Return the watch of a new serving, which takes the guard of the process if there is one (rule 2)."""
-        guard = _offered.get()
-        if guard is not None:
-            _offered.set(None)
-            guard.limits = server.limits
+        guard = _guard.get()
+        if guard is None or guard.is_taken:
+            return cls(server, None)
+        guard.is_taken, guard.limits = True, server.limits
         return cls(server, guard)
 
     def expect_end(self, going_on: GoingOn, *, within: float = _CLEAN_UP_SECONDS) -> None:
@@ -181,25 +203,33 @@ class EndWatch:
         with scope:
             await trio.sleep(seconds)
             rest = [*going_on()]
-            new = [StuckTask(name, _standing(task)) for name, task in rest if task not in self._named]
-            self._named.update(task for _, task in rest)
-            for each in new:
-                _log.error("%s does not end; it stands at %s", each.name, each.place)
-            if new and self._server.on_stuck is not None:
-                try:
-                    self._server.on_stuck(new)
-                except BaseException:  # noqa: BLE001 # whatever it raises, the other tasks of the host go on
-                    _log.exception("on_stuck failed")
+            try:
+                self._report(rest)
+            except BaseException:  # noqa: BLE001 # whatever the host's code raises, its other tasks go on
+                with suppress(Exception):
+                    _log.exception("reporting what does not end has failed")
             if rest and self._guard is not None:
                 self._guard.raise_alarm()
 
+    def _report(self, tasks: Iterable[tuple[str, trio.lowlevel.Task]]) -> None:
+        """Name the tasks that were not named before."""
+        stuck = [StuckTask(name, _standing(task)) for name, task in tasks if task not in self._named]
+        self._named.update(task for _, task in tasks)
+        try:
+            for each in stuck:
+                _log.error("%s does not end; it stands at %s", each.name, each.place)
+        finally:  # even if the log fails
+            if stuck and self._server.on_stuck is not None:
+                self._server.on_stuck(stuck)
+
 
 def running_handlers(pool: HandlerPool) -> Iterable[tuple[str, trio.lowlevel.Task]]:
-    """Return the tasks of the handlers that have not ended, each with its method, tool and id of the request."""
-    return [(_name_of(run.request), task) for run, task in pool.live.items()]
+    """Return the tasks of the handlers that have not ended, with their names."""
+    return [(name_of(run.request), task) for run, task in pool.live.items()]
 
 
-def _name_of(request: IncomingRequest) -> str:
+def name_of(request: IncomingRequest) -> str:
+    """Return the method of a request, the tool, prompt or resource that it is for, and its id."""
     params = request.params or {}
     named = params.get("name", params.get("uri"))
     return f"{request.method}{'' if named is None else f' {named!r:.200}'} (request {request.id!r:.200})"
@@ -207,8 +237,8 @@ def _name_of(request: IncomingRequest) -> str:
 
 # --- A process of the server's own ---
 
-_offered: ContextVar[StopGuard | None] = ContextVar("trio_mcp_stop_guard", default=None)
-"""The guard that the next serving takes."""
+_guard: ContextVar[StopGuard | None] = ContextVar("trio_mcp_stop_guard", default=None)
+"""The guard of the process, in its main task and what that starts."""
 
 
 @contextmanager
@@ -233,11 +263,11 @@ def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> Generator[S
         guard.signalled()
 
     former = {number: signal.signal(number, on_signal) for number in _STOP_SIGNALS}
-    _offered.set(guard)
+    _guard.set(guard)
     try:
         yield guard
     finally:
-        _offered.set(None)
+        _guard.set(None)
         guard.is_over = True
         for number, handler in former.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None was not made by Python, and cannot be restored
@@ -266,6 +296,8 @@ class StopGuard:
     """The thread of the event loop."""
     on_stop: Callable[[], None] | None = field(default=None, init=False)
     """Called once, in the event loop, after a signal."""
+    is_taken: bool = field(default=False, init=False)
+    """True if a serving is guarded."""
     is_over: bool = field(default=False, init=False)
     """True if the stop has come to its end."""
     _has_begun: bool = field(default=False, init=False)
@@ -331,15 +363,8 @@ class StopGuard:
         self._has_answered = True
 
     def _name_the_block(self) -> None:
-        frames = [*_outwards(sys._current_frames()[self._loop])]  # noqa: SLF001 # documented, in spite of its name
-        _log.error("the event loop is blocked at %s", _place_of([*reversed(frames)]))
+        _log.error("the event loop is blocked at %s", place_in_thread(self._loop))
         self._announce()
-
-
-def _outwards(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    while frame is not None:
-        yield frame, frame.f_lineno
-        frame = frame.f_back
 
 
 def _say_farewell() -> None:
