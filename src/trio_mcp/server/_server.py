@@ -20,7 +20,7 @@ from ._background import Background
 from ._extensions import CustomMethods
 from ._middleware import Middleware, check_middleware
 from ._serving import ActiveServer, open_serving
-from ._stopping import StuckTask
+from ._stopping import OnStuck
 from .asking import AskingMode, Seals
 from .features import (
     NO_SCOPES,
@@ -129,7 +129,7 @@ class Server:
     """The functions around every request, the outermost first."""
     changes: ChangeSource
     """Notifies listeners of registrations, removals and updates."""
-    on_stuck: Callable[[Sequence[StuckTask]], object] | None
+    on_stuck: OnStuck | None
     """Called with the tasks that do not end after the server has stopped."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Server:
         middleware: Sequence[Middleware] = (),
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         experimental: Mapping[str, Mapping[str, Any]] | None = None,
-        on_stuck: Callable[[Sequence[StuckTask]], object] | None = None,
+        on_stuck: OnStuck | None = None,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons

@@ -259,7 +259,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
                 watch.expect_end(partial(running_handlers, serving.pool))
 
     refuse_in_starting_worker()
-    watch = EndWatch.of(server)
+    watch = EndWatch.of(server.limits, server.on_stuck)
     try:
         async with (
             open_background(server, watch, lasts=lasts) as (background, state),

@@ -35,7 +35,7 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import trio
 from attrs import define, field, frozen
@@ -43,12 +43,10 @@ from attrs import define, field, frozen
 from .._util import WIND_DOWN_SECONDS
 from ..peer import HandlerPool, IncomingRequest, Limits
 
-if TYPE_CHECKING:
-    from ._server import Server
-
 __all__ = [
     "STUCK_STATUS",
     "EndWatch",
+    "OnStuck",
     "StopGuard",
     "StuckTask",
     "name_of",
@@ -85,6 +83,10 @@ class StuckTask:
     """The method, with the tool, prompt or resource, and the id of the request; or the name of the background task."""
     place: str
     """The line at which it stands: file, line and function."""
+
+
+OnStuck: TypeAlias = Callable[[Sequence[StuckTask]], object]
+"""A function of the host that is told of what does not end."""
 
 
 def _standing(task: trio.lowlevel.Task) -> str:
@@ -141,7 +143,8 @@ def _distance(file: str) -> int:
 class EndWatch:
     """Names what goes on in one serving after its end was requested."""
 
-    _server: Server
+    _stop_seconds: float
+    _on_stuck: OnStuck | None
     _guard: StopGuard | None
     _scope: trio.CancelScope | None = field(default=None, init=False)
     _lifespan: trio.lowlevel.Task | None = field(default=None, init=False)
@@ -149,13 +152,17 @@ class EndWatch:
     _named: set[trio.lowlevel.Task] = field(factory=set[trio.lowlevel.Task], init=False)
 
     @classmethod
-    def of(cls, server: Server) -> EndWatch:
-        """Return the watch of a new serving, which takes the guard of the process if there is one (rule 2)."""
+    def of(cls, limits: Limits, on_stuck: OnStuck | None) -> EndWatch:
+        """Return the watch of a new serving, which takes the guard of the process if there is one (rule 2).
+
+        Args:
+            on_stuck: called with the tasks that were named.
+        """
         guard = _guard.get()
         if guard is None or guard.is_taken:
-            return cls(server, None)
-        guard.is_taken, guard.limits = True, server.limits
-        return cls(server, guard)
+            return cls(limits.stop_seconds, on_stuck, None)
+        guard.is_taken, guard.limits = True, limits
+        return cls(limits.stop_seconds, on_stuck, guard)
 
     def expect_end(self, going_on: GoingOn, *, within: float = _CLEAN_UP_SECONDS) -> None:
         """Name what *going_on* returns *within* seconds from now, unless `ended` or this is called before."""
@@ -187,7 +194,7 @@ class EndWatch:
 
     def leaving_lifespan(self, background: GoingOn) -> None:
         """Expect this task to leave the lifespan, and what is left of *background* to end."""
-        within = min(WIND_DOWN_SECONDS, self._server.limits.stop_seconds)
+        within = min(WIND_DOWN_SECONDS, self._stop_seconds)
         self.expect_end(lambda: [*background(), *self._entering_or_leaving()], within=within)
 
     def left_lifespan(self, background: GoingOn) -> None:
@@ -219,8 +226,8 @@ class EndWatch:
             for each in stuck:
                 _log.error("%s does not end; it stands at %s", each.name, each.place)
         finally:  # even if the log fails
-            if stuck and self._server.on_stuck is not None:
-                self._server.on_stuck(stuck)
+            if stuck and self._on_stuck is not None:
+                self._on_stuck(stuck)
 
 
 def running_handlers(pool: HandlerPool) -> Iterable[tuple[str, trio.lowlevel.Task]]:
