@@ -382,6 +382,20 @@ async def test_a_log_that_takes_nothing_does_not_keep_the_process_alive(monkeypa
         logger.removeHandler(blocked)
 
 
+async def test_a_system_without_threads_does_not_keep_the_process_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("_thread.start_new_thread", fail)
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    guarded = Guarded(stop_seconds=math.inf)
+    guarded.guard.signalled()
+    guarded.guard.raise_alarm()
+    assert guarded.statuses == []
+    guarded.guard.signalled()
+    assert guarded.statuses == [199]
+
+
 async def test_the_last_words_are_flushed_and_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     guarded = Guarded(stop_seconds=1e-9)

@@ -184,7 +184,7 @@ class EndWatch:
         """Expect this task to enter the lifespan soon after a signal, which cancels it."""
         self._lifespan = trio.lowlevel.current_task()
         if self._guard is not None:
-            self._guard.on_stop = partial(self.expect_end, self._entering_or_leaving)
+            self._guard.on_stop = partial(self._expect_lifespan, self._entering_or_leaving)
 
     def entered_lifespan(self) -> None:
         """Expect no more that this task enters the lifespan."""
@@ -194,14 +194,16 @@ class EndWatch:
 
     def leaving_lifespan(self, background: GoingOn) -> None:
         """Expect this task to leave the lifespan, and what is left of *background* to end."""
-        within = min(WIND_DOWN_SECONDS, self._stop_seconds)
-        self.expect_end(lambda: [*background(), *self._entering_or_leaving()], within=within)
+        self._expect_lifespan(lambda: [*background(), *self._entering_or_leaving()])
 
     def left_lifespan(self, background: GoingOn) -> None:
         """Expect no more that this task leaves the lifespan."""
         self._lifespan = None
         if not [*background()]:
             self.ended()
+
+    def _expect_lifespan(self, going_on: GoingOn) -> None:
+        self.expect_end(going_on, within=min(WIND_DOWN_SECONDS, self._stop_seconds))  # it may have much to clean up
 
     def _entering_or_leaving(self) -> Iterable[tuple[str, trio.lowlevel.Task]]:
         return [] if self._lifespan is None else [("the lifespan", self._lifespan)]
@@ -324,7 +326,8 @@ class StopGuard:
         """Begin to watch, because the stop has begun."""
         if not self._has_begun:
             self._has_begun = True
-            _thread.start_new_thread(self.run, ())
+            with suppress(RuntimeError):  # the system has no more threads; the signal handler still looks
+                _thread.start_new_thread(self.run, ())
 
     def run(self) -> None:
         """Watch until the stop is over."""
@@ -389,5 +392,6 @@ def _say_farewell() -> None:
 def _try(work: Callable[[], None]) -> None:
     """Run *work* in a thread of its own, and wait for a bounded time (rule 5)."""
     thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(_FAREWELL_SECONDS)
+    with suppress(RuntimeError):  # the system has no more threads
+        thread.start()
+        thread.join(_FAREWELL_SECONDS)
