@@ -139,7 +139,7 @@ server = Server("s")
 async def finish() -> str:
     for _ in range(5):
         os.kill(os.getpid(), signal.SIGTERM)
-        await trio.sleep(0.01)
+        await trio.lowlevel.checkpoint()
     return "done"
 
 trio.run(serve_stdio, server)

@@ -290,7 +290,7 @@ class Guarded:
 
     def look_after(self, seconds: float) -> None:
         self.now += seconds
-        self.guard.look(self.now)
+        self.guard.look(self.now, at_least=1)
 
 
 async def test_a_blocked_event_loop_is_named_when_the_drain_is_over_and_the_process_ends_after_the_stop_seconds(
@@ -308,6 +308,20 @@ async def test_a_blocked_event_loop_is_named_when_the_drain_is_over_and_the_proc
     assert guarded.statuses == []
     guarded.look_after(1)
     assert guarded.statuses == [199]
+
+
+async def test_a_process_that_was_suspended_is_not_blocked(caplog: pytest.LogCaptureFixture) -> None:
+    guarded = Guarded(drain_seconds=5, stop_seconds=10)
+    guarded.look_after(0)
+    guarded.guard.look(1000)  # the thread runs before the event loop does
+    await trio.testing.wait_all_tasks_blocked()
+    for number in range(1000, 1020):
+        guarded.guard.look(number)
+        await trio.testing.wait_all_tasks_blocked()
+    assert errors(caplog) == []
+    for number in range(1020, 1040):
+        guarded.guard.look(number)
+    assert len(errors(caplog)) == 2
 
 
 async def test_an_event_loop_that_reacts_again_ends_the_alarm(caplog: pytest.LogCaptureFixture) -> None:

@@ -64,6 +64,7 @@ The Linux Standard Base leaves 150 to 199 to applications, and 128 plus the numb
 _CLEAN_UP_SECONDS = 1.0
 """The time that a cancelled task has to clean up before it is named."""
 _TICK_SECONDS = 0.05
+_LOOKS = 10  # see `StopGuard.look`
 _FAREWELL_SECONDS = 1.0
 """The time that logging and standard error have to take the last words."""
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -313,6 +314,8 @@ class StopGuard:
     _signals: int = field(default=0, init=False)
     _asked: float = field(default=0.0, init=False)
     """The time at which the event loop was last asked for a sign of life."""
+    _looks: int = field(default=0, init=False)
+    """The looks since then."""
     _has_answered: bool = field(default=True, init=False)
     _alarm: _Alarm | None = field(default=None, init=False)
 
@@ -320,7 +323,7 @@ class StopGuard:
         """Count a signal. The signal handler calls this, between any two steps of the program."""
         self._signals += 1
         self.begin()
-        self.look(time.monotonic())  # not only in the thread: some code never lets another thread run
+        self.look(time.monotonic(), at_least=1)  # some code never lets the thread run
 
     def begin(self) -> None:
         """Begin to watch, because the stop has begun."""
@@ -349,18 +352,22 @@ class StopGuard:
         """End the alarm, because what was in the way has ended."""
         self._alarm = None
 
-    def look(self, now: float) -> None:
+    def look(self, now: float, *, at_least: int = _LOOKS) -> None:
         """Ask the event loop for a sign of life, name the line that blocks it, or end the process, if it is time.
 
         Args:
             now: the time of `time.monotonic`.
+            at_least: the number of looks without a sign of life after which the event loop is blocked, if the time is
+                over as well. A process that was suspended for that time is not blocked.
         """
+        self._looks += 1
+        patience = self.limits.drain_seconds + _CLEAN_UP_SECONDS
         if self._has_answered:
             if self._alarm is not None and self._alarm.is_blocked:
                 self.relieve()
-            self._asked, self._has_answered = now, False
+            self._asked, self._looks, self._has_answered = now, 0, False
             self._token.run_sync_soon(self._answer)
-        elif self._alarm is None and now - self._asked > self.limits.drain_seconds + _CLEAN_UP_SECONDS:
+        elif self._alarm is None and self._looks >= at_least and now - self._asked > patience:
             self._alarm = _Alarm(now, self._signals, is_blocked=True)
             _try(self._name_the_block)
         alarm = self._alarm
