@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from .server import Request as Request
     from .server import Sample as Sample
     from .server import Server as Server
+    from .server import StuckTask as StuckTask
     from .server import Visit as Visit
     from .server import http_app as http_app
     from .server import serve_http as serve_http
@@ -130,7 +131,7 @@ else:
             "server": (
                 "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed",
                 "Elicit", "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request",
-                "Sample", "Server", "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio",
+                "Sample", "Server", "StuckTask", "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio",
                 "serve_stream",
             ),
             "transports": ("HttpApp", "MemoryEventStore", "SessionSettings", "SqliteEventStore"),

@@ -112,7 +112,9 @@ async def succeeds(work: Callable[[], Awaitable[object]], actor: str, log: loggi
 
 
 @asynccontextmanager
-async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) -> AsyncGenerator[trio.Nursery]:
+async def owned_nursery(
+    wind_down: Callable[[], Awaitable[None]] | None = None, *, on_cancel: Callable[[], None] | None = None
+) -> AsyncGenerator[trio.Nursery]:
     """Open a nursery for tasks of this package that does not wrap the exceptions of its body.
 
     An exception of the body leaves the block unchanged, whatever its class and group depth (KeyboardInterrupt and
@@ -122,6 +124,7 @@ async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) 
     Args:
         wind_down: awaited at the end of the body, unless the body is cancelled: shielded, for at most
             `WIND_DOWN_SECONDS`. Then the tasks are cancelled.
+        on_cancel: called when the tasks have been cancelled; must not raise.
 
     Leave the block in the task that entered it, innermost first, as with any Trio nursery; inside an async generator
     close the generator with `contextlib.aclosing`.
@@ -135,11 +138,15 @@ async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) 
                 cancelled, error = _split(exc)
                 if cancelled is not None:
                     nursery.cancel_scope.cancel()
+                    if on_cancel is not None:
+                        on_cancel()
                     raise cancelled from None  # the scope it belongs to is outside
             if wind_down is not None:
                 with trio.move_on_after(WIND_DOWN_SECONDS, shield=True):
                     await wind_down()
             nursery.cancel_scope.cancel()
+            if on_cancel is not None:
+                on_cancel()
     except BaseExceptionGroup as group:
         cancelled, bugs = _split(group)
         if error is None or (bugs is None and cancelled is None):

@@ -34,7 +34,8 @@ exit status:
   1    a tool failed, or the server refused a request or does not offer it
   2    the command line is wrong, or a file that it names cannot be used
   3    the server cannot be reached, denies access, or breaks the protocol
-  130  interrupted (128 plus the number of the signal)"""
+  130  interrupted (128 plus the number of the signal)
+  199  a handler of the served server did not end; the log names its line"""
 
 FAILED, WRONG_USE, NO_SERVER, SIGNALLED = 1, 2, 3, 128
 

@@ -79,6 +79,8 @@ class HandlerPool:
     limits: Limits = field(factory=Limits)
     running: int = field(default=0, init=False)
     """The number of handlers that have started and not ended, including those that clean up or wait for answers."""
+    live: dict[HandlerRun, trio.lowlevel.Task] = field(factory=dict["HandlerRun", trio.lowlevel.Task], init=False)
+    """The handlers that have a task."""
     parking: ParkedRuns = field(init=False)
     """The handlers that wait for answers."""
     limiter: FairLimiter = field(init=False)
@@ -111,6 +113,7 @@ class HandlerPool:
         exchange.run = run = HandlerRun(
             self, exchange, exchange.context, peer, exchange.method, handler, explain, slots, waits
         )
+        run.request = exchange
         slots.take(run)
 
 
@@ -131,6 +134,8 @@ class HandlerRun:
     """The other end of the connection on which the request arrived."""
     method: str
     """The method of the request."""
+    request: IncomingRequest = field(init=False)
+    """The request that it was started for."""
     _handler: Handler
     _explain: Explain
     slots: HandlerSlots
@@ -297,7 +302,7 @@ class HandlerRun:
 
     @trio.lowlevel.enable_ki_protection  # as above
     async def _drive(self) -> None:
-        self._task = trio.lowlevel.current_task()
+        self._task = self.pool.live[self] = trio.lowlevel.current_task()
         try:
             try:
                 outcome = await self._work()
@@ -313,6 +318,7 @@ class HandlerRun:
             if self.exchange is not None:
                 self.exchange.respond(outcome)
         finally:
+            del self.pool.live[self]
             self._end()
 
     def _end(self) -> None:

@@ -71,6 +71,10 @@ class Limits:
     """A peer that reads nothing for this long, while messages wait for it, loses the link."""
     drain_seconds: float = field(default=5.0, validator=_positive)
     """How long accepted requests may continue after the input of the peer ended, or after a stop was requested."""
+    stop_seconds: float = field(default=10.0, validator=_positive)
+    """How long handlers and background tasks that go on after they were cancelled, and the clean-up of a lifespan, may
+    keep the process of a stopped server alive. Then it ends with exit status 199. In a program that stops its server
+    itself, `Server(on_stuck=...)` is told, and nothing is ended."""
     max_posts: int = field(default=256, validator=_positive)
     """The number of requests that a client over HTTP has in flight at once, each on its own connection; more wait.
     Requests that listen for changes do not count."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
+    from ._stopping import StuckTask as StuckTask
     from .asking import Accepted as Accepted
     from .asking import Ask as Ask
     from .asking import AskingMode as AskingMode
@@ -58,6 +59,7 @@ else:
             ),
             "_server": ("Server",),
             "_serving": ("ActiveServer", "ServerStatistics"),
+            "_stopping": ("StuckTask",),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",
                 "Visit",

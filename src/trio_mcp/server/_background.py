@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -28,6 +28,7 @@ from .._util import WIND_DOWN_SECONDS, owned_nursery, succeeds
 
 if TYPE_CHECKING:
     from ._server import Server
+    from ._stopping import EndWatch
 
 __all__ = ["Background", "BackgroundTasks", "open_background"]
 
@@ -106,6 +107,8 @@ class BackgroundTasks:
     """Set when a task has ended, and then replaced."""
     _scopes: dict[trio.CancelScope, None] = field(factory=dict[trio.CancelScope, None], init=False)
     """One scope for each task, because the scope of the nursery includes the lifespan, which must not be cancelled."""
+    _tasks: dict[trio.lowlevel.Task, str] = field(factory=dict[trio.lowlevel.Task, str], init=False)
+    """The tasks that have begun, with their names."""
 
     @property
     def running(self) -> int:
@@ -165,27 +168,39 @@ class BackgroundTasks:
     async def _run(
         self, scope: trio.CancelScope, work: Callable[[], Awaitable[object]], label: str, restart: bool
     ) -> None:
+        task = trio.lowlevel.current_task()
+        self._tasks[task] = f"background task {label}"
         try:
             with scope:
                 await _supervise(work, label, restart=restart)
         finally:
-            del self._scopes[scope]
+            del self._scopes[scope], self._tasks[task]
             self._running -= 1
             self._awaited -= not restart
             self._fewer.set()
             self._fewer = trio.Event()
 
-    async def stop(self) -> None:
-        """Start no more tasks, wait for those without *restart*, cancel the rest, and return when all have ended."""
+    def going_on(self) -> Iterable[tuple[str, trio.lowlevel.Task]]:
+        """Return the tasks that have not ended, with their names."""
+        return [(name, task) for task, name in self._tasks.items()]
+
+    async def stop(self, watch: EndWatch) -> None:
+        """Start no more tasks, wait for those without *restart*, cancel the rest, and return when all have ended.
+
+        Tasks that swallow their cancellation are waited for as long as `Limits.stop_seconds`, and for a bounded time.
+        """
         self._stops = True
+        limits = self._server.limits
         try:
-            with trio.move_on_after(self._server.limits.drain_seconds):
+            with trio.move_on_after(limits.drain_seconds):
                 while self._awaited:
                     await self._fewer.wait()
         finally:
             for scope in self._scopes:
                 scope.cancel(reason="the serving stops")
-            with trio.move_on_after(WIND_DOWN_SECONDS, shield=True):
+            if self._running:
+                watch.expect_end(self.going_on)
+            with trio.move_on_after(min(WIND_DOWN_SECONDS, limits.stop_seconds), shield=True):
                 while self._running:
                     await self._fewer.wait()
 
@@ -203,21 +218,29 @@ async def _supervise(work: Callable[[], Awaitable[object]], label: str, *, resta
 
 
 @asynccontextmanager
-async def open_background(server: Server, *, lasts: bool) -> AsyncGenerator[tuple[BackgroundTasks, Any]]:
+async def open_background(
+    server: Server, watch: EndWatch, *, lasts: bool
+) -> AsyncGenerator[tuple[BackgroundTasks, Any]]:
     """Enter the server's lifespan with background tasks around it (rule 1); yield the tasks and the lifespan's value.
 
     Args:
+        watch: names the tasks, and the lifespan, if they do not end.
         lasts: True if tasks may be started.
     """
     async with owned_nursery() as nursery:
         tasks = BackgroundTasks(server, lasts, nursery)
         before = tasks.adopt()
         try:
+            watch.entering_lifespan()
             async with server.lifespan(server) as state:
+                watch.entered_lifespan()
                 _servings.set(before)
                 try:
                     yield tasks, state
                 finally:
-                    await tasks.stop()
+                    await tasks.stop(watch)
+                    if lasts:  # else there is no lifespan
+                        watch.leaving_lifespan(tasks.going_on)
         finally:
+            watch.left_lifespan(tasks.going_on)
             _servings.set(before)

@@ -6,40 +6,21 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeAlias
 
 import trio
 from attrs import define, field
 
+from .._errors import ConnectionBroken, ConnectionLost
 from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
 from ..transports import claim_stdio, server_link
+from ._stopping import stopped_by_signals
 
-__all__ = ["serve_listeners", "serve_stdio", "serve_stream", "stopped_by_signals"]
-
-
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@asynccontextmanager
-async def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> AsyncGenerator[None]:
-    """Call *stop* at each SIGINT and SIGTERM, if *listen* is true and this is the main thread."""
-    async with owned_nursery() as nursery:
-        if listen and threading.current_thread() is threading.main_thread():
-            await nursery.start(_call_on_signal, stop)
-        yield
-
-
-async def _call_on_signal(stop: Callable[[], None], *, task_status: trio.TaskStatus[None]) -> None:
-    with trio.open_signal_receiver(*_STOP_SIGNALS) as received:
-        task_status.started()
-        async for _ in received:
-            stop()
+__all__ = ["serve_listeners", "serve_stdio", "serve_stream"]
 
 
 _log = logging.getLogger("trio_mcp.server")
@@ -90,10 +71,10 @@ async def serve_listeners(
     """
     served = _ServedConnections()
     try:
-        async with stopped_by_signals(served.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
-            with served.opening:
-                async with server.serving() as serving:
-                    await served.serve(serving, list(listeners), task_status)
+        listen = signals and task_status is trio.TASK_STATUS_IGNORED
+        with stopped_by_signals(served.stop, listen=listen), served.opening:
+            async with server.serving() as serving:
+                await served.serve(serving, list(listeners), task_status)
     finally:
         for listener in listeners:  # already closed, unless the lifespan failed
             await trio.aclose_forcefully(listener)
@@ -117,11 +98,11 @@ async def serve_stdio(
         trio.BusyResourceError: standard input and output are already in use by another serving.
     """
     served = _ServedConnections()
-    async with stopped_by_signals(served.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
-        with served.opening:
-            async with claim_stdio() as stream, server.serving() as serving:  # the lifespan may print too
-                task_status.started()
-                await served.serve_connection(serving, stream)
+    listen = signals and task_status is trio.TASK_STATUS_IGNORED
+    with stopped_by_signals(served.stop, listen=listen) as guard, served.opening:
+        async with claim_stdio() as stream, server.serving() as serving:  # the lifespan may print too
+            task_status.started()
+            await served.serve_connection(serving, stream, on_end=None if guard is None else guard.begin)
 
 
 @define(eq=False)
@@ -145,15 +126,23 @@ class _ServedConnections:
         for link in self._links:
             link.stop()
 
-    async def serve_connection(self, serving: Serving, stream: trio.abc.Stream) -> None:
-        """Serve one connection."""
+    async def serve_connection(
+        self, serving: Serving, stream: trio.abc.Stream, *, on_end: Callable[[], None] | None = None
+    ) -> None:
+        """Serve one connection; call *on_end* when its input has ended."""
         self._serving = serving
+
+        def reason() -> ConnectionLost:
+            if on_end is not None:
+                on_end()
+            return ConnectionBroken("the peer ended the connection")
+
         link = server_link(stream, serving)
         self._links.add(link)
         if self._accepting.cancel_called:
             link.stop()
         try:
-            await link.run(drain=True)
+            await link.run(drain=True, disconnect_reason=reason)
         finally:
             self._links.discard(link)
             self._left.unpark_all()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import define, field
 
-from .._util import owned_nursery
+from .._util import WIND_DOWN_SECONDS, owned_nursery
 from ..abc import HttpAnswerer
 from ..transports import (
     Bound,
@@ -41,7 +42,7 @@ from ..transports import (
     tls_context,
 )
 from ..wire import HttpPolicy, is_modern
-from ._serve import stopped_by_signals
+from ._stopping import STUCK_STATUS, stopped_by_signals
 from .asking import AskingMode
 from .features import keys_by_default
 
@@ -298,6 +299,8 @@ class HttpService:
     """The path in its URLs."""
     drain_seconds: float
     """The seconds for in-flight requests and for writing their responses, after a stop."""
+    leave_seconds: float
+    """The further seconds for what goes on nevertheless, after which a worker process is killed."""
     ended: trio.Event = field(factory=trio.Event, init=False)
     """Set when serving has ended."""
     _stop: trio.Event = field(factory=trio.Event, init=False)
@@ -316,7 +319,9 @@ class HttpService:
             given["allowed_hosts"] = _names_of(listening, given.get("auth"))
         tls_context(listening)  # report faults of the files before anything is started
         app = http_app(server, **cast("HttpOptions", {key: given[key] for key in given.keys() - _LISTENING}))
-        return cls(app, listening, given.get("path", "/mcp") or "", server.limits.drain_seconds + _LAST_SECONDS)
+        limits, path = server.limits, given.get("path", "/mcp") or ""
+        leave_seconds = WIND_DOWN_SECONDS + 2 * limits.stop_seconds
+        return cls(app, listening, path, limits.drain_seconds + _LAST_SECONDS, leave_seconds)
 
     def stop(self) -> None:
         """Stop serving; while the lifespan is being entered, cancel that. Synchronous."""
@@ -340,19 +345,22 @@ class HttpService:
             sockets: the sockets to listen on, instead of binding new ones.
         """
         try:
-            async with stopped_by_signals(self.stop, listen=signals):
-                with self._opening, sockets or await bind_sockets(self.listening) as listened:
-                    async with self.app.run():
-                        self._is_open = True
-                        await serve_asgi(
-                            self._serve,
-                            self.listening,
-                            stopping=self._stop.wait,
-                            drain=self._drain,
-                            drain_seconds=self.drain_seconds,
-                            sockets=listened,
-                            task_status=Report(self, on_bound),
-                        )
+            with (
+                stopped_by_signals(self.stop, listen=signals),
+                self._opening,
+                sockets or await bind_sockets(self.listening) as listened,
+            ):
+                async with self.app.run():
+                    self._is_open = True
+                    await serve_asgi(
+                        self._serve,
+                        self.listening,
+                        stopping=self._stop.wait,
+                        drain=self._drain,
+                        drain_seconds=self.drain_seconds,
+                        sockets=listened,
+                        task_status=Report(self, on_bound),
+                    )
         finally:
             self.ended.set()
 
@@ -416,6 +424,8 @@ async def serve_in_workers(
 ) -> None:
     """Serve in several processes until a signal is received; then wait for them to end.
 
+    Each further signal goes to the processes, which it ends if what they run does not end.
+
     Args:
         service: the service that each process runs; this process does not run it.
         command: the command that each process runs. It takes its `transports.Inheritance`, makes its server inside of
@@ -423,19 +433,30 @@ async def serve_in_workers(
         workers: the number of processes.
         on_bound: called with the addresses when all processes are ready.
 
-    Raises what `transports.serve_workers` raises.
+    Raises:
+        SystemExit: a process had to be ended; the status is `STUCK_STATUS`.
+        BaseException: raised by `transports.serve_workers`.
     """
-    stop = trio.Event()
-    async with stopped_by_signals(stop.set, listen=True):
-        await serve_workers(
+    stop, signals = trio.Event(), trio.Semaphore(0)
+
+    def on_signal() -> None:
+        stop.set()
+        signals.release()
+
+    with stopped_by_signals(on_signal, listen=True):
+        statuses = await serve_workers(
             command,
             service.listening,
             workers=workers,
             stopping=stop.wait,
+            signals=signals.acquire,
             drain_seconds=service.drain_seconds,
+            leave_seconds=service.leave_seconds,
             env={_KEY: os.urandom(32).hex()},
             task_status=Report(service, on_bound),
         )
+    if {STUCK_STATUS, -signal.SIGKILL}.intersection(statuses):  # it has ended itself, or was killed
+        raise SystemExit(STUCK_STATUS)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from ._background import Background
 from ._extensions import CustomMethods
 from ._middleware import Middleware, check_middleware
 from ._serving import ActiveServer, open_serving
+from ._stopping import OnStuck
 from .asking import AskingMode, Seals
 from .features import (
     NO_SCOPES,
@@ -80,6 +81,8 @@ class Server:
         extensions: the extensions that the server supports, by id, with its settings of each:
             ``{"com.example/rooms": {}}``.
         experimental: non-standard capabilities to declare, by name, with their settings.
+        on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
+            not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
     Raises:
         ValueError: *revisions* is empty or contains an unknown revision, an extension id is not valid, *page_size* is
@@ -126,6 +129,8 @@ class Server:
     """The functions around every request, the outermost first."""
     changes: ChangeSource
     """Notifies listeners of registrations, removals and updates."""
+    on_stuck: OnStuck | None
+    """Called with the tasks that do not end after the server has stopped."""
 
     def __init__(
         self,
@@ -147,6 +152,7 @@ class Server:
         middleware: Sequence[Middleware] = (),
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         experimental: Mapping[str, Mapping[str, Any]] | None = None,
+        on_stuck: OnStuck | None = None,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -158,6 +164,7 @@ class Server:
         self.instructions = instructions
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
+        self.on_stuck = on_stuck
         self.revisions = _in_order(revisions)
         if page_size is not None and (type(page_size) is not int or page_size < 1):
             raise ValueError(f"page_size={page_size!r}: must be an integer of at least 1")

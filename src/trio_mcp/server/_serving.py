@@ -64,6 +64,7 @@ from ._extensions import ExtensionResult, complete_result, refusal_of
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
+from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
 from .asking import ASKABLE, AskingMode, PastRounds, Seals, pin, resume
 from .features import (
@@ -252,20 +253,33 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
         for serving in opened:
             await serving.pool.parking.emptied()
 
+    def cancelled() -> None:
+        for serving in opened:
+            if serving.pool.live:
+                watch.expect_end(partial(running_handlers, serving.pool))
+
     refuse_in_starting_worker()
-    async with (
-        open_background(server, lasts=lasts) as (background, state),
-        open_processes(server.limits.max_processes) as processes,
-        owned_nursery(wind_down) as nursery,
-    ):
-        with server.changes.serving() as hub:
-            opened.append(
-                ActiveServer(server, HandlerPool(nursery, server.limits), state, hub, background, processes, asking)
-            )
+    watch = EndWatch.of(server.limits, server.on_stuck)
+    try:
+        async with (
+            open_background(server, watch, lasts=lasts) as (background, state),
+            open_processes(server.limits.max_processes) as processes,
+        ):
             try:
-                yield opened[0]
+                async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
+                    with server.changes.serving() as hub:
+                        pool = HandlerPool(nursery, server.limits)
+                        opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
+                        try:
+                            yield opened[0]
+                        finally:
+                            opened[0].stop()  # also when cancelled: a shielded clean-up may be waiting for an answer
             finally:
-                opened[0].stop()  # also when cancelled: a shielded clean-up may be waiting for an answer
+                watch.ended()
+    finally:
+        watch.ended()
+        for left in [each for serving in opened for each in serving.threads.at_work()]:
+            _log.warning("%s goes on in a thread, which nobody waits for; it stands at %s", left.name, left.place)
 
 
 # --- Routes ---

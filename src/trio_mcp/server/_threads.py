@@ -8,6 +8,7 @@ its place until it ends, so that abandoned threads count against the limit. A ha
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ import trio
 from attrs import define, field
 
 from ..peer import FairLimiter, HandlerRun, Hold
+from ._stopping import StuckTask, name_of, place_in_thread
 
 __all__ = ["Threads", "clock_stands_still", "take_place"]
 
@@ -54,6 +56,8 @@ class Threads:
 
     limit: int
     _limiter: FairLimiter = field(init=False)
+    _runs: dict[int, HandlerRun] = field(factory=dict[int, HandlerRun], init=False)
+    """The handler run of each thread at work, by the identity of the thread."""
 
     def __attrs_post_init__(self) -> None:
         self._limiter = FairLimiter(self.limit, leaves_places=True)
@@ -62,6 +66,10 @@ class Threads:
     def working(self) -> int:
         """The number of threads at work, including abandoned ones."""
         return self._limiter.taken
+
+    def at_work(self) -> Sequence[StuckTask]:
+        """Return the handlers whose threads are at work, with the lines at which these stand."""
+        return [StuckTask(name_of(run.request), place_in_thread(thread)) for thread, run in [*self._runs.items()]]
 
     async def run(
         self,
@@ -78,9 +86,18 @@ class Threads:
             limiter: a further limit of concurrent threads; a place is given back when the thread ends.
             on_begin: called when the function starts.
         """
+
+        def work() -> T:
+            thread = threading.get_ident()
+            self._runs[thread] = run
+            try:
+                return function()
+            finally:
+                del self._runs[thread]
+
         with clock_stands_still():
             permit: Any = _Permit(run, [self._limiter] if limiter is None else [limiter, self._limiter], on_begin)
-            return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=permit)
+            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=permit)
 
 
 async def take_place(run: HandlerRun, limiter: FairLimiter) -> Hold:

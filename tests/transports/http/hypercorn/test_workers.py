@@ -290,3 +290,26 @@ async def test_the_children_of_a_worker_do_not_inherit_its_descriptors(monkeypat
         await inheritance.wait_dismissed()
         await inheritance.report_ready()  # the other end is closed
         inheritance.close()
+
+
+async def test_each_signal_goes_to_the_workers_whose_last_statuses_are_returned() -> None:
+    """A worker that ignores its dismissal ends at the second signal."""
+    count = "import signal; count = iter([lambda: None, lambda: os._exit(7)]); "
+    on_signal = "signal.signal(signal.SIGTERM, lambda *_: next(count)()); "
+    program = python("import os; " + count + on_signal + READY + "[time.sleep(1) for _ in range(1000)]")
+    stop, signals = trio.Event(), trio.Semaphore(0)
+    options: dict[str, Any] = {"workers": 2, "drain_seconds": 1000, "stopping": stop.wait, "signals": signals.acquire}
+    ended = list[int]()
+
+    async def serve(task_status: trio.TaskStatus[Bound]) -> None:
+        ended.extend(await serve_workers(program, HttpListening(port=0), task_status=task_status, **options))
+
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with owned_nursery() as nursery:
+            await nursery.start(serve)
+            stop.set()
+            while not ended:
+                signals.release()
+                await trio.sleep(0.05)
+
+    assert ended == [7, 7]

@@ -17,8 +17,8 @@ Rules of this file:
    meanwhile.
 2. A worker that ends before all have been ready once is an error of the program, and ends all. Later it is restarted,
    with growing pauses while it does not last.
-3. Workers are not in the process group of the parent, so Ctrl+C reaches only the parent. When the parent ends, its end
-   of the socket pair closes, and the workers stop.
+3. Workers are not in the process group of the parent, so Ctrl+C reaches only the parent, which passes signals on. When
+   the parent ends, its end of the socket pair closes, and the workers stop.
 """
 
 from __future__ import annotations
@@ -114,10 +114,13 @@ async def serve_workers(
     stopping: Callable[[], Awaitable[object]],
     drain_seconds: float,
     leave_seconds: float = 10.0,
+    signals: Callable[[], Awaitable[object]] = trio.sleep_forever,
     env: Mapping[str, str] | None = None,
     task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED,
-) -> None:
+) -> Sequence[int]:
     """Keep worker processes serving on one address until *stopping* returns and all have ended.
+
+    Returns the last exit status of each worker, which is negative if a signal has killed it.
 
     `task_status.started` gets the bound addresses, once all workers are ready.
 
@@ -128,6 +131,8 @@ async def serve_workers(
         stopping: returns when the workers are to stop.
         drain_seconds: the maximum time, in seconds, for requests in flight in a stopping worker.
         leave_seconds: the additional time for its lifespan, for example. Then it is killed.
+        signals: returns at each signal that requests the stop, the first included. Each worker gets it as SIGTERM: a
+            worker that cannot react to its dismissal may react to a signal.
         env: variables to add to those of this process, such as a key that the workers share.
         task_status: of `trio.Nursery.start`.
 
@@ -146,6 +151,7 @@ async def serve_workers(
         )
         async with owned_nursery() as nursery:
             nursery.start_soon(group.watch, stopping)
+            nursery.start_soon(group.pass_on, signals)
             for number in range(1, workers + 1):
                 nursery.start_soon(group.supervise, number, name=f"worker {number}")
             await group.wait_ready()
@@ -154,6 +160,7 @@ async def serve_workers(
             await group.wait_ended()
         if group.failure is not None:
             raise group.failure
+        return group.statuses
 
 
 @define(eq=False)
@@ -168,6 +175,9 @@ class _WorkerGroup:
     """The numbers of the workers that have not been ready yet."""
     stop: trio.Event = field(factory=trio.Event, init=False)
     failure: ChildProcessError | None = field(default=None, init=False)
+    statuses: list[int] = field(factory=list[int], init=False)
+    """The exit statuses of the workers that have ended after the stop."""
+    _processes: set[trio.Process] = field(factory=set[trio.Process], init=False)
     _running: int = field(init=False)
     _changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -178,6 +188,13 @@ class _WorkerGroup:
         """Wait for the request to stop, and pass it on."""
         await stopping()
         self._end()
+
+    async def pass_on(self, signals: Callable[[], Awaitable[object]]) -> None:
+        """Send SIGTERM to each worker whenever *signals* returns."""
+        while True:
+            await signals()
+            for process in self._processes:
+                process.terminate()
 
     async def wait_ready(self) -> None:
         """Wait until all workers have been ready once, or the group stops."""
@@ -228,6 +245,7 @@ class _WorkerGroup:
                 process_group=0,
             )
             theirs.close()
+            self._processes.add(process)
             try:
                 async with trio.open_nursery() as nursery:
                     line = trio.socket.from_stdlib_socket(ours)
@@ -239,6 +257,9 @@ class _WorkerGroup:
                 kill_group(process)  # child processes of the worker end with it
                 with trio.CancelScope(shield=True):
                     await process.wait()
+                self._processes.discard(process)
+        if self.stop.is_set() and process.returncode is not None:
+            self.statuses.append(process.returncode)
         return _ending(process)
 
     async def _read_ready(self, number: int, line: trio.socket.SocketType) -> None:
