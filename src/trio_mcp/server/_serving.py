@@ -279,7 +279,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     finally:
         watch.ended()
         for left in [each for serving in opened for each in serving.threads.at_work()]:
-            _log.warning("%s goes on in a thread, which nobody waits for; it stands at %s", left.name, left.place)
+            _log.warning("%s goes on in a worker thread after the stop; it stands at %s", left.name, left.place)
 
 
 # --- Routes ---

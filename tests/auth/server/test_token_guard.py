@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from tests.auth.server.guard_client import access_of, challenges_of, guard_client, refusal_of
 from tests.auth.signed_tokens import ISSUER, NOW, RESOURCE, Issuer
+from tests.interaction.not_exceptions import KINDS, NOT_EXCEPTIONS, cancelled_of_another_task
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import InvalidToken, VerifiedToken, VerifierUnavailable
 from trio_mcp.peer import Access
@@ -344,9 +345,11 @@ async def test_a_failing_verifier_denies_access(
     assert ("the token verifier failed" in caplog.text) is ("bug" in str(failure))
 
 
-async def test_an_interrupt_is_not_treated_as_a_failure_of_the_verifier() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        await guard_client(verifier=CustomVerifier(KeyboardInterrupt()))("opaque")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_verifier_that_raises_what_is_no_exception_denies_access(kind: str) -> None:
+    failure = await cancelled_of_another_task() if kind == "cancelled" else NOT_EXCEPTIONS[kind]()
+
+    refusal_of(await guard_client(verifier=CustomVerifier(failure))("opaque"), 503)
 
 
 async def test_no_claim_of_a_token_gets_into_a_challenge() -> None:

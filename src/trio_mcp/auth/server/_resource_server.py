@@ -31,6 +31,7 @@ from attrs import define, field, frozen
 
 from ..._errors import McpError
 from ..._shares import Sender, SharedBound, sender_of
+from ..._util import failure_of
 from ...abc import Fetch, TokenVerifier
 from ...peer import Access
 from ...wire import INTERNAL_ERROR, INVALID_REQUEST, Headers, Refusal, encode
@@ -165,8 +166,9 @@ class TokenGuard:
         except VerifierUnavailable as exc:
             self._refusals.note(None, f"tokens cannot be checked: {shown_text(str(exc))}")
             return _UNAVAILABLE
-        except Exception as exc:  # noqa: BLE001 # rule 1: an application's own verifier may raise anything
-            self._refusals.note(None, f"the token verifier failed: {type(exc).__name__}", exc)
+        except BaseException as exc:  # noqa: BLE001 # rule 1: an application's own verifier may raise anything
+            failure = failure_of(exc, "the token verifier", _log)
+            self._refusals.note(None, f"the token verifier failed: {type(exc).__name__}", failure)
             return _UNAVAILABLE
         return self.permit(access, ()) or access
 
