@@ -73,7 +73,7 @@ _REVISION = "2025-11-25"
 _URL_ELICITATION_REQUIRED = -32042
 
 
-async def _deliver(call: Callable[[], Awaitable[object]], callback: str, seconds: float) -> None:
+async def _call_limited(call: Callable[[], Awaitable[object]], callback: str, seconds: float) -> None:
     """Call a callback for notifications. A failure is logged; after *seconds* it is cancelled, and the log names it.
 
     The notifications are delivered one by one, so a call that never returns would keep all later ones waiting.
@@ -139,7 +139,7 @@ class VisitedPages:
         while True:
             while not self._completed:
                 await self._wakeup.park()
-            await _deliver(partial(on_complete, self._completed.popleft()), "on_elicit_complete", seconds)
+            await _call_limited(partial(on_complete, self._completed.popleft()), "on_elicit_complete", seconds)
 
 
 MAX_WAITING_LOGS = 1024
@@ -269,7 +269,7 @@ class Answering:
                 level = logging.WARNING if self._unreadable_logs <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "a log message of the server does not fit: %s", exc)
             else:
-                await _deliver(partial(on_log, message), "on_log", seconds)
+                await _call_limited(partial(on_log, message), "on_log", seconds)
 
 
 # --- Questions in the results of modern servers ---
@@ -483,7 +483,7 @@ class CustomMessages:
                 level = logging.WARNING if self._warnings <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "the params of notification %r do not fit: %s", method, "; ".join(error.faults))
             else:
-                await _deliver(partial(function.call, typed), f"the handler of notification {method!r}", seconds)
+                await _call_limited(partial(function.call, typed), f"the handler of notification {method!r}", seconds)
 
     def resolver(self, method: str, kind: object) -> ResultResolver | None:
         """Return the function that completes a result of type *kind*; None if there is none."""
