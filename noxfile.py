@@ -7,6 +7,7 @@ to the tool of the session. Sessions need the network to fill their environments
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -66,17 +67,37 @@ def group(*names: str) -> tuple[str, ...]:
     return GROUPS(PYPROJECT, *names)
 
 
-def starts(version: str) -> bool:
-    """Return True if this machine has a working Python of that version that can create environments.
-
-    A name on the path is not enough: version managers leave stubs there that only print an error.
-    """
-    program = shutil.which(f"python{version}")
-    if program is None:
-        return False
+def starts(program: str | os.PathLike[str]) -> bool:
+    """Return True if this is a working Python that can create environments."""
     needed = "import ensurepip, sqlite3, ssl, venv"
-    probe = subprocess.run([program, "-c", needed], capture_output=True, check=False)  # noqa: S603  # found on the path
+    probe = subprocess.run([program, "-c", needed], capture_output=True, check=False)  # noqa: S603  # found by its name
     return probe.returncode == 0
+
+
+def is_installed(version: str) -> bool:
+    """Return True if this machine has a working Python of that version, on the path or as a version of pyenv.
+
+    A name on the path is not enough: pyenv leaves stand-ins there, which only print an error for versions that are not
+    selected. Such a version is put in front of the path, where the sessions look for it.
+    """
+    name = f"python{version}"
+    on_path = shutil.which(name)
+    if on_path is not None and starts(on_path):
+        return True
+    home = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for program in sorted(home.glob(f"versions/{version}.*/bin/{name}"), key=patch_of, reverse=True):
+        if starts(program):
+            os.environ["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+            return True
+    return False
+
+
+def patch_of(program: Path) -> list[int]:
+    """Return the numbers in the version of a Python of pyenv."""
+    return [int(number) for number in re.findall(r"\d+", program.parts[-3])]
+
+
+LATER_INSTALLED = [version for version in LATER if is_installed(version)]
 
 
 def has_node(session: nox.Session) -> bool:
@@ -137,17 +158,29 @@ def typing(session: nox.Session) -> None:
         session.run("pyright", "--pythonversion", version)
 
 
-@nox.session(python=[OLDEST, *filter(starts, LATER)])
+@nox.session(python=[OLDEST, *LATER_INSTALLED[-1:]])
 def tests(session: nox.Session) -> None:
-    """The test suite on every installed Python; on 3.11 with full branch coverage of the package."""
+    """The test suite on the oldest Python, with full branch coverage of the package, and on the newest installed."""
     session.install("-e", ".", *group("tests"))
     if session.python != OLDEST or session.posargs:
         session.run("pytest", *(session.posargs or IN_PARALLEL))
         return
+    if not LATER_INSTALLED:
+        session.warn(f"no later Python than {OLDEST} is installed: it is the only one that is tested")
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *IN_PARALLEL)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
+
+
+def tests_between(session: nox.Session) -> None:
+    """The test suite on an installed Python between the oldest and the newest."""
+    session.install("-e", ".", *group("tests"))
+    session.run("pytest", *(session.posargs or IN_PARALLEL))
+
+
+for between in LATER_INSTALLED[:-1]:
+    nox.session(python=between, name=f"tests-{between}", default=False)(tests_between)
 
 
 @nox.session

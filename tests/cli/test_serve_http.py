@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -118,6 +119,38 @@ async def test_worker_processes_continue_the_requests_of_one_another(program: Pa
                 pytest.fail("a session was begun in one of them")
 
 
+def children_of(pid: int) -> set[int]:
+    return {int(each) for thread in Path(f"/proc/{pid}/task").glob("*/children") for each in thread.read_text().split()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the child processes of a process are found in /proc")
+async def test_a_worker_process_that_is_stopped_is_killed_after_the_worker_timeout_and_replaced(program: Path) -> None:
+    options = ("--http", "0", "--workers", "2", "--worker-timeout", "3")
+    command = [sys.executable, "-m", "trio_mcp", "serve", str(program), *options]
+    with trio.fail_after(120):
+        process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=environment())
+        assert process.stderr is not None
+        try:
+            printed = b""
+            while b"served at" not in printed:
+                printed += await process.stderr.receive_some()
+            stopped, _ = workers = children_of(process.pid)
+            os.kill(stopped, signal.SIGSTOP)
+            while not children_of(process.pid) - workers:  # noqa: ASYNC110  # another process raises no event
+                await trio.sleep(0.01)
+            assert stopped not in children_of(process.pid)
+            process.terminate()
+            assert await process.wait() == 0
+            printed += b"".join([chunk async for chunk in process.stderr])
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+            await process.stderr.aclose()
+
+    assert f"(process {stopped}) has shown no sign of life for 3 s".encode() in printed
+
+
 async def posted(url: str, message: JsonObject) -> JsonObject:
     """Send a POST on a new connection; return the result in the response."""
     port = urlsplit(url).port
@@ -136,6 +169,8 @@ async def posted(url: str, message: JsonObject) -> JsonObject:
         (["--http", "x"], "expected a number from 0 to 65535, got 'x'"),
         (["--http", "99999999999999999999"], "expected a number from 0 to 65535"),
         (["--http", "0", "--workers", "0"], "expected a number from 1 to 1000, got '0'"),
+        (["--http", "0", "--worker-timeout", "0"], "expected a number of seconds above 0, got '0'"),
+        (["--worker-timeout", "9"], "--worker-timeout can only be used with --http PORT"),
         (["--host", "x", "--workers", "2"], "--host, --workers can only be used with --http PORT"),
         (["--allow-host", "x"], "--allow-host can only be used with --http PORT"),
     ],

@@ -271,6 +271,25 @@ async def test_on_elicit_complete_is_called_once_and_only_for_known_elicitations
     assert "on_elicit_complete failed" in caplog.text
 
 
+async def test_on_elicit_complete_that_never_returns_is_cancelled_and_loses_only_one_notification(
+    caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
+    last = trio.Event()
+
+    async def on_elicit_complete(visit: types.ElicitationCompleteNotificationParams) -> None:
+        if visit.elicitation_id == "hangs":
+            await trio.sleep_forever()
+        last.set()
+
+    options: Any = {"on_elicit": accepting(None), "elicit_modes": ("url",), "on_elicit_complete": on_elicit_complete}
+    async with scripted_server(revision=LEGACY, **options) as (_, server):
+        for name in ("hangs", "last"):
+            await server.request("elicitation/create", {**URL_PARAMS, "elicitationId": name})
+            await server.send(complete(name))
+        await last.wait()
+    assert "on_elicit_complete was cancelled: it did not return within 60 s" in caplog.text
+
+
 @pytest.mark.requirement("B.23-L2")
 async def test_completed_elicitations_are_ignored_without_a_callback() -> None:
     async with scripted_server(revision=LEGACY, on_elicit=accepting(None), elicit_modes=("url",)) as (client, server):

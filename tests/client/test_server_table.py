@@ -81,6 +81,6 @@ trio.run(serve_stdio, server)
 async def test_a_table_entry_yields_an_opener() -> None:
     entry = {"type": "stdio", "command": sys.executable, "args": ["-c", PROGRAM], "env": {"VALUE": "yes"}}
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with open_client(entry) as client:
             assert (await client.call_tool("value")).content == [types.TextContent(text="yes")]

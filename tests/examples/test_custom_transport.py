@@ -117,7 +117,7 @@ async def test_a_frame_that_is_too_long_is_skipped_and_the_next_one_is_read() ->
     async def size(text: str) -> int:
         return len(text)
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             listeners = await nursery.start(partial(example.serve_framed, server, 0))
             opener = example.framed_transport("127.0.0.1", listeners[0].socket.getsockname()[1])

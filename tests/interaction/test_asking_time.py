@@ -297,7 +297,8 @@ async def test_a_question_that_is_about_to_be_sent_expires_when_the_server_stops
 class Asking:
     """A server whose tool asks from a worker thread, with a record of the thread's end."""
 
-    server: Server = field(factory=lambda: Server("s", limits=Limits(ask_seconds=0.3)))
+    ask_seconds: float = 1000.0
+    server: Server = field(init=False)
     began: trio.Event = field(factory=trio.Event)
     may_ask: threading.Event = field(factory=threading.Event)
     errors: list[str] = field(factory=list[str])
@@ -305,6 +306,7 @@ class Asking:
 
     def __attrs_post_init__(self) -> None:
         token = trio.lowlevel.current_trio_token()
+        self.server = Server("s", limits=Limits(ask_seconds=self.ask_seconds))
 
         @self.server.tool
         def book(ctx: Context) -> None:
@@ -357,7 +359,7 @@ async def test_a_thread_that_waits_for_an_answer_gets_an_error_when_a_legacy_cli
 
 
 async def test_a_thread_whose_question_expires_while_it_is_parked_ends() -> None:
-    asking = Asking()
+    asking = Asking(ask_seconds=0.3)
     asking.may_ask.set()
     with trio.fail_after(50):
         async with serving_with_client(asking.server) as (serving, client):

@@ -14,6 +14,7 @@ from trio_mcp import (
     Client,
     ClientOptions,
     ErrorResponse,
+    Limits,
     LocalProtocolError,
     McpError,
     RemoteProtocolError,
@@ -434,6 +435,25 @@ async def test_an_exception_in_a_log_callback_loses_only_one_message(caplog: pyt
     assert got == ["good"]
     assert "on_log failed" in caplog.text
     assert "a log message of the server does not fit" in caplog.text
+
+
+async def test_a_log_callback_that_never_returns_is_cancelled_and_loses_only_one_message(
+    caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
+    last = trio.Event()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        if message.data == "bad":
+            await trio.sleep_forever()
+        last.set()
+
+    limits = Limits(notification_seconds=3)
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_log=on_log, limits=limits) as (_, server):
+        for data in ("bad", "good"):
+            params = {"level": "info", "data": data}
+            await server.send({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+        await last.wait()
+    assert "on_log was cancelled: it did not return within 3 s (Limits.notification_seconds)" in caplog.text
 
 
 async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str) -> None:

@@ -241,7 +241,7 @@ async def test_the_thread_of_a_cancelled_call_runs_to_its_end() -> None:
     async with over_bytes(MODERN) as pair:
 
         async def check() -> None:
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while pair.serving.statistics().threads:  # no event announces the end of an abandoned thread
                     await trio.lowlevel.checkpoint()
             await pair.check()

@@ -311,6 +311,34 @@ async def test_a_server_sends_custom_notifications_and_the_client_receives_them_
     ]
 
 
+async def test_a_notification_handler_of_a_client_that_never_returns_is_cancelled_and_the_next_one_runs(
+    opener: Opener, revision: str, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, done = Server("s"), trio.Event()
+
+    @server.tool
+    async def report(ctx: Context) -> None:
+        await ctx.notify("notifications/acme/hang")
+        await ctx.notify("notifications/acme/end")
+
+    async def hang(params: dict[str, Any]) -> None:
+        await trio.sleep_forever()
+
+    async def end(params: dict[str, Any]) -> None:
+        done.set()
+
+    options: Any = {"notifications": {"notifications/acme/hang": hang, "notifications/acme/end": end}}
+    async with opener(server, revision=revision, **options) as client:
+        await client.call_tool("report")
+        await done.wait()
+
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "the handler of notification 'notifications/acme/hang' was cancelled: it did not return within 60 s "
+        "(Limits.notification_seconds)"
+    )
+
+
 async def test_a_server_sends_custom_requests_where_the_revision_allows(
     opener: Opener, revision: str, autojump_clock: object
 ) -> None:

@@ -285,7 +285,7 @@ async def test_the_server_gives_up_clients_that_trickle_and_others_are_not_delay
         made += 1
         return made
 
-    async with served(server, head_seconds=0.2, body_seconds=0.2) as bound, trio.open_nursery() as nursery:
+    async with served(server, head_seconds=1, body_seconds=1) as bound, trio.open_nursery() as nursery:
         ends: list[bytes] = []
 
         async def trickle(start: bytes) -> None:
@@ -341,7 +341,7 @@ async def test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdow
     async def add(a: int, b: int) -> int:
         return a + b
 
-    async with served(server, write_seconds=0.3) as bound, connected(bound) as stalled:
+    async with served(server, write_seconds=1) as bound, connected(bound) as stalled:
         stalled.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await stalled.post(call("flood", progressToken=1))
         await flooding.wait()

@@ -73,7 +73,7 @@ async def served_stream() -> AsyncGenerator[trio.abc.Stream]:
 
 @pytest.mark.complaint(1)
 async def test_clients_are_closed_in_any_order_from_any_task() -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with (
             served_stream() as stream,
             bridged("http", make_server()) as engine,
@@ -118,7 +118,7 @@ async def test_clients_close_when_their_nursery_ends(autojump_clock: object) -> 
 
 @pytest.mark.parametrize("opener", BOUND_OPENERS)
 async def test_a_client_is_closed_after_its_block(opener: str) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with BOUND_OPENERS[opener]() as client:
             await add(client)
         with pytest.raises(ConnectionClosed):
@@ -131,7 +131,7 @@ async def test_a_client_is_closed_after_its_block(opener: str) -> None:
 
 @pytest.mark.parametrize("opener", BOUND_OPENERS)
 async def test_a_client_can_be_closed_inside_its_block(opener: str) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with BOUND_OPENERS[opener]() as client:
             await client.aclose()
 
@@ -150,7 +150,7 @@ async def test_waiting_calls_raise_when_the_client_is_closed(opener: str) -> Non
         await trio.lowlevel.checkpoint()
         began.set()
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with BOUND_OPENERS[opener]() as client, trio.open_nursery() as nursery:
             for _ in range(3):
                 began = trio.Event()
@@ -176,7 +176,7 @@ ERRORS: tuple[BaseException, ...] = (
 @pytest.mark.parametrize("opener", BOUND_OPENERS)
 @pytest.mark.complaint(3)
 async def test_the_exception_of_a_block_is_raised_unchanged(opener: str, error: BaseException) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         with pytest.raises(type(error)) as raised:
             async with BOUND_OPENERS[opener]() as client, client.open_call("hang", {"key": "k"}):
                 raise error
@@ -239,7 +239,7 @@ def without_database() -> Server:
 async def test_a_target_that_cannot_be_opened_raises_without_an_exception_group(
     target: Any, failure: type[Exception], text: str
 ) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         with pytest.raises(failure, match=text):
             async with open_client(target):
                 pass
@@ -466,7 +466,7 @@ async def test_an_abandoned_thread_counts_against_the_limit_until_it_ends() -> N
     def quick() -> None:
         order.append("quick")
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with server.serving() as serving:
             ours, theirs = trio.testing.memory_stream_pair()
             async with trio.open_nursery() as nursery:

@@ -13,12 +13,14 @@ from typing import Any
 
 import trio
 
-from tests.server.isolated_tools import connect, say, spin, wait
+from tests.server.isolated_tools import connect, leave_a_session, say, spin, spin_with_another_session, wait
 from trio_mcp import Context, Limits, Server, serve_stdio, serve_stream
 
 server = Server("isolated", limits=Limits(drain_seconds=0.2))
+server.tool(isolate="process")(leave_a_session)
 server.tool(isolate="process")(say)
 server.tool(isolate="process")(spin)
+server.tool(isolate="process")(spin_with_another_session)
 server.tool(isolate="process")(wait)
 
 

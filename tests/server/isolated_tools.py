@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,15 +64,29 @@ def wait(path: str) -> None:
 
 
 def exit_leaving_a_child(path: str) -> None:
-    """Exit while a child outside of the process group keeps all descriptors open."""
-    reading, writing = os.pipe()
-    if os.fork():
-        os.read(reading, 1)
-        os._exit(3)
-    os.setsid()
-    os.write(writing, b"!")
-    wait(path)
-    os._exit(0)
+    """Exit while a child in a session of its own, with an empty environment, keeps all descriptors open."""
+    for each in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the one that lists them
+            os.set_inheritable(int(each.name), True)
+    subprocess.Popen([sys.executable, "-S", "-c", CALLER, path], start_new_session=True, close_fds=False, env={})
+    os._exit(3)
+
+
+def leave_a_session(path: str) -> None:
+    """Start a process in a session of its own, which connects and waits."""
+    subprocess.Popen([sys.executable, "-S", "-c", CALLER, path], start_new_session=True)
+
+
+def spin_with_another_session(path: str) -> None:
+    leave_a_session(path)
+    spin(path)
+
+
+def stop_itself(path: str) -> None:
+    """Connect, and stop this process as SIGSTOP does."""
+    line = connect(path)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    line.close()
 
 
 def write_at_exit(path: str) -> None:

@@ -305,10 +305,11 @@ async def test_closing_the_stream_has_no_effect_on_a_shared_link(opener: Any, re
 
 
 async def test_closing_the_stream_after_the_call_was_cancelled_has_no_effect() -> None:
-    server, left = Server("s"), trio.Event()
+    server, begun, left = Server("s"), trio.Event(), trio.Event()
 
     @server.tool
     async def stubborn(ctx: Context) -> None:
+        begun.set()
         try:
             await trio.sleep_forever()
         finally:
@@ -317,8 +318,10 @@ async def test_closing_the_stream_after_the_call_was_cancelled_has_no_effect() -
             left.set()
 
     async with open_memory_client(server) as client:
-        with trio.move_on_after(0.01):
-            await client.call_tool("stubborn")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "stubborn")
+            await begun.wait()
+            nursery.cancel_scope.cancel()
         await left.wait()
 
 

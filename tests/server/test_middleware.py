@@ -551,7 +551,7 @@ async def test_middleware_that_waits_for_the_peer_during_initialize_does_not_blo
 
     server = make_server(wait_for_a_ping, limits=Limits(max_in_flight=1, max_queued=1))
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with raw_client(server) as (send, receive):
             params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
             await send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
@@ -602,7 +602,7 @@ async def test_a_ping_does_not_wait_for_handlers_that_take_all_places() -> None:
         started.set()
         await trio.sleep_forever()
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with open_memory_client(server, revision=LEGACY) as client, trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "hang")
             await started.wait()

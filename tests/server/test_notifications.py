@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.server.helpers import SharedServing
 from trio_mcp import (
@@ -278,6 +280,100 @@ async def test_notification_handlers_are_cancelled_when_the_serving_ends(autojum
         await begun.wait()
 
     assert ended == ["cancelled"]
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_a_notification_handler_that_never_returns_is_cancelled_and_the_next_one_runs(
+    revision: str, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, seen, done = Server("s"), list[str](), trio.Event()
+
+    @server.notification("notifications/acme/hang")
+    async def hang() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            seen.append("cancelled")
+
+    @server.notification("notifications/acme/end")
+    async def end() -> None:
+        seen.append("handled")
+        done.set()
+
+    began = trio.current_time()
+    async with server.serving() as serving, open_client(SharedServing(serving), revision=revision) as client:
+        await client.notify("notifications/acme/hang")
+        await client.notify("notifications/acme/end")
+        await done.wait()
+        assert trio.current_time() - began == pytest.approx(Limits().notification_seconds, abs=1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert serving.statistics().running == 0
+
+    assert seen == ["cancelled", "handled"]
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.getMessage() == (
+        "notification 'notifications/acme/hang' was cancelled: its handler did not return within 60 s "
+        "(Limits.notification_seconds)"
+    )
+
+
+async def test_middleware_that_never_returns_from_a_notification_is_cancelled(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, done = Server("s", limits=Limits(notification_seconds=2)), trio.Event()
+
+    @server.middleware
+    async def hang(request: Request, call_next: CallNext) -> Any:
+        if request.method == "notifications/acme/hang":
+            await trio.sleep_forever()
+        return await call_next(request)
+
+    @server.notification("notifications/acme/end")
+    async def end() -> None:
+        done.set()
+
+    async with open_client(server) as client:
+        await client.notify("notifications/acme/hang")
+        await client.notify("notifications/acme/end")
+        await done.wait()
+
+    assert "'notifications/acme/hang' was cancelled: its handler did not return within 2 s" in caplog.text
+
+
+async def test_a_client_cannot_fill_the_log_with_notifications_whose_handlers_never_return(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, cancelled, done = Server("s", limits=Limits(notification_seconds=2)), list[int](), trio.Event()
+
+    @server.notification("notifications/acme/hang")
+    async def hang(params: dict[str, Any]) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.append(params["n"])
+            if len(cancelled) == 30:
+                done.set()
+
+    async with open_client(server) as client:
+        for n in range(30):
+            await client.notify("notifications/acme/hang", {"n": n})
+        await done.wait()
+
+    assert cancelled == list(range(30))
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 10
+
+
+async def test_the_time_limit_of_a_notification_may_be_lifted(autojump_clock: object) -> None:
+    server, done = Server("s", limits=Limits(notification_seconds=math.inf)), trio.Event()
+
+    @server.notification("notifications/acme/slow")
+    async def slow() -> None:
+        await trio.sleep(10_000)
+        done.set()
+
+    async with open_client(server) as client:
+        await client.notify("notifications/acme/slow")
+        await done.wait()
 
 
 async def test_an_mcp_error_of_a_notification_handler_is_logged_without_a_traceback(

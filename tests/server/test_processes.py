@@ -299,6 +299,38 @@ async def test_a_worker_that_has_died_between_calls_is_replaced() -> None:
         assert await value_of(client, "pid") != first
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a stopped process is recognised on Linux only")
+async def test_an_idle_worker_that_is_stopped_is_killed_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(isolating(tools.pid)) as (serving, client):
+        stopped = await value_of(client, "pid")
+        os.kill(stopped, signal.SIGSTOP)
+        await until(lambda: Path(f"/proc/{stopped}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+
+        assert await value_of(client, "pid") != stopped
+        assert is_gone(stopped)
+        assert serving.statistics().processes == 1
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"worker process {stopped} is stopped; it is killed and replaced"
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a stopped process is recognised on Linux only")
+async def test_a_worker_that_is_stopped_during_a_call_is_killed_which_fails_the_call(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_processes, "_LOOK_SECONDS", 0.01)
+
+    async with served(isolating(tools.stop_itself, tools.pid, limits=Limits(max_processes=1))) as (_, client):
+        text = await text_of(client, "stop_itself", {"path": calls.path})
+        line, stopped = await calls.take()
+        await hang_up(line)
+        assert await value_of(client, "pid") != int(stopped)
+
+    assert text == "stop_itself: its worker process was killed by signal 9"
+    assert f"worker process {stopped} is stopped; it is killed" in caplog.text
+
+
 async def test_a_worker_whose_descendant_holds_its_pipes_is_known_to_be_dead(calls: Calls) -> None:
     async with served(isolating(tools.exit_leaving_a_child)) as (_, client), trio.open_nursery() as nursery:
         texts: list[str] = []
@@ -360,6 +392,7 @@ async def test_a_worker_that_is_stuck_in_the_kernel_has_no_status() -> None:
         nursery.start_soon(worker.watch)
         await worker.kill()
     assert worker.exit_description == "was killed by signal 9"
+    assert not worker.is_stopped
 
 
 # The end of processes.
@@ -387,6 +420,46 @@ async def test_a_process_is_killed_with_what_it_has_started(calls: Calls) -> Non
             await hang_up(line)
 
     assert "grandchild" in {message for _, message in lines}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other processes' environments are read in /proc")
+async def test_a_process_is_killed_with_what_has_left_its_session(calls: Calls) -> None:
+    async with served(isolating(tools.spin_with_another_session)) as (_, client):
+        async with client.open_call("spin_with_another_session", {"path": calls.path}):
+            lines = [await calls.take(), await calls.take()]
+        for line, _ in lines:
+            await hang_up(line)
+
+    assert "grandchild" in {message for _, message in lines}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other processes' environments are read in /proc")
+async def test_what_has_left_the_session_of_an_idle_worker_is_killed_when_the_serving_ends(calls: Calls) -> None:
+    async with served(isolating(tools.leave_a_session)) as (_, client):
+        await client.call_tool("leave_a_session", {"path": calls.path}, raise_on_error=True)
+        line, _ = await calls.take()
+
+    with trio.fail_after(60):
+        await hang_up(line)
+
+
+async def test_a_stopped_process_is_killed_when_its_call_exceeds_its_timeout(calls: Calls) -> None:
+    async with served(isolating(tools.stop_itself, tools.pid, timeout=0.5)) as (_, client):
+        assert await text_of(client, "stop_itself", {"path": calls.path}) == "stop_itself timed out after 0.5 s"
+        line, pid = await calls.take()
+        await hang_up(line)
+
+        assert is_gone(int(pid))
+
+
+async def test_a_stopped_process_is_killed_when_its_call_is_cancelled(calls: Calls) -> None:
+    async with served(isolating(tools.stop_itself, tools.pid, limits=Limits(max_processes=1))) as (_, client):
+        async with client.open_call("stop_itself", {"path": calls.path}):
+            line, pid = await calls.take()
+        await hang_up(line)
+
+        assert await value_of(client, "pid") != int(pid)
+        assert is_gone(int(pid))
 
 
 async def test_a_call_that_exceeds_its_timeout_kills_its_process(calls: Calls) -> None:

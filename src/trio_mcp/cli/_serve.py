@@ -141,7 +141,8 @@ def serve_over_http(options: argparse.Namespace, arguments: Sequence[str]) -> No
         trio.run(partial(service.run, signals=True, on_bound=_announce(server)))
     else:
         command = [sys.executable, "-m", "trio_mcp", *arguments]
-        trio.run(serve_in_workers, service, command, options.workers, _announce(server))
+        timeout = options.worker_timeout
+        trio.run(serve_in_workers, service, command, options.workers, _announce(server), timeout)
 
 
 def _service(server: Server, options: argparse.Namespace) -> HttpService:

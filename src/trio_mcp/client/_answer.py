@@ -12,6 +12,7 @@ Rules of this file:
 7. A failing callback fails the one request that it answers, whatever it raises. An exception that is not an
    `Exception`, such as `SystemExit`, is for the program: it is also raised, unchanged, in the task that waits for a
    request of this client, if there is exactly one. With several, it is unknown which of them the callback works for.
+8. A callback for notifications may run for `Limits.notification_seconds`; then it is cancelled, and the log names it.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation,
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr,
@@ -72,6 +73,22 @@ _REVISION = "2025-11-25"
 _URL_ELICITATION_REQUIRED = -32042
 
 
+async def _call_limited(call: Callable[[], Awaitable[object]], callback: str, seconds: float) -> None:
+    """Call a callback for notifications. A failure is logged; after *seconds* it is cancelled, and the log names it.
+
+    The notifications are delivered one by one, so a call that never returns would keep all later ones waiting.
+    """
+
+    async def limited() -> None:
+        with trio.move_on_after(seconds) as scope:
+            await call()
+        if scope.cancelled_caught:
+            message = "%s was cancelled: it did not return within %g s (Limits.notification_seconds)"
+            _log.warning(message, callback, seconds)
+
+    await succeeds(limited, callback, _log)
+
+
 @define(eq=False)
 class VisitedPages:
     """The pages that a server of 2025-11-25 has asked the user of one connection to visit."""
@@ -112,17 +129,17 @@ class VisitedPages:
             )
             self._wakeup.unpark()
 
-    def start(self, nursery: trio.Nursery) -> None:
+    def start(self, nursery: trio.Nursery, seconds: float) -> None:
         """Start the task that delivers the notifications, if the application has a callback for them."""
         if self._on_complete is not None:
-            nursery.start_soon(self._deliver, self._on_complete)
+            nursery.start_soon(self._deliver, self._on_complete, seconds)
 
-    async def _deliver(self, on_complete: OnElicitComplete) -> None:
+    async def _deliver(self, on_complete: OnElicitComplete, seconds: float) -> None:
         """Pass the notifications to `on_elicit_complete` one by one, for ever. A failure affects one notification."""
         while True:
             while not self._completed:
                 await self._wakeup.park()
-            await succeeds(partial(on_complete, self._completed.popleft()), "on_elicit_complete", _log)
+            await _call_limited(partial(on_complete, self._completed.popleft()), "on_elicit_complete", seconds)
 
 
 MAX_WAITING_LOGS = 1024
@@ -233,11 +250,12 @@ class Answering:
 
     def start(self, nursery: trio.Nursery, revision: str) -> None:
         """Start the tasks that deliver messages to the application's callbacks."""
+        seconds = self.pool.limits.notification_seconds
         if self._callbacks.on_log is not None:
-            nursery.start_soon(self._deliver_logs, self._callbacks.on_log, revision)
-        self.pages.start(nursery)
+            nursery.start_soon(self._deliver_logs, self._callbacks.on_log, revision, seconds)
+        self.pages.start(nursery, seconds)
 
-    async def _deliver_logs(self, on_log: OnLog, revision: str) -> None:
+    async def _deliver_logs(self, on_log: OnLog, revision: str, seconds: float) -> None:
         """Pass log messages to `on_log` one by one, for ever. A failure affects one message."""
         while True:
             while not self._logs:
@@ -251,7 +269,7 @@ class Answering:
                 level = logging.WARNING if self._unreadable_logs <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "a log message of the server does not fit: %s", exc)
             else:
-                await succeeds(partial(on_log, message), "on_log", _log)
+                await _call_limited(partial(on_log, message), "on_log", seconds)
 
 
 # --- Questions in the results of modern servers ---
@@ -446,12 +464,12 @@ class CustomMessages:
         self._wakeup.unpark()
         return True
 
-    def start(self, nursery: trio.Nursery) -> None:
-        """Start the task that delivers notifications, if there are handlers."""
+    def start(self, nursery: trio.Nursery, seconds: float) -> None:
+        """Start the task that delivers notifications, if there are handlers; each may run for *seconds*."""
         if self._notifications:
-            nursery.start_soon(self._deliver)
+            nursery.start_soon(self._deliver, seconds)
 
-    async def _deliver(self) -> None:
+    async def _deliver(self, seconds: float) -> None:
         """Pass notifications to their handlers one by one, for ever. A failure affects one notification."""
         while True:
             while not self._waiting:
@@ -465,7 +483,7 @@ class CustomMessages:
                 level = logging.WARNING if self._warnings <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "the params of notification %r do not fit: %s", method, "; ".join(error.faults))
             else:
-                await succeeds(partial(function.call, typed), f"the handler of notification {method!r}", _log)
+                await _call_limited(partial(function.call, typed), f"the handler of notification {method!r}", seconds)
 
     def resolver(self, method: str, kind: object) -> ResultResolver | None:
         """Return the function that completes a result of type *kind*; None if there is none."""

@@ -158,7 +158,8 @@ class ClientOptions(TypedDict, total=False):
     """
     notifications: Mapping[str, CustomHandler] | None
     """Async functions that take custom notifications of the server, by method: one after the other, in the order of
-    arrival, in a task of the connection. An exception is logged, and affects one notification.
+    arrival, in a task of the connection. An exception is logged, and affects one notification; so does the time limit,
+    `Limits.notification_seconds`.
     """
     tap: Tap | None
     """Called with ``"sent"`` or ``"received"`` and each message as bytes, without its newline, when it passes.
@@ -289,7 +290,7 @@ async def _connect_and_hold(
                 connection.use_transport(transport)
                 await _agree(connection, options.get("revision"), probe=probe)
                 connection.answering.start(nursery, connection.revision)
-                custom.start(nursery)
+                custom.start(nursery, limits.notification_seconds)
                 task_status.started(client)
                 await client.hold()
 

@@ -75,6 +75,9 @@ class Limits:
     """How long handlers and background tasks that go on after they were cancelled, and the clean-up of a lifespan, may
     keep the process of a stopped server alive. Then it ends with exit status 199. In a program that stops its server
     itself, `Server(on_stuck=...)` is told, and nothing is ended."""
+    notification_seconds: float = field(default=60.0, validator=_positive)
+    """How long the handler of one notification may run, middleware included, and each of a client's callbacks for
+    notifications. Then it is cancelled, and the log names it. For longer work there is `Server.background`."""
     max_posts: int = field(default=256, validator=_positive)
     """The number of requests that a client over HTTP has in flight at once, each on its own connection; more wait.
     Requests that listen for changes do not count."""

@@ -6,12 +6,15 @@ Rules of this file:
    different connections do not wait for each other.
 2. If more than `Limits.max_queued` notifications of a connection wait, further ones are dropped; the first are logged.
 3. When a connection is lost, its notifications may be handled for `Limits.drain_seconds`; then they are cancelled.
-4. `notifications/cancelled` and `notifications/progress` are handled by the engine and never reach this queue.
+4. A notification may be handled for `Limits.notification_seconds`; then its handler is cancelled, and the log names the
+   notification. So a handler that never returns delays the later notifications of its connection, but not for ever.
+5. `notifications/cancelled` and `notifications/progress` are handled by the engine and never reach this queue.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -67,7 +70,7 @@ _REQUESTS = frozenset(
 )
 """A notification with the name of a request has no meaning, and must not be taken for the request."""
 _MAX_WARNINGS = 10
-"""The number of warnings about refused notifications in one serving, so that a client cannot fill the log."""
+"""The number of warnings of one kind about notifications in one serving, so that a client cannot fill the log."""
 
 
 @define(eq=False)
@@ -108,7 +111,8 @@ class NotificationQueue:
         factory=WeakKeyDictionary[Peer, "set[_QueuedNotification]"], init=False
     )
     """The notifications that are handled or wait, by connection."""
-    _warnings: int = field(default=0, init=False)
+    _warnings: Counter[str] = field(factory=Counter[str], init=False)
+    """The number of warnings of each kind."""
 
     def __attrs_post_init__(self) -> None:
         self._slots = SlotsByKind(1, self._serving.limits.max_queued)
@@ -132,13 +136,17 @@ class NotificationQueue:
             self._warn(f"notification {method!r} was dropped: {slots.waiting} of its connection wait already")
             return
 
-        open_now = self._open_of(peer)
+        open_now, seconds = self._open_of(peer), self._serving.limits.notification_seconds
 
         async def handle(run: HandlerRun) -> JsonObject:
             try:
                 await trio.lowlevel.checkpoint_if_cancelled()  # its time may have run out in the queue
                 self._serving.background.adopt()
-                await self._handle(notification, run)
+                with trio.move_on_after(seconds) as scope:
+                    await self._handle(notification, run)
+                if scope.cancelled_caught:
+                    message = f"its handler did not return within {seconds:g} s (Limits.notification_seconds)"
+                    self._warn(f"notification {method!r} was cancelled: {message}", kind="overdue")
             finally:
                 open_now.discard(notification)
             self._serving.changes.notify_now()
@@ -201,6 +209,6 @@ class NotificationQueue:
         except StructureError as error:
             raise McpError(INVALID_PARAMS, f"the params do not fit: {'; '.join(error.faults)}") from None
 
-    def _warn(self, message: str) -> None:
-        self._warnings += 1
-        _log.log(logging.WARNING if self._warnings <= _MAX_WARNINGS else logging.DEBUG, "%s", message)
+    def _warn(self, message: str, *, kind: str = "refused") -> None:
+        self._warnings[kind] += 1
+        _log.log(logging.WARNING if self._warnings[kind] <= _MAX_WARNINGS else logging.DEBUG, "%s", message)

@@ -5,13 +5,15 @@ Rules of this file:
 1. The pipes to and from the server arrive as descriptors 0 and 1, and are moved at once: then 0 is the null device and
    1 is standard error, so that output of Python or C code gets neither into an answer nor onto the wire of the server.
 2. The process ends with the server, for any cause: a thread notices the end of the pipe. If a job is running, the
-   thread kills the whole process group; otherwise the interpreter exits normally and runs its `atexit` functions.
+   thread kills the whole process group, and on Linux what has left it. Otherwise the interpreter exits normally, runs
+   its `atexit` functions, and kills what it has started.
 3. Every job gets an answer, also if it raises or returns an object that cannot be pickled. Only the end of the process
    leaves a job without an answer.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import signal
@@ -25,6 +27,8 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 from attrs import define, field, frozen
+
+from ..transports import DescendantMark
 
 __all__ = ["HEAD", "READY", "JobResult", "is_starting", "main"]
 
@@ -99,6 +103,7 @@ class _Server:
 def main() -> None:
     """Run jobs until the server closes its end of the pipe."""
     server = _Server(*_take_pipes())
+    atexit.register(_kill_others)  # runs after the functions that the program registers
     threading.Thread(target=server.listen, name="the server's end", daemon=True).start()
     start = server.jobs.get()
     if start is None:
@@ -165,8 +170,16 @@ def _message_of(exc: BaseException) -> str:
         return type(exc).__name__
 
 
+def _kill_others() -> None:
+    """Kill what this process has started, on Linux also what has left its process group."""
+    mark = DescendantMark.of_this_process()
+    if mark is not None:  # pragma: no branch # only a test starts a worker by hand
+        mark.kill_all()
+
+
 def _kill_group() -> None:  # pragma: no cover # nothing is measured in a process that is killed
     """Kill this process and all that it has started."""
+    _kill_others()
     if sys.platform != "win32" and os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

@@ -10,9 +10,12 @@ of hypercorn), and starts workers in an endless loop if they fail to start and t
 Rules of this file:
 
 1. Each worker process leads a session of its own: the Ctrl+C of a terminal does not reach it, and the processes that it
-   starts are killed with it.
+   starts are killed with it. On Linux, so are those that have left the session (`transports.DescendantMark`).
 2. A worker gets pipes and standard error, and no other descriptor of the server: no socket, no protocol.
 3. One task for each process watches it, reaps it, and shuts it down when the serving ends.
+4. On Linux, a worker that a signal has stopped (SIGSTOP) gets no call: it is killed, and another is started. One that
+   is stopped during a call is killed after some seconds, which fails the call. A worker that is only busy is left alone
+   until its call is cancelled or has used up its time.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from attrs import define, evolve, field, frozen
 from .._errors import ToolError
 from .._util import owned_nursery
 from ..peer import FairLimiter, HandlerRun, Hold
+from ..transports import DescendantMark
 from ._process_worker import HEAD, READY, JobResult, is_starting
 from ._threads import clock_stands_still, take_place
 from .signature import Signature
@@ -51,12 +55,16 @@ __all__ = [
 ]
 
 
+_log = logging.getLogger("trio_mcp.server")
+
 # --- One worker process ---
 
 _EXIT_SECONDS = 2.0
 """The time an idle worker gets to exit when the serving ends."""
 _KILL_SECONDS = 2.0
 """The time to wait for a killed worker; only one that is stuck in the kernel takes longer."""
+_LOOK_SECONDS = 2.0
+"""The time between two looks at a worker. A worker that is found stopped twice in a row is killed."""
 _DRAIN_SECONDS = 1.0
 """The time to wait, after a worker has exited, for its result on a pipe that one of its child processes still holds."""
 
@@ -97,14 +105,16 @@ async def start_worker() -> WorkerProcess:
     code = f"import sys; sys.path[:] = {sys.path!r}; from trio_mcp.server._process_worker import main; main()"
     private: Any = subprocess
     flags: list[str] = private._args_from_interpreter_flags()  # noqa: SLF001 # it has no public name
+    mark = DescendantMark()
     process = await trio.lowlevel.open_process(
         [sys.executable, *flags, "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if sys.__stderr__ is not None else subprocess.DEVNULL,
+        env=mark.added_to(os.environ),
         **_GROUP,
     )
-    return WorkerProcess(process)
+    return WorkerProcess(process, mark)
 
 
 @define(eq=False)
@@ -112,6 +122,7 @@ class WorkerProcess:
     """A worker process as the server sees it. It runs one job at a time."""
 
     _process: trio.Process
+    _mark: DescendantMark
     gone: trio.Event = field(factory=trio.Event, init=False)
     """Set when the process has ended and is reaped."""
     _received: bytearray = field(factory=bytearray, init=False)
@@ -129,6 +140,16 @@ class WorkerProcess:
         return self._process.poll() is None
 
     @property
+    def is_stopped(self) -> bool:
+        """True if a signal has stopped the process, which would answer nothing. Known on Linux only."""
+        if sys.platform != "linux":  # pragma: no cover # the tests run on Linux
+            return False
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # it has ended
+            return False
+
+    @property
     def exit_description(self) -> str:
         """The cause of its end, for error messages."""
         status = self._process.returncode
@@ -139,10 +160,23 @@ class WorkerProcess:
     async def watch(self) -> None:
         """Wait until the process ends. If cancelled, shut it down: an idle process may exit, a busy one is killed."""
         try:
-            await self._process.wait()
+            await self._ended()
         finally:
             with trio.CancelScope(shield=True), clock_stands_still():
                 await self._shut_down()
+
+    async def _ended(self) -> None:
+        """Wait until the process ends. Kill it if a signal has stopped it, because it would answer nothing."""
+        was_stopped = False
+        while True:
+            with trio.move_on_after(_LOOK_SECONDS):
+                await self._process.wait()
+                return
+            is_stopped = self.is_stopped
+            if is_stopped and was_stopped:
+                _log.warning("worker process %d is stopped; it is killed", self.pid)
+                _kill(self._process)
+            was_stopped = is_stopped
 
     async def _shut_down(self) -> None:
         assert self._process.stdin is not None
@@ -153,6 +187,7 @@ class WorkerProcess:
         _kill(self._process)
         with trio.move_on_after(_KILL_SECONDS):
             await self._process.wait()
+        await trio.to_thread.run_sync(self._mark.kill_all, limiter=trio.CapacityLimiter(1))
         if self._job_done is not None:  # its last result may still be in the pipe
             with trio.move_on_after(_DRAIN_SECONDS):
                 await self._job_done.wait()
@@ -212,8 +247,6 @@ class WorkerProcess:
 
 
 # --- Tools and their workers ---
-
-_log = logging.getLogger("trio_mcp.server")
 
 _START_SECONDS = 60.0
 """The time a worker gets to import the program."""
@@ -373,7 +406,10 @@ class Processes:
     async def _ready_worker(self, name: str) -> WorkerProcess:
         while self._idle:
             worker = self._idle.pop()
-            if worker.is_alive:
+            if worker.is_alive and worker.is_stopped:
+                _log.warning("worker process %d is stopped; it is killed and replaced", worker.pid)
+                await worker.kill()
+            elif worker.is_alive:
                 return worker
         worker = await start_worker()
         self._alive.add(worker)

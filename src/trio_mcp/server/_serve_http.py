@@ -417,10 +417,16 @@ def _names_of(listening: HttpListening, auth: ResourceServer | None) -> Sequence
 
 _KEY = "TRIO_MCP_HTTP_KEY"
 """The environment variable with which the parent passes the common key to its workers."""
+_HANG_SECONDS = 30.0
+"""The time without a sign of life after which a worker is replaced: longer than a handler should ever block."""
 
 
 async def serve_in_workers(
-    service: HttpService, command: Sequence[str], workers: int, on_bound: Callable[[HttpBound], None]
+    service: HttpService,
+    command: Sequence[str],
+    workers: int,
+    on_bound: Callable[[HttpBound], None],
+    hang_seconds: float | None = None,
 ) -> None:
     """Serve in several processes until a signal is received; then wait for them to end.
 
@@ -432,6 +438,7 @@ async def serve_in_workers(
             `shared_key`, and calls `serve_as_worker`.
         workers: the number of processes.
         on_bound: called with the addresses when all processes are ready.
+        hang_seconds: the time without a sign of life after which a process is replaced; 30 seconds by default.
 
     Raises:
         SystemExit: a process had to be ended; the status is `STUCK_STATUS`.
@@ -452,6 +459,7 @@ async def serve_in_workers(
             signals=signals.acquire,
             drain_seconds=service.drain_seconds,
             leave_seconds=service.leave_seconds,
+            hang_seconds=_HANG_SECONDS if hang_seconds is None else hang_seconds,
             env={_KEY: os.urandom(32).hex()},
             task_status=Report(service, on_bound),
         )

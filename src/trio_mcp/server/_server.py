@@ -473,7 +473,8 @@ class Server:
         """Register a function as the handler of a custom notification, or of an extension's notification; see `method`.
 
         The notifications of one connection are handled one at a time, in the order in which they were sent. The return
-        value is ignored. An exception is logged and affects only that notification.
+        value is ignored. An exception is logged and affects only that notification. A handler that has not returned
+        after `Limits.notification_seconds` is cancelled, and the log names the notification.
 
         Raises what `method` raises.
         """

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .http import serve_workers as serve_workers
     from .http import take_inheritance as take_inheritance
     from .http import tls_context as tls_context
+    from .stdio import DescendantMark as DescendantMark
     from .stdio import StdioServer as StdioServer
     from .stdio import claim_stdio as claim_stdio
     from .stdio import stdio_transport as stdio_transport
@@ -55,6 +56,6 @@ else:
                 "engine_fetch", "http_transport", "open_fetch", "read_body", "serve_asgi", "serve_workers",
                 "take_inheritance", "tls_context",
             ),
-            "stdio": ("StdioServer", "claim_stdio", "stdio_transport"),
+            "stdio": ("DescendantMark", "StdioServer", "claim_stdio", "stdio_transport"),
         },
     )  # fmt: skip

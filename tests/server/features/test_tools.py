@@ -452,14 +452,19 @@ async def test_an_invalid_mcp_error_raises_at_its_creation() -> None:
 
 async def test_an_abandoned_thread_counts_against_the_concurrency_of_its_tool() -> None:
     server, release, working = Server("s"), threading.Event(), list[int]()
+    begun = trio.Event()
 
-    @server.tool(max_concurrency=1, timeout=0.01)
+    @server.tool(max_concurrency=1)
     def work() -> None:
         working.append(1)
-        release.wait(10)
+        trio.from_thread.run_sync(begun.set)
+        release.wait(60)
 
     async with open_client(server) as client:
-        assert (await client.call_tool("work")).is_error
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "work")
+            await begun.wait()
+            nursery.cancel_scope.cancel()
         with trio.move_on_after(0.05):
             await client.call_tool("work")
         assert working == [1]

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import trio
 
@@ -14,6 +15,11 @@ end = trio.Event()
 async def send_pid(scope: Scope, receive: Receive, send: Send) -> None:
     time.sleep(0.02)  # noqa: ASYNC251  # so that other workers accept connections as well
     await answer(send, b"%d;" % os.getpid())
+
+
+async def block(scope: Scope, receive: Receive, send: Send) -> None:
+    Path(os.environ["BLOCKED"]).write_text(str(os.getpid()), encoding="ascii")  # noqa: ASYNC240  # it blocks anyway
+    time.sleep(1000)  # noqa: ASYNC251
 
 
 async def stream(scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,7 +44,7 @@ async def main() -> None:
 
     async with trio.open_nursery() as nursery:
         await serve_asgi(
-            App({"/pid": send_pid, "/stream": stream}),
+            App({"/block": block, "/pid": send_pid, "/stream": stream}),
             HttpListening(),
             stopping=inheritance.wait_dismissed,
             drain=drain,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ._client import StdioServer as StdioServer
     from ._client import kill_group as kill_group
     from ._client import stdio_transport as stdio_transport
+    from ._descendants import DescendantMark as DescendantMark
     from ._pipes import ImmediateStream as ImmediateStream
     from ._server import claim_stdio as claim_stdio
 else:
@@ -17,6 +18,7 @@ else:
         __name__,
         {
             "_client": ("StdioServer", "kill_group", "stdio_transport"),
+            "_descendants": ("DescendantMark",),
             "_pipes": ("ImmediateStream",),
             "_server": ("claim_stdio",),
         },

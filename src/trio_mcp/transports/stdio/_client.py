@@ -11,11 +11,12 @@ Rules of the child process:
 3. The process group is killed after the child has ended and its output is drained. The number of a process group is not
    reused while one of its processes exists. Whether one exists is checked the moment the child is reaped, and an empty
    group is never signalled.
-4. Standard output is read to its end, even after the stream was closed, so that a child that still writes can leave.
-5. Standard error is shown on that of this process as it arrives, and its last lines are kept. This never blocks the
+4. Then the processes that have left the group are killed too, as far as they are found: see `_descendants.py`.
+5. Standard output is read to its end, even after the stream was closed, so that a child that still writes can leave.
+6. Standard error is shown on that of this process as it arrives, and its last lines are kept. This never blocks the
    child, which would stop if its output was not read, nor this process, whose standard error may be a pipe without a
    reader or a paused terminal.
-6. A child inherits few environment variables, because the others may hold secrets that it does not need.
+7. A child inherits few environment variables, because the others may hold secrets that it does not need.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
@@ -38,6 +39,7 @@ from ..._errors import ConnectionBroken, ServerExited
 from ..._util import owned_nursery
 from ...abc import Transport, TransportClient, TransportOpener
 from .._stream import connect_link
+from ._descendants import DescendantMark
 from ._pipes import ImmediateStream, read_pipe, wake_reader, write_now
 
 __all__ = [
@@ -315,7 +317,8 @@ async def open_child_process(
 
     When the block is left, the standard input of the child is closed. A child that does not exit gets SIGTERM, then
     SIGKILL. This is shielded from cancellation, bounded, and ends when the child exits. All other processes of its
-    process group are killed too.
+    process group are killed too. On Linux, so are processes that it has started outside of its group, directly or not;
+    see `DescendantMark`.
 
     Args:
         command: the program and its arguments; no shell is involved.
@@ -330,11 +333,12 @@ async def open_child_process(
     Cancellation: a started child is ended before the cancellation leaves the block.
     """
     arguments = [os.fspath(part) for part in command]
+    mark = DescendantMark()
     try:
-        process = await start(arguments, child_environment(env), cwd)
+        process = await start(arguments, mark.added_to(child_environment(env)), cwd)
     except OSError as exc:
         raise OSError(exc.errno, f"cannot start {arguments[0]!r}: {exc.strerror}", exc.filename) from None
-    child = ChildProcess(process, leave_seconds, terminate_seconds, drain_seconds)
+    child = ChildProcess(process, mark, leave_seconds, terminate_seconds, drain_seconds)
     async with owned_nursery() as nursery:
         nursery.start_soon(child.supervise, name=f"child process {process.pid}")
         try:
@@ -351,7 +355,12 @@ class ChildProcess:
     """
 
     def __init__(
-        self, process: trio.Process, leave_seconds: float, terminate_seconds: float, drain_seconds: float
+        self,
+        process: trio.Process,
+        mark: DescendantMark,
+        leave_seconds: float,
+        terminate_seconds: float,
+        drain_seconds: float,
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -360,6 +369,7 @@ class ChildProcess:
         self.returncode: int | None = None
         self.left = trio.Event()
         self._process = process
+        self._mark = mark
         self._leave_seconds = leave_seconds
         self._terminate_seconds = terminate_seconds
         self._drain_seconds = drain_seconds
@@ -424,6 +434,11 @@ class ChildProcess:
             kill_group(self._process)
             with trio.move_on_after(_KILL_SECONDS):
                 self.returncode = await self._process.wait()
+            await self._kill_descendants()
+
+    async def _kill_descendants(self) -> None:
+        """Kill what the child has started and its process group does not contain."""
+        await trio.to_thread.run_sync(self._mark.kill_all, limiter=trio.CapacityLimiter(1))
 
     async def _watch(self) -> None:
         """Reap the child when it exits, then drain its output and kill the processes that it left."""
@@ -436,6 +451,7 @@ class ChildProcess:
         self._stream.give_up()
         if orphans:
             kill_group(self._process)
+        await self._kill_descendants()
         with trio.move_on_after(_STDERR_DRAIN_SECONDS):
             await self._pump.done.wait()
         self._stream.ended.set()

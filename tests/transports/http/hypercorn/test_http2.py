@@ -350,7 +350,7 @@ async def test_data_that_are_not_http2_close_the_connection() -> None:
 
 
 async def test_an_idle_connection_is_closed_with_a_goaway_frame() -> None:
-    async with serving(App(), keep_alive_seconds=0.1) as served:
+    async with serving(App(), keep_alive_seconds=1) as served:
         client = await open_client(served)
         assert await is_answered(client)
 

@@ -60,10 +60,10 @@ async def open_streams(connect: Callable[[], Any], count: int) -> list[trio.Sock
 
 async def test_a_stop_drains_the_application_then_ends_the_lifespan() -> None:
     app = StreamingApp()
-    async with serving(app, drain=app.drain, drain_seconds=30) as served:
+    async with serving(app, drain=app.drain, drain_seconds=1000) as served:
         streams = await open_streams(served.connect, 50)
         assert app.lifespan_events == ["startup"]
-        with trio.fail_after(1):
+        with trio.fail_after(60):
             served.stop.set()
             for stream in streams:
                 assert await read_all(stream) == b"4\r\nlast\r\n0\r\n\r\n"
@@ -123,7 +123,7 @@ async def test_a_drain_that_hangs_is_cancelled() -> None:
 
 async def test_cancellation_closes_all_connections_and_sockets_at_once() -> None:
     app = StreamingApp()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             serve = partial(serve_asgi, app, stopping=trio.sleep_forever, drain=no_drain, drain_seconds=1000)
             bound: Bound = await nursery.start(serve, HttpListening(port=0))
@@ -305,7 +305,7 @@ def many_descriptors() -> Generator[None]:
 
 async def test_a_thousand_streams_are_served_at_once_and_completed(many_descriptors: None) -> None:
     app = StreamingApp()
-    async with serving(app, drain=app.drain, drain_seconds=30) as served:
+    async with serving(app, drain=app.drain, drain_seconds=1000) as served:
         streams = await open_streams(served.connect, 1000)
         assert await served.serves_others()
         served.stop.set()

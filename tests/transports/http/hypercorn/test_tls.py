@@ -143,11 +143,11 @@ async def test_a_client_that_reads_nothing_is_disconnected(certificate: Certific
 
 @contextmanager
 def blocked_once(client: trio.SocketStream, data: bytes) -> Generator[None]:
-    """Block the process for 0.33 s in its next wait; the client sends *data* meanwhile."""
+    """Block the process for 1.6 s in its next wait; the client sends *data* meanwhile."""
 
     def stand_still(*_: object) -> None:
         os.write(client.socket.fileno(), data)
-        time.sleep(0.33)
+        time.sleep(1.6)
 
     before = signal.signal(signal.SIGALRM, stand_still)
     try:
@@ -159,7 +159,7 @@ def blocked_once(client: trio.SocketStream, data: bytes) -> Generator[None]:
 
 async def test_all_data_that_arrived_while_the_process_was_stopped_are_read(certificate: Certificate) -> None:
     head, records = get("/"), trio.testing.MemorySendStream()
-    async with serving(App(), certfile=certificate.both, keep_alive_seconds=0.3) as served:
+    async with serving(App(), certfile=certificate.both, keep_alive_seconds=1.5) as served:
         socket = await served.connect()
         wire = trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream](socket, socket)
         stream = trio.SSLStream(wire, certificate.trusted, server_hostname="localhost")
@@ -177,7 +177,7 @@ async def test_after_a_stop_the_process_waits_only_shortly_for_the_rest_of_a_rec
     certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_hypercorn_connection, "_LATE_SECONDS", 0.1)
-    async with serving(App(), certfile=certificate.both, keep_alive_seconds=0.3) as served:
+    async with serving(App(), certfile=certificate.both, keep_alive_seconds=1.5) as served:
         stream = await served.connect_tls(certificate.trusted)
         await stream.send_all(get("/"))
         await read_until(stream, b"fine")
@@ -199,10 +199,13 @@ async def test_a_response_before_the_end_of_the_body_arrives(certificate: Certif
 
 
 async def test_a_stopping_server_closes_connections_whose_handshake_is_incomplete(certificate: Certificate) -> None:
-    async with serving(App(), certfile=certificate.both, drain_seconds=5) as served, await served.connect() as stream:
+    async with (
+        serving(App(), certfile=certificate.both, drain_seconds=1000) as served,
+        await served.connect() as stream,
+    ):
         await served.connect_tls(certificate.trusted)
         served.stop.set()
-        with trio.fail_after(1):
+        with trio.fail_after(60):
             await served.ended.wait()
 
         assert await read_all(stream) == b""

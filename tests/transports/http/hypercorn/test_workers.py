@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -27,11 +28,16 @@ if sys.platform == "win32":
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = Path(__file__).parents[2] / "programs" / "http_worker.py"
-TIMEOUT_SECONDS = 30  # seconds: far more than any test needs, so that a test that hangs fails
+HOUR = 3600.0
+TIMEOUT_SECONDS = 60  # seconds: far more than any test needs, so that a test that hangs fails
 
-READY = "import os, time; line = int(os.environ['TRIO_MCP_HTTP_WORKER'].split(':')[0]); os.write(line, b'!'); "
-"""The beginning of a worker that reports that it is ready and serves no requests."""
-UNTIL_DISMISSED = READY + "os.read(line, 1)"
+START = "import os, time; line = int(os.environ['TRIO_MCP_HTTP_WORKER'].split(':')[0]); "
+"""The beginning of a worker that serves no requests."""
+READY = START + r"os.write(line, b'\n'); "
+"""The beginning of a worker that reports that it is ready."""
+ANSWERING = "exec('while os.read(line, 64): os.write(line, b\".\")')"
+"""The end of a worker that shows signs of life until it is dismissed."""
+UNTIL_DISMISSED = READY + ANSWERING
 UNRESPONSIVE = READY + "time.sleep(1000)"
 
 
@@ -48,7 +54,7 @@ async def running_workers(
     stop, ended = trio.Event(), trio.Event()
 
     async def run(task_status: trio.TaskStatus[Bound]) -> None:
-        settings: dict[str, Any] = {"drain_seconds": 5, "leave_seconds": 5, **options}
+        settings: dict[str, Any] = {"drain_seconds": 5, "leave_seconds": 5, "hang_seconds": HOUR, **options}
         listening = HttpListening(port=0)
         await serve_workers(
             command, listening, workers=workers, stopping=stop.wait, task_status=task_status, **settings
@@ -65,7 +71,8 @@ async def running_workers(
 async def fail_to_run(command: list[str], **options: Any) -> ChildProcessError:
     listening = HttpListening(port=0)
     with trio.fail_after(TIMEOUT_SECONDS), pytest.raises(ChildProcessError) as caught:
-        await serve_workers(command, listening, workers=2, stopping=trio.sleep_forever, drain_seconds=1, **options)
+        settings: dict[str, Any] = {"drain_seconds": 1, "hang_seconds": HOUR, **options}
+        await serve_workers(command, listening, workers=2, stopping=trio.sleep_forever, **settings)
     return caught.value
 
 
@@ -205,9 +212,67 @@ async def test_the_child_processes_of_a_worker_end_with_it(tmp_path: Path) -> No
         await until(lambda: not is_running(orphan))
 
 
+async def test_a_worker_that_is_stopped_is_killed_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_workers(python(UNTIL_DISMISSED), hang_seconds=3):
+        (stopped,) = children()
+        os.kill(stopped, signal.SIGSTOP)
+        await until(lambda: not is_running(stopped))
+        await until(lambda: len(caplog.records) >= 2)
+        await until(children)
+
+    found, replaced = (record.getMessage() for record in caplog.records[:2])
+    assert found.startswith(f"worker 1 (process {stopped}) has shown no sign of life for 3 s ")
+    assert found.endswith(" and is killed")
+    assert replaced == f"worker 1 (process {stopped}) was killed by signal 9; it is restarted in 0.1 seconds"
+
+
+async def test_a_worker_whose_event_loop_is_blocked_is_killed_and_replaced_while_others_live(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    note = tmp_path / "blocked"
+    env = {"PYTHONPATH": str(ROOT), "BLOCKED": str(note)}
+    async with running_workers([sys.executable, str(PROGRAM)], workers=2, env=env, hang_seconds=5) as (bound, _):
+        async with await trio.open_tcp_stream("127.0.0.1", bound.port or 0) as stream:
+            await stream.send_all(get("/block"))
+            await until(lambda: note.exists() and note.read_text())
+            blocked = int(note.read_text())
+            assert await request_pid(bound.port) != blocked
+            await until(lambda: not is_running(blocked))
+        found = set[int]()
+        while len(found) < 2:
+            found |= await request_pids(bound.port)
+
+    assert blocked not in found
+    assert f"(process {blocked}) has shown no sign of life for 5 s" in caplog.text
+
+
+async def test_a_worker_that_never_starts_is_killed_and_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    error = await fail_to_run(python("import time; time.sleep(1000)"), start_seconds=0.2)
+
+    assert " was killed by signal 9 before it served" in str(error)
+    assert " has not started within 0.2 s and is killed" in caplog.text
+    assert children() == []
+
+
+async def test_a_worker_that_drains_for_long_is_not_taken_for_one_that_hangs(
+    caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
+    stop, began = trio.Event(), trio.current_time()
+    limits: dict[str, Any] = {"drain_seconds": 3 * HOUR, "hang_seconds": HOUR, "start_seconds": math.inf}
+    serve = partial(serve_workers, workers=1, stopping=stop.wait, **limits)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve, python(UNRESPONSIVE), HttpListening(port=0))
+        (pid,) = children()
+        stop.set()
+
+    assert trio.current_time() - began > 3 * HOUR
+    (record,) = caplog.records
+    assert record.getMessage() == f"worker 1 (process {pid}) does not end in time and is killed"
+
+
 async def test_cancellation_kills_the_workers() -> None:
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_workers, workers=2, stopping=trio.sleep_forever, drain_seconds=1000)
+        serve = partial(serve_workers, workers=2, stopping=trio.sleep_forever, drain_seconds=1000, hang_seconds=HOUR)
         await nursery.start(serve, python(UNRESPONSIVE), HttpListening(port=0))
         assert len(children()) == 2
         nursery.cancel_scope.cancel()
@@ -226,10 +291,8 @@ async def test_a_stop_before_all_workers_are_ready_stops_them() -> None:
         await until(children)
 
     status: Any = Status()
-    slow = "import os; os.read(int(os.environ['TRIO_MCP_HTTP_WORKER'].split(':')[0]), 1)"
-    await serve_workers(
-        python(slow), HttpListening(port=0), workers=1, stopping=stopping, drain_seconds=5, task_status=status
-    )
+    settings: dict[str, Any] = {"workers": 1, "stopping": stopping, "drain_seconds": 5, "hang_seconds": HOUR}
+    await serve_workers(python(START + ANSWERING), HttpListening(port=0), task_status=status, **settings)
 
     assert started == []
     assert children() == []
@@ -243,12 +306,12 @@ from trio_mcp.transports.http.hypercorn._workers import serve_workers
 
 command = sys.argv[1:]
 trio.run(lambda: serve_workers(
-    command, HttpListening(port=0), workers=1, stopping=trio.sleep_forever, drain_seconds=1000))
+    command, HttpListening(port=0), workers=1, stopping=trio.sleep_forever, drain_seconds=1000, hang_seconds=1000))
 """
 
 
 async def test_workers_stop_when_their_parent_is_killed() -> None:
-    print_pid = READY + "print(os.getpid(), flush=True); os.read(line, 1)"
+    print_pid = f"{READY}print(os.getpid(), flush=True); {ANSWERING}"
     parent = await trio.lowlevel.open_process(
         [sys.executable, "-c", PARENT, *python(print_pid)], stdout=subprocess.PIPE
     )

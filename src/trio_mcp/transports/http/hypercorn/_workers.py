@@ -8,8 +8,8 @@ with that, and ignores `--workers`. The worker stops at a signal, or when `Inher
 drains in both cases.
 
 The environment names the inherited descriptors: the listening sockets, and one end of a socket pair. On the pair, the
-worker reports once that it serves, and the parent sends nothing. Its end tells the worker to stop, however the parent
-ends.
+worker reports once that it serves, and answers each byte that the parent sends. Its end tells the worker to stop,
+however the parent ends.
 
 Rules of this file:
 
@@ -17,7 +17,11 @@ Rules of this file:
    meanwhile.
 2. A worker that ends before all have been ready once is an error of the program, and ends all. Later it is restarted,
    with growing pauses while it does not last.
-3. Workers are not in the process group of the parent, so Ctrl+C reaches only the parent, which passes signals on. When
+3. A worker that hangs is killed and replaced like one that has ended. It hangs if it answers none of several bytes in a
+   row, over `hang_seconds` in all: its process is stopped, or a handler blocks its event loop. Rounds are counted, not
+   time: when the whole machine or all processes were suspended, only one round is lost. Before its first answer, while
+   it imports the program, it has `start_seconds`.
+4. Workers are not in the process group of the parent, so Ctrl+C reaches only the parent, which passes signals on. When
    the parent ends, its end of the socket pair closes, and the workers stop.
 """
 
@@ -42,7 +46,7 @@ from ._sockets import Bound, HttpListening, HttpSockets, bind_sockets
 __all__ = ["Inheritance", "inheritance_variables", "serve_workers", "take_inheritance"]
 
 _VARIABLE = "TRIO_MCP_HTTP_WORKER"
-_READY = b"\n"
+_READY, _ALIVE = b"\n", b"."
 
 
 def inheritance_variables(line: socket.socket, sockets: Sequence[socket.socket]) -> Mapping[str, str]:
@@ -88,9 +92,10 @@ class Inheritance:
             await self._line.send(_READY)
 
     async def wait_dismissed(self) -> None:
-        """Return when the parent wants this worker to stop, or has ended."""
+        """Return when the parent wants this worker to stop, or has ended. Until then, show the parent signs of life."""
         with suppress(OSError):
-            await self._line.recv(1)
+            while await self._line.recv(_MANY):
+                await self._line.send(_ALIVE)
 
     def close(self) -> None:
         """Close all sockets."""
@@ -100,6 +105,10 @@ class Inheritance:
 
 _log = logging.getLogger("trio_mcp.transports")
 
+_MANY = 64
+"""More bytes than ever wait on a socket pair."""
+_ROUNDS = 10
+"""The number of bytes without an answer after which a worker hangs."""
 _LASTING_SECONDS = 10.0
 """A worker that has lived for that long is restarted without the pauses of its predecessors."""
 _FIRST_PAUSE_SECONDS = 0.1
@@ -113,8 +122,10 @@ async def serve_workers(
     workers: int,
     stopping: Callable[[], Awaitable[object]],
     drain_seconds: float,
+    hang_seconds: float,
     leave_seconds: float = 10.0,
     signals: Callable[[], Awaitable[object]] = trio.sleep_forever,
+    start_seconds: float = 300.0,
     env: Mapping[str, str] | None = None,
     task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED,
 ) -> Sequence[int]:
@@ -130,9 +141,12 @@ async def serve_workers(
         workers: their number, 1 or more.
         stopping: returns when the workers are to stop.
         drain_seconds: the maximum time, in seconds, for requests in flight in a stopping worker.
+        hang_seconds: the time without a sign of life of its event loop after which a worker is killed and replaced. It
+            must be longer than any handler blocks the event loop.
         leave_seconds: the additional time for its lifespan, for example. Then it is killed.
         signals: returns at each signal that requests the stop, the first included. Each worker gets it as SIGTERM: a
             worker that cannot react to its dismissal may react to a signal.
+        start_seconds: the maximum time from the start of a worker to its first sign of life.
         env: variables to add to those of this process, such as a key that the workers share.
         task_status: of `trio.Nursery.start`.
 
@@ -147,7 +161,13 @@ async def serve_workers(
     with await bind_sockets(listening) as listened:
         variables = {**os.environ, **(env or {})}
         group = _WorkerGroup(
-            command, listened.sockets, variables, drain_seconds + leave_seconds, set(range(1, workers + 1))
+            command,
+            listened.sockets,
+            variables,
+            drain_seconds + leave_seconds,
+            hang_seconds,
+            start_seconds,
+            set(range(1, workers + 1)),
         )
         async with owned_nursery() as nursery:
             nursery.start_soon(group.watch, stopping)
@@ -171,6 +191,8 @@ class _WorkerGroup:
     _sockets: Sequence[socket.socket]
     _env: Mapping[str, str]
     _stop_seconds: float
+    _hang_seconds: float
+    _start_seconds: float
     _unready: set[int]
     """The numbers of the workers that have not been ready yet."""
     stop: trio.Event = field(factory=trio.Event, init=False)
@@ -249,7 +271,9 @@ class _WorkerGroup:
             try:
                 async with trio.open_nursery() as nursery:
                     line = trio.socket.from_stdlib_socket(ours)
-                    nursery.start_soon(self._read_ready, number, line)
+                    life = _Life()
+                    nursery.start_soon(self._listen, number, line, life)
+                    nursery.start_soon(self._watch_life, number, line, life, process)
                     nursery.start_soon(self._stop_worker, number, line, process)
                     await process.wait()
                     nursery.cancel_scope.cancel()
@@ -262,11 +286,32 @@ class _WorkerGroup:
             self.statuses.append(process.returncode)
         return _ending(process)
 
-    async def _read_ready(self, number: int, line: trio.socket.SocketType) -> None:
+    async def _listen(self, number: int, line: trio.socket.SocketType, life: _Life) -> None:
+        """Take the signs of life of a worker, and its report that it is ready."""
         with suppress(OSError):
-            if await line.recv(1):
-                self._unready.discard(number)
-                self._changed.unpark_all()
+            while data := await line.recv(_MANY):
+                life.begun.set()
+                life.silent_rounds = 0
+                if _READY in data:
+                    self._unready.discard(number)
+                    self._changed.unpark_all()
+
+    async def _watch_life(self, number: int, line: trio.socket.SocketType, life: _Life, process: trio.Process) -> None:
+        """Ask for signs of life, and kill a worker that hangs. A stopping worker has a time limit of its own."""
+        fault = f"has shown no sign of life for {self._hang_seconds:g} s (is it stopped, or does a handler block it?)"
+        await _ask(line)
+        with trio.move_on_after(self._start_seconds) as starting:
+            await life.begun.wait()
+        if starting.cancelled_caught:
+            fault = f"has not started within {self._start_seconds:g} s"
+        else:
+            while life.silent_rounds < _ROUNDS:
+                life.silent_rounds += 1
+                await _ask(line)
+                await trio.sleep(self._hang_seconds / _ROUNDS)
+        if not self.stop.is_set():
+            _log.warning("worker %d (process %d) %s and is killed", number, process.pid, fault)
+            kill_group(process)
 
     async def _stop_worker(self, number: int, line: trio.socket.SocketType, process: trio.Process) -> None:
         await self.stop.wait()
@@ -275,6 +320,21 @@ class _WorkerGroup:
         await trio.sleep(self._stop_seconds)
         _log.warning("worker %d (process %d) does not end in time and is killed", number, process.pid)
         kill_group(process)
+
+
+@define(eq=False)
+class _Life:
+    """The signs of life of a worker."""
+
+    begun: trio.Event = field(factory=trio.Event, init=False)
+    """Set at the first sign."""
+    silent_rounds: int = field(default=0, init=False)
+    """The number of bytes in a row that it was sent and has not answered."""
+
+
+async def _ask(line: trio.socket.SocketType) -> None:
+    with suppress(OSError):  # the worker has ended
+        await line.send(_ALIVE)
 
 
 def _ending(process: trio.Process) -> str:
