@@ -249,7 +249,7 @@ async def test_changes_that_wait_for_the_lock_keep_neither_threads_nor_other_sto
     storage: FileTokenStorage, path: Path, nursery: trio.Nursery
 ) -> None:
     await storage.swap("key", None, "1")
-    with path.with_name("tokens.json.lock").open() as other, trio.fail_after(5):
+    with path.with_name("tokens.json.lock").open() as other, trio.fail_after(60):
         fcntl.flock(other, fcntl.LOCK_EX)
         for _ in range(50):
             nursery.start_soon(storage.swap, "key", "1", "2")
@@ -266,7 +266,7 @@ async def test_a_storage_does_not_wait_for_the_threads_of_the_application(storag
     for each in borrowers:
         threads.acquire_on_behalf_of_nowait(each)
 
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         assert await storage.swap("key", None, "1")
         assert await storage.load("key") == "1"
 

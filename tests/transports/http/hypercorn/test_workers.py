@@ -361,7 +361,8 @@ async def test_each_signal_goes_to_the_workers_whose_last_statuses_are_returned(
     on_signal = "signal.signal(signal.SIGTERM, lambda *_: next(count)()); "
     program = python("import os; " + count + on_signal + READY + "[time.sleep(1) for _ in range(1000)]")
     stop, signals = trio.Event(), trio.Semaphore(0)
-    options: dict[str, Any] = {"workers": 2, "drain_seconds": 1000, "stopping": stop.wait, "signals": signals.acquire}
+    limits: dict[str, Any] = {"drain_seconds": 1000, "hang_seconds": HOUR}
+    options: dict[str, Any] = {"workers": 2, "stopping": stop.wait, "signals": signals.acquire, **limits}
     ended = list[int]()
 
     async def serve(task_status: trio.TaskStatus[Bound]) -> None:
