@@ -23,7 +23,18 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from attrs import define, field, frozen
 
-__all__ = ["BACKTRACKS", "GREATEST", "MAX_UNFOLDED", "SMALLEST", "Cost", "CostError", "Size", "pattern_size", "size_of"]
+__all__ = [
+    "BACKTRACKS",
+    "GREATEST",
+    "MAX_PAIRS",
+    "MAX_UNFOLDED",
+    "SMALLEST",
+    "Cost",
+    "CostError",
+    "Size",
+    "pattern_size",
+    "size_of",
+]
 
 MAX_UNFOLDED: Final = 2_000
 """The largest unfolded schema that may have unevaluated members or items: the compiler unfolds it, too."""
@@ -40,20 +51,23 @@ BACKTRACKS: Final = 1_000
 
 Json: TypeAlias = "dict[str, Any]"
 
-_DEFINITIONS: Final = frozenset({"$defs", "definitions"})
+_EMPTY: Final[Mapping[str, Any]] = {}
 _BY_NAME: Final = ("properties", "patternProperties", "dependentSchemas", "dependencies")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _SINGLE: Final = ("not", "if", "then", "else")
 _CHOICES: Final = ("anyOf", "oneOf")
 _ITEMS: Final = ("prefixItems", "items")
+_WHOLE: Final = ("enum", "const", "required", "dependentRequired", "dependencies")
 _APPLIED: Final = frozenset(
     {*_SINGLE, "additionalProperties", "propertyNames", "items", "additionalItems", "contains"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+_PATTERNS: Final = ("pattern", "patternProperties")
 _CONTENTS: Final = ("contentEncoding", "contentMediaType")
 _MEASURED: Final = ("minLength", "maxLength")
+_APPLYING: Final = frozenset({*_BY_NAME, *_REFERENCES, *_LISTS, *_ITEMS, *_APPLIED})
 _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list, tuple),
@@ -63,6 +77,8 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
     "number": (int, float),
     "null": (type(None),),
 }
+_CLASS_SETS: Final = {name: frozenset(classes) for name, classes in _CLASSES.items()}
+_CONTAINERS: Final = (dict, list, tuple)
 _KINDS: Final = ({dict}, {list})
 _ANYTHING: Final = frozenset(each for classes in _CLASSES.values() for each in classes)
 _DEEPEST: Final = 1_000
@@ -77,11 +93,10 @@ _PARTS_OF_A_PAIR: Final = 20
 SMALLEST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
 """The bounds of the integers that take no longer than any other."""
-_EMPTY: Final[Mapping[str, Any]] = {}
 
 # Units of work, measured with jsonschema-rs 0.60.
 _KEYWORD: Final = 20
-_NUMBER_OPTION: Final = 1_000
+_NUMBER_OPTION: Final = 3_000
 _REEVALUATED: Final = 4
 """The number of times that unevaluated members have each subschema beside them applied."""
 _FORMAT: Final = 3_000
@@ -123,14 +138,13 @@ class Size:
 
 
 def size_of(value: Any, most_parts: int, most_depth: int) -> Size:
-    """Return the size of a value; that of a part which exceeds a limit, if the value has more parts or levels."""
-    parts = characters = longest = large = bits = depth = 0
+    """Return the size of a value; if it has more parts or levels, no more than is needed to know that."""
+    parts = characters = longest = bits = large = depth = 0
     here: list[Any] = [value]
-    while here and parts <= most_parts and depth <= most_depth:
+    while here and depth <= most_depth:
         parts += len(here)
-        below: list[Any] = []
+        containers: list[Any] = []
         lengths: list[int] = []
-        has_containers = False
         for part in here:
             kind = part.__class__
             if kind is str:
@@ -140,23 +154,30 @@ def size_of(value: Any, most_parts: int, most_depth: int) -> Size:
                     large += 1
                     bits = max(bits, part.bit_length())
                     characters += part.bit_length()
-            elif isinstance(part, dict):
-                members = cast("Json", part)
-                has_containers = True
-                lengths += [len(name) for name in members if name.__class__ is str]
-                below += members.values()
-            elif isinstance(part, list | tuple):
-                has_containers = True
-                below += cast("Sequence[Any]", part)
+            elif isinstance(part, _CONTAINERS):
+                containers.append(part)
             elif isinstance(part, str):
                 lengths.append(len(part))
-            if len(below) > most_parts:
-                break
+        if parts + sum(map(len, containers)) > most_parts:
+            return Size(most_parts + 1, characters, longest, large, bits, depth)
+        depth += bool(containers)
+        here = _inside(containers, lengths)
         characters += sum(lengths)
         longest = max(longest, max(lengths, default=0))
-        depth += has_containers
-        here = below
-    return Size(parts + len(here), characters, longest, large, bits, depth)
+    return Size(parts, characters, longest, large, bits, depth)
+
+
+def _inside(containers: Iterable[Any], lengths: list[int]) -> list[Any]:
+    """Return the values in objects and arrays, and add the lengths of the names."""
+    inside: list[Any] = []
+    for container in containers:
+        if isinstance(container, dict):
+            members = cast("Json", container)
+            lengths += [len(name) for name in members if name.__class__ is str]
+            inside += members.values()
+        else:
+            inside += container
+    return inside
 
 
 # --- Patterns ---
@@ -265,7 +286,7 @@ def _max(loads: Iterable[Load]) -> Load:
     return reduce(_most, loads, _NOTHING)
 
 
-@define(eq=False)
+@define(eq=False, slots=True)
 class Part:
     """A subschema, with the subschemas that it applies."""
 
@@ -275,25 +296,27 @@ class Part:
     """The work for each member of an object, by its name."""
     options: int = 0
     """The number of numbers among the options of an ``enum``, which are compared one by one."""
-    beside: list[Part] = field(factory=list["Part"])
+    beside: Sequence[Part] = ()
     """Those that it applies to the same value."""
-    choices: list[list[Part]] = field(factory=list["list[Part]"])
+    choices: Sequence[Sequence[Part]] = ()
     """Those of which a value should fit one."""
-    dependent: dict[str, Part] = field(factory=dict[str, "Part"])
-    named: dict[str, Part] = field(factory=dict[str, "Part"])
+    dependent: Mapping[str, Part] = _EMPTY
+    named: Mapping[str, Part] = _EMPTY
     other_members: Part | None = None
-    each_member: list[Part] = field(factory=list["Part"])
+    each_member: Sequence[Part] = ()
     names: Part | None = None
-    first_items: list[Part] = field(factory=list["Part"])
+    first_items: Sequence[Part] = ()
     other_items: Part | None = None
-    each_item: list[Part] = field(factory=list["Part"])
+    each_item: Sequence[Part] = ()
     repeats: int = 1
     """The number of times that those beside it are applied, because members or items may be unevaluated."""
     classes: frozenset[type] = _ANYTHING
     """The classes of the values that it does not refuse at once."""
     required: tuple[str, ...] = ()
-    constants: dict[str, Any] = field(factory=dict[str, Any])
+    constants: Mapping[str, Any] = _EMPTY
     """The members that must have a certain value, by name."""
+    is_leaf: bool = True
+    """True if it applies no other part."""
     here: Load = _NOTHING
     """The most work for a value that it is applied to, without the parts of that value."""
     below: Load = _NOTHING
@@ -318,6 +341,9 @@ class Part:
 
     def judge(self) -> bool:
         """Improve `here` and `below` from those of the parts that it applies; return True if they have changed."""
+        if self.is_leaf:
+            has_changed, self.here = self.here != self.own, self.own
+            return has_changed
         repeats = self.repeats
         here = _plus(self.own, _times_load(_sum(part.here for part in self.all_beside()), repeats))
         for_each = _NOTHING if repeats == 1 else _sum(part.here for part in self.all_beside())
@@ -482,16 +508,22 @@ class Cost:
     def _link(self, schema: Json) -> None:
         part = self._parts.setdefault(id(schema), Part())
         part.own = self._own(schema)
-        part.options = sum(isinstance(option, int | float) for option in _list(schema.get("enum")))
-        part.beside = self._all([*self.targets(schema), *_list(schema.get("allOf"))])
-        part.beside += self._all(schema[keyword] for keyword in _SINGLE if keyword in schema)
+        if "enum" in schema:
+            part.options = sum(isinstance(option, int | float) for option in _list(schema["enum"]))
+        if "type" in schema:
+            part.classes = _classes(schema["type"])
+        if "required" in schema:
+            part.required = tuple(name for name in _list(schema["required"]) if isinstance(name, str))
+        part.is_leaf = schema.keys().isdisjoint(_APPLYING)
+        if not part.is_leaf:
+            self._link_applied(part, schema)
+
+    def _link_applied(self, part: Part, schema: Json) -> None:
+        singles = (schema[keyword] for keyword in _SINGLE if keyword in schema)
+        part.beside = self._all([*self.targets(schema), *_list(schema.get("allOf")), *singles])
         part.choices = [self._all(_list(schema[keyword])) for keyword in _CHOICES if keyword in schema]
-        for keyword in ("dependentSchemas", "dependencies"):
-            part.dependent |= {
-                name: self._part(each)
-                for name, each in _object(schema.get(keyword)).items()
-                if isinstance(each, dict | bool)
-            }
+        dependent = {**_object(schema.get("dependencies")), **_object(schema.get("dependentSchemas"))}
+        part.dependent = {name: self._part(each) for name, each in dependent.items() if isinstance(each, dict | bool)}
         named = _object(schema.get("properties"))
         part.named = {name: self._part(each) for name, each in named.items()}
         part.constants = {
@@ -510,19 +542,13 @@ class Cost:
         each_item = (self._single(schema, keyword) for keyword in ("contains", "unevaluatedItems"))
         part.each_item = [each for each in each_item if each is not None]
         part.repeats = 1 if schema.keys().isdisjoint(_UNEVALUATED) else _REEVALUATED
-        kinds = schema.get("type")
-        if isinstance(kinds, str | list | tuple):
-            listed = [kinds] if isinstance(kinds, str) else cast("list[str]", kinds)
-            part.classes = frozenset(each for kind in listed for each in _CLASSES.get(kind, ()))
-        part.required = tuple(name for name in _list(schema.get("required")) if isinstance(name, str))
 
     def _own(self, schema: Json) -> Load:
         work = _KEYWORD * (1 + len(schema))
-        for keyword in ("enum", "const"):
-            work += _KEYWORD * _extent(schema.get(keyword))
-        for keyword in ("required", "dependentRequired", "dependencies"):
-            work += _KEYWORD * _extent(schema.get(keyword))
-        characters = len(_MEASURED) if not schema.keys().isdisjoint(_MEASURED) else 0
+        for keyword in _WHOLE:
+            if keyword in schema:
+                work += _KEYWORD * _extent(schema[keyword])
+        characters = 0 if schema.keys().isdisjoint(_MEASURED) else len(_MEASURED)
         if "format" in schema:
             work += _REGEX_FORMAT if schema["format"] == "regex" else _FORMAT
             characters += _FORMAT_CHARACTER
@@ -550,7 +576,8 @@ class Cost:
             reference = schema.get(keyword)
             if not isinstance(reference, str):
                 continue
-            uri, fragment = urldefrag(urljoin(self._bases[id(schema)], reference))
+            base = self._bases[id(schema)]
+            uri, fragment = (base, reference[1:]) if reference[:1] == "#" else urldefrag(urljoin(base, reference))
             name = unquote(fragment)
             if keyword == "$dynamicRef":  # it means the outermost anchor of that name, so all of them count
                 for (_, each), anchored in self._anchors.items():
@@ -576,7 +603,8 @@ class Cost:
                         self._resources.setdefault(base, here)
                 self._bases[id(here)] = base
                 self.names.update(here)
-                self._measure_patterns([here.get("pattern"), *_object(here.get("patternProperties"))])
+                if not here.keys().isdisjoint(_PATTERNS):
+                    self._measure_patterns([here.get("pattern"), *_object(here.get("patternProperties"))])
                 for keyword in ("$anchor", "$dynamicAnchor"):
                     if isinstance(here.get(keyword), str):
                         self._anchors.setdefault((base, here[keyword]), []).append(here)
@@ -609,6 +637,12 @@ class Cost:
                     waiting += (("enter", target) for target in self.targets(schema))
                     waiting += (("enter", inner) for inner in _subschemas(schema))
         return count > most
+
+
+def _classes(kinds: Any) -> frozenset[type]:
+    if isinstance(kinds, str):
+        return _CLASS_SETS.get(kinds, frozenset())
+    return frozenset().union(*(_classes(kind) for kind in _list(kinds) if isinstance(kind, str)))
 
 
 def _subschemas(schema: Json) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from attrs import define, field
 
 from .._errors import TrioMcpError
-from ._cost import BACKTRACKS, GREATEST, SMALLEST, Cost, CostError, Size, pattern_size, size_of
+from ._cost import BACKTRACKS, GREATEST, MAX_PAIRS, SMALLEST, Cost, CostError, Size, pattern_size, size_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -205,7 +205,7 @@ def shortened(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
 MAX_DEPTH: Final = 200
 """The number of nested levels allowed in a value and in a schema; a number alone has one level."""
 
-MAX_PARTS: Final = 10_000
+MAX_PARTS: Final = 5_000
 """The number of values in a schema, nested ones included."""
 
 MAX_CHARACTERS: Final = 1_000_000
@@ -332,7 +332,8 @@ class Validator:
     def _lines(self, value: Any, size: Size | None) -> Iterator[str]:
         # Each error of iter_errors holds a copy of its value, and all errors are made before the first is returned:
         # a list of a hundred thousand wrong numbers would block the process for a second.
-        if self._cost.work_of_faults(value, _MOST_WORK_FOR_FAULTS) <= _MOST_WORK_FOR_FAULTS:
+        is_countable = size is None or size.parts <= MAX_PAIRS
+        if is_countable and self._cost.work_of_faults(value, _MOST_WORK_FOR_FAULTS) <= _MOST_WORK_FOR_FAULTS:
             return describe_errors(self._compiled.iter_errors(value), value)
         is_shown = size is None or (size.parts <= _MOST_SHOWN_PARTS and size.characters <= _MOST_SHOWN_CHARACTERS)
         if not is_shown or self._cost.has_choices:  # the first fault would hold those of all alternatives
