@@ -191,7 +191,6 @@ async def wait_and_cancel(scope: trio.CancelScope) -> None:
 LOCKER = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("pragma locking_mode = exclusive")
 connection.execute("begin exclusive")
 print("locked", flush=True)
 sys.stdin.readline()
