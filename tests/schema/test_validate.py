@@ -168,9 +168,9 @@ def test_a_value_of_too_many_parts_is_refused_at_once() -> None:
 
 
 def test_only_some_options_of_a_long_enum_are_named() -> None:
-    (fault,) = faults({"enum": [f"o{number}" for number in range(5000)]}, "x")
+    (fault,) = faults({"enum": [f"o{number}" for number in range(4000)]}, "x")
 
-    assert '"o49" or one of 4,950 more, got "x"' in fault
+    assert '"o49" or one of 3,950 more, got "x"' in fault
 
 
 def test_a_long_value_is_cut_in_the_fault() -> None:

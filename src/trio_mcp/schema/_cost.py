@@ -133,13 +133,15 @@ class Size:
     """The number of integers that need more than 63 bits."""
     bits: int
     """The length of its longest integer."""
+    floats: int
+    """The number of its numbers that may have a fraction."""
     depth: int
     """The number of nested levels of objects and arrays."""
 
 
 def size_of(value: Any, most_parts: int, most_depth: int) -> Size:
     """Return the size of a value; if it has more parts or levels, no more than is needed to know that."""
-    parts = characters = longest = bits = large = depth = 0
+    parts = characters = longest = bits = large = floats = depth = 0
     here: list[Any] = [value]
     while here and depth <= most_depth:
         parts += len(here)
@@ -158,13 +160,15 @@ def size_of(value: Any, most_parts: int, most_depth: int) -> Size:
                 containers.append(part)
             elif isinstance(part, str):
                 lengths.append(len(part))
+            else:
+                floats += isinstance(part, float)
         if parts + sum(map(len, containers)) > most_parts:
-            return Size(most_parts + 1, characters, longest, large, bits, depth)
+            return Size(most_parts + 1, characters, longest, large, bits, floats, depth)
         depth += bool(containers)
         here = _inside(containers, lengths)
         characters += sum(lengths)
         longest = max(longest, max(lengths, default=0))
-    return Size(parts, characters, longest, large, bits, depth)
+    return Size(parts, characters, longest, large, bits, floats, depth)
 
 
 def _inside(containers: Iterable[Any], lengths: list[int]) -> list[Any]:
@@ -257,25 +261,27 @@ def _atom(kind: str | None, text: str) -> int:
 
 # --- Schemas ---
 
-Load: TypeAlias = tuple[int, int, int, int]
-"""The work for one part of a value: in all, for each character, for unique items, and for backtracking patterns.
+Load: TypeAlias = tuple[int, int, int, int, int]
+"""The work for one part of a value: in all, for each character, for unique items, for backtracking, and for options.
 
-The last two are the number of lists that are compared, and the states of the patterns.
+The last three are the number of lists that are compared, the states of the patterns, and the number of integers among
+the options of an ``enum``, which are compared one by one with a number that is no integer.
 """
 
-_NOTHING: Final[Load] = (0, 0, 0, 0)
+_NOTHING: Final[Load] = (0, 0, 0, 0, 0)
 
 
 def _plus(one: Load, other: Load) -> Load:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3], one[4] + other[4]
 
 
 def _most(one: Load, other: Load) -> Load:
-    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
+    own, characters, unique, patterns, options = map(max, one, other)
+    return own, characters, unique, patterns, options
 
 
 def _times_load(load: Load, times: int) -> Load:
-    return load[0] * times, load[1] * times, load[2] * times, load[3] * times
+    return load[0] * times, load[1] * times, load[2] * times, load[3] * times, load[4] * times
 
 
 def _sum(loads: Iterable[Load]) -> Load:
@@ -294,8 +300,6 @@ class Part:
     """The work for the value itself."""
     for_member: Load = _NOTHING
     """The work for each member of an object, by its name."""
-    options: int = 0
-    """The number of numbers among the options of an ``enum``, which are compared one by one."""
     beside: Sequence[Part] = ()
     """Those that it applies to the same value."""
     choices: Sequence[Sequence[Part]] = ()
@@ -497,7 +501,7 @@ class Cost:
             if len(targets) == 1 and isinstance(targets[0], dict) and targets[0].keys() != {"$ref"}:
                 here = targets[0]
             return self._parts.setdefault(id(here), Part())
-        return Part((_KEYWORD, 0, 0, 0))
+        return Part((_KEYWORD, 0, 0, 0, 0))
 
     def _all(self, schemas: Iterable[Any]) -> list[Part]:
         return [self._part(schema) for schema in schemas]
@@ -508,8 +512,6 @@ class Cost:
     def _link(self, schema: Json) -> None:
         part = self._parts.setdefault(id(schema), Part())
         part.own = self._own(schema)
-        if "enum" in schema:
-            part.options = sum(isinstance(option, int | float) for option in _list(schema["enum"]))
         if "type" in schema:
             part.classes = _classes(schema["type"])
         if "required" in schema:
@@ -556,13 +558,16 @@ class Cost:
             characters += _CONTENT_CHARACTER
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
             work += _DYNAMIC
-        own: Load = (work, characters, int(schema.get("uniqueItems") is True), 0)
+        options = _list(schema["enum"]) if "enum" in schema else ()
+        integers = sum(isinstance(option, int) for option in options)
+        work += _NUMBER_OPTION * sum(isinstance(option, float) for option in options)
+        own: Load = (work, characters, int(schema.get("uniqueItems") is True), 0, integers)
         return _plus(own, self._matching(schema["pattern"])) if "pattern" in schema else own
 
     def _matching(self, pattern: Any) -> Load:
         """Return the work of matching a text against a pattern."""
         size = self._patterns.get(pattern) or pattern_size("")
-        return _KEYWORD + size.states, size.active, 0, size.states if self._backtracks else 0
+        return _KEYWORD + size.states, size.active, 0, size.states if self._backtracks else 0, 0
 
     def targets(self, schema: Json) -> Sequence[Any]:
         """Return the targets of the references of a schema, without those outside, which belong to the dialect."""
@@ -692,8 +697,8 @@ def _is_ring(first: Part) -> bool:
 
 def _work(load: Load, size: Size) -> int:
     """Return the work of a load for each part of a value."""
-    own, characters, unique, patterns = load
-    work = size.parts * own + size.characters * (characters + 1)
+    own, characters, unique, patterns, options = load
+    work = size.parts * own + size.characters * (characters + 1) + size.floats * options * _NUMBER_OPTION
     if unique:
         work += unique * max(size.depth, 1) * (size.parts * _HASHED + size.characters)
         work += unique * size.large**2 * _comparison(size.bits)  # the hashes of large integers are all the same
@@ -802,16 +807,16 @@ class _Count:
         return work
 
     def _own(self, part: Part, value: Any) -> int:
-        own, characters, unique, patterns = part.own
+        own, characters, unique, patterns, options = part.own
         if isinstance(value, str):
             own += len(value) * (characters + 1) + (_backtracking(len(value), patterns) if patterns else 0)
         elif isinstance(value, int | float):
-            own += part.options * _NUMBER_OPTION
+            own += options * _NUMBER_OPTION * isinstance(value, float)
             if isinstance(value, int) and not SMALLEST <= value <= GREATEST:
                 own += own // _KEYWORD * _comparison(value.bit_length())
         elif unique or self._with_faults:
             size = self._size(value)
-            own += _work((0, 0, unique, 0), size)
+            own += _work((0, 0, unique, 0, 0), size)
             own += size.parts * _COPIED if self._with_faults else 0
         return own + (_FAULT if self._with_faults else 0)
 
@@ -843,7 +848,7 @@ class _Count:
 
     @staticmethod
     def _for_names(load: Load, names: Iterable[str]) -> int:
-        own, characters, _, patterns = load
+        own, characters, _, patterns, _ = load
         return sum(
             own + len(name) * characters + (_backtracking(len(name), patterns) if patterns else 0) for name in names
         )

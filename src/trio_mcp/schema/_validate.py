@@ -239,7 +239,7 @@ _MOST_OPTIONS: Final = 50
 """The number of options of an ``enum`` that are named."""
 _SMALL: Final = 64
 _SHORT: Final = 4_096
-_SMALL_SIZE: Final = Size(1 + _SMALL, 2 * _SMALL * _SHORT, _SHORT, 0, 0, 1)
+_SMALL_SIZE: Final = Size(1 + _SMALL, 2 * _SMALL * _SHORT, _SHORT, 0, 0, _SMALL, 1)
 """The greatest size of an object that needs no measuring; see `_is_small`."""
 _MOST_REGEX: Final = 2_000
 """The size of a pattern that is accepted as a value."""

@@ -26,7 +26,6 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/tr
 from __future__ import annotations
 
 import logging
-import math
 from contextlib import suppress
 from copy import copy
 from typing import Any
@@ -88,7 +87,7 @@ _LATER_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
 _CANCEL_SECONDS = 5.0
 """The maximum time to wait for the request to be sent, and then for its cancellation to be accepted."""
 _UNREACHABLE_SECONDS = 5.0
-"""The time for which a request that was not sent waits for a new session, after the first attempt to open one."""
+"""The time for which a request that was not sent and is not repeatable waits for a server that opens no session."""
 _REJECTION_SECONDS = 5.0
 """The time to wait for the refusal of a request in a lost session; a restarted server refuses at once."""
 
@@ -333,8 +332,7 @@ class LegacyRequestTask(HttpRequestTask):
     """The failure of the first attempt that the server rejected because it did not know the session."""
     _rejection: ResponseLost | None = field(default=None, init=False)
     """The same of the latest attempt that was rejected."""
-    _gives_up_at: float = field(default=math.inf, init=False)
-    """The time from which a server that opens no new session is not waited for any more."""
+    _begun_at: float = field(factory=trio.current_time, init=False)
     _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _sent: trio.Event = field(factory=trio.Event, init=False)
     """Set when the latest attempt has been sent completely, or there are no more attempts."""
@@ -391,8 +389,8 @@ class LegacyRequestTask(HttpRequestTask):
             if self._session is not None and self._session.is_lost:  # the request may have lost its response before
                 return self.request.repeatable and tries < TRIES
         elif self._manager.current.is_lost:  # each attempt to open a session takes some seconds itself
-            self._gives_up_at = min(self._gives_up_at, trio.current_time() + _UNREACHABLE_SECONDS)
-            return tries < TRIES and trio.current_time() < self._gives_up_at
+            is_waiting = trio.current_time() < self._begun_at + _UNREACHABLE_SECONDS
+            return tries < TRIES and (is_waiting or self.request.repeatable)
         return super()._may_repeat(failure, tries)
 
     async def _pause(self, failure: ResponseLost, tries: int) -> None:
