@@ -493,7 +493,7 @@ class WatchedCompiled:
         return True
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(schema=SCHEMAS, value=VALUES, levels=st.integers(0, 60))
 def test_no_validation_is_begun_whose_work_exceeds_the_budget(schema: Json, value: Any, levels: int) -> None:
     """Whatever the schema and the value are, the work is bounded, and so is the number of pairs that are counted."""
@@ -517,7 +517,7 @@ def test_no_validation_is_begun_whose_work_exceeds_the_budget(schema: Json, valu
         assert counted <= bound
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(levels=st.integers(1, 60), rung=st.sampled_from(["allOf", "anyOf", "oneOf"]), items=st.booleans())
 def test_a_count_is_never_lower_than_the_number_of_ways_through_a_schema(levels: int, rung: str, items: bool) -> None:
     def step(below: str) -> Json:

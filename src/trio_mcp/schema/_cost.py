@@ -348,30 +348,25 @@ class Part:
         if self.is_leaf:
             has_changed, self.here = self.here != self.own, self.own
             return has_changed
-        repeats = self.repeats
-        here = _plus(self.own, _times_load(_sum(part.here for part in self.all_beside()), repeats))
-        for_each = _NOTHING if repeats == 1 else _sum(part.here for part in self.all_beside())
+        here = _plus(self.own, _sum(part.here for part in self.all_beside()))
         members = _plus(
-            _plus(self.for_member, for_each),
+            self.for_member,
             _plus(
                 _max(part.most for part in (*self.named.values(), *_some(self.other_members))),
                 _sum(part.most for part in self.each_member),
             ),
         )
         items = _plus(
-            for_each,
-            _plus(
-                _max(part.most for part in (*self.first_items, *_some(self.other_items))),
-                _sum(part.most for part in self.each_item),
-            ),
+            _max(part.most for part in (*self.first_items, *_some(self.other_items))),
+            _sum(part.most for part in self.each_item),
         )
         if self.names is not None:  # a name is no part of the value, but has characters
             here = _plus(here, (0, *self.names.here[1:]))
             members = _plus(members, self.names.here)
         below = _most(members, items)
         tails = [part.below for part in (*self.beside, *self.dependent.values())]
-        tails += [_tail(choice) if repeats == 1 else _sum(arm.below for arm in choice) for choice in self.choices]
-        below = _plus(below, _times_load(_sum(tails), repeats))
+        tails += map(_tail, self.choices)
+        below = _plus(below, _sum(tails))
         has_changed = (here, below) != (self.here, self.below)
         self.here, self.below = here, below
         return has_changed
@@ -454,6 +449,8 @@ class Cost:
 
     def _judge(self, order: Sequence[Part]) -> None:
         """Work out the verdict; each round improves those of parts that refer to each other."""
+        if any(part.repeats > 1 and any(part.all_beside()) for part in order):
+            return  # the work grows with the square of the value
         if not self._is_recursive:
             for part in order:
                 part.judge()

@@ -388,10 +388,10 @@ class LegacyRequestTask(HttpRequestTask):
         if failure.sent or failure is self._rejection:
             if self._session is not None and self._session.is_lost:  # the request may have lost its response before
                 return self.request.repeatable and tries < TRIES
-        elif self._manager.current.is_lost:  # each attempt to open a session takes some seconds itself
-            is_waiting = trio.current_time() < self._begun_at + _UNREACHABLE_SECONDS
-            return tries < TRIES and (is_waiting or self.request.repeatable)
-        return super()._may_repeat(failure, tries)
+            return super()._may_repeat(failure, tries)
+        # Nothing was sent, so that any request may be sent again. To open a session takes some seconds of its own.
+        is_waiting = not self._manager.current.is_lost or trio.current_time() < self._begun_at + _UNREACHABLE_SECONDS
+        return self.transport.sender.is_reached and tries < TRIES and (is_waiting or self.request.repeatable)
 
     async def _pause(self, failure: ResponseLost, tries: int) -> None:
         if failure is not self._first_rejection:  # a rejected request waits for the new session instead

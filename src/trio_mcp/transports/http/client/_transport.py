@@ -9,7 +9,7 @@ Rules of this file:
 1. A failure of one request ends that request only; other requests and the client go on.
 2. If the response to a repeatable request is lost, the request is sent once more, under a new id. If the server was
    reachable before and no longer is, the client retries for some seconds, because that is what a restarting server
-   looks like: also with a request that is not repeatable, because nothing of it has been sent.
+   looks like.
 3. After the answer, the task waits a moment for the rest of the response: a connection whose response has ended can be
    reused, and one that is abandoned must be closed.
 4. `HttpSender` decides what every HTTP request carries. With a token source, each request carries its credentials, and
@@ -444,10 +444,10 @@ class HttpRequestTask(abc.ABC):
             return exc
 
     def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
-        if not failure.sent:
-            return self.transport.sender.is_reached and tries < TRIES
         if not self.request.repeatable:
             return False
+        if not failure.sent:
+            return self.transport.sender.is_reached and tries < TRIES
         is_first, self._is_repeated = not self._is_repeated, True
         return is_first
 
