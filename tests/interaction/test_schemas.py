@@ -228,7 +228,7 @@ async def test_a_server_refuses_arguments_that_would_take_too_long_to_check() ->
     assert "too expensive to validate" in str(await refused(schema, {"p": 1}))
     recursive |= {"type": "object", "properties": {"p": {"$ref": "#/$defs/r"}}}
     assert await refused(recursive, {"p": [[[]]]}) is None
-    assert "does not fit" in str(await refused(recursive, {"p": tower(100)}))
+    assert "too expensive to validate" in str(await refused(recursive, {"p": tower(100)}))
 
 
 @pytest.mark.requirement("B.20-J7")

@@ -496,7 +496,7 @@ class Cost:
             here = cast("Json", schema)
             targets = self.targets(here) if here.keys() == {"$ref"} else ()
             if len(targets) == 1 and isinstance(targets[0], dict) and targets[0].keys() != {"$ref"}:
-                here = targets[0]
+                here = cast("Json", targets[0])
             return self._parts.setdefault(id(here), Part())
         return Part((_KEYWORD, 0, 0, 0, 0))
 
@@ -644,7 +644,7 @@ class Cost:
 def _classes(kinds: Any) -> frozenset[type]:
     if isinstance(kinds, str):
         return _CLASS_SETS.get(kinds, frozenset())
-    return frozenset().union(*(_classes(kind) for kind in _list(kinds) if isinstance(kind, str)))
+    return frozenset[type]().union(*(_classes(kind) for kind in _list(kinds) if isinstance(kind, str)))
 
 
 def _subschemas(schema: Json) -> Iterator[Any]:
