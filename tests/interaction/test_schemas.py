@@ -187,7 +187,7 @@ def tower(levels: int) -> Any:
 ITSELF: Json = {"$ref": "#"}
 HARM: dict[str, tuple[Json, Any, str]] = {
     "deep": (nested(400), 1, "the schema is nested deeper than 200 levels"),
-    "wide": ({"properties": {f"p{number}": {} for number in range(100_000)}}, {}, "more than 100,000 parts"),
+    "wide": ({"properties": {f"p{number}": {} for number in range(5_000)}}, {}, "more than 5,000 parts"),
     "allOf": (ladder("allOf"), 1, "too expensive to validate"),
     "many branches": ({**ladder("anyOf"), "unevaluatedProperties": False}, 1, "references of the schema multiply"),
     "recursive": ({"type": "array", "items": {"oneOf": [ITSELF, ITSELF]}}, tower(100), "does not fit"),
@@ -228,7 +228,7 @@ async def test_a_server_refuses_arguments_that_would_take_too_long_to_check() ->
     assert "too expensive to validate" in str(await refused(schema, {"p": 1}))
     recursive |= {"type": "object", "properties": {"p": {"$ref": "#/$defs/r"}}}
     assert await refused(recursive, {"p": [[[]]]}) is None
-    assert "does not fit" in str(await refused(recursive, {"p": tower(100)}))
+    assert "too expensive to validate" in str(await refused(recursive, {"p": tower(100)}))
 
 
 @pytest.mark.requirement("B.20-J7")

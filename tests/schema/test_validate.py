@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from trio_mcp.schema import LazyValidator, SchemaError, compile_schema, render_path
-from trio_mcp.schema._validate import MAX_DEPTH, MAX_FAULTS, is_deeper_than
+from trio_mcp.schema._validate import MAX_DEPTH, MAX_FAULTS, MAX_VALUE_PARTS, is_deeper_than
 
 
 def faults(schema: dict[str, Any], value: Any) -> list[str]:
@@ -128,32 +128,49 @@ def test_the_number_of_reported_faults_is_bounded() -> None:
     assert found[-1] == "(there are more faults)"
 
 
-def test_faults_of_a_large_value_are_reported_quickly() -> None:
+def test_of_a_large_value_only_the_first_fault_is_reported_because_each_takes_time_and_memory() -> None:
     schema = {
         "properties": {"a/b~c": {"items": {"type": "integer"}}, "text": {"maxLength": 1}, "dull": {"type": "null"}},
         "required": ["missing"],
     }
-    many = faults(schema, {"a/b~c": ["x"] * 50_000})
-    long = faults(schema, {"text": "y" * 1_000_000, "missing": ("tuple", 1)})
+    only = "(the value or its schema is large: only the first fault is named)"
 
-    assert many[:2] == [
-        '$: "missing" is a required property',
-        '$["a/b~c"][0]: "x" is not of type "integer"',
+    assert faults(schema, {"a/b~c": ["x"] * 30_000, "missing": 1}) == [
+        '$["a/b~c"][0]: expected integer, got string',
+        only,
     ]
-    assert len(many) == MAX_FAULTS + 1
-    assert len(long) == 1
-    assert long[0].startswith('$.text: "yyy')
-    assert long[0].endswith('yyy" is longer than 1 character')
-    assert faults(schema, {"a/b~c": [1] * 50_000}) == ['$: "missing" is a required property']
-
-
-def test_only_the_first_fault_of_a_very_large_value_is_reported_because_each_costs_memory() -> None:
-    found = faults({"items": {"type": "integer"}}, [1] * 100_000 + ["x"] * 100_000)
-
-    assert found == [
-        "$[100000]: expected integer, got string",
-        "(the value or its schema is large: only the first fault is named)",
+    assert faults(schema, {"a/b~c": [1] * 30_000}) == ["$.missing: required, but missing", only]
+    assert faults({"items": {"type": "integer"}}, [1] * 20_000 + ["x"] * 10_000) == [
+        "$[20000]: expected integer, got string",
+        only,
     ]
+
+
+def test_a_fault_of_a_long_text_is_reported() -> None:
+    (fault,) = faults({"maxLength": 1}, "y" * 1_000_000)
+
+    assert fault.startswith('$: "yyy')
+    assert fault.endswith('yyy" is longer than 1 character')
+
+
+def test_the_faults_of_a_very_large_value_are_not_searched_for() -> None:
+    assert faults({"items": {"type": "integer"}}, [1] * 50_000 + ["x"]) == [
+        "$: does not fit; the place and reason are too expensive to find"
+    ]
+
+
+def test_a_value_of_too_many_parts_is_refused_at_once() -> None:
+    refusal = ["$: too large to validate: more than 100,000 parts"]
+
+    assert faults({}, [1] * MAX_VALUE_PARTS) == refusal
+    assert faults({}, [1] * (MAX_VALUE_PARTS - 1)) == []
+    assert faults({}, {"a": [{}] * MAX_VALUE_PARTS}) == refusal
+
+
+def test_only_some_options_of_a_long_enum_are_named() -> None:
+    (fault,) = faults({"enum": [f"o{number}" for number in range(4000)]}, "x")
+
+    assert '"o49" or one of 3,950 more, got "x"' in fault
 
 
 def test_a_long_value_is_cut_in_the_fault() -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from attrs import define, field
 
 from .._errors import TrioMcpError
-from ._cost import MAX_UNFOLDED, Cost
+from ._cost import BACKTRACKS, GREATEST, MAX_PAIRS, SMALLEST, Cost, CostError, Size, pattern_size, size_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 # --- Descriptions of faults ---
 
 _SHOWN_CHARACTERS: Final = 80
-_OUTLINE_CHARACTERS: Final = 300
 _NUMERAL: Final = re.compile(r"\+?[0-9]{1,19}")
 
 TYPE_NAMES: Final[Mapping[type, str]] = {
@@ -64,22 +63,6 @@ def describe_errors(errors: Iterable[jsonschema_rs.ValidationError], root: Any) 
     """Describe the errors in the value `root`, one line for each."""
     for error in errors:
         yield from _describe(error, root)
-
-
-def outline_errors(errors: Iterable[jsonschema_rs.EvaluationErrorEntry], root: Any) -> Iterator[str]:
-    """Describe the errors of an evaluation of the value `root`; they are cheap and short."""
-    for error in errors:
-        path = render_path(_pointed_at(error["instanceLocation"], root))
-        yield f"{path}: {shortened(error['error'], _OUTLINE_CHARACTERS)}"
-
-
-def _pointed_at(pointer: str, root: Any) -> Iterator[str | int]:
-    here: Any = root
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        key = name if here.__class__ is dict else int(name)
-        yield key
-        here = here[key]
 
 
 def _describe(error: jsonschema_rs.ValidationError, root: Any) -> Iterator[str]:
@@ -114,7 +97,9 @@ def _complaint(error: jsonschema_rs.ValidationError, value: Any) -> str:
         case "type":
             return f"expected {_either(kind.types)}, got {_got(value)}"
         case "enum":
-            return f"expected {_either(map(_shown, kind.options))}, got {_shown(value)}"
+            more = [] if len(kind.options) <= _MOST_OPTIONS else [f"one of {len(kind.options) - _MOST_OPTIONS:,} more"]
+            names = [*map(_shown, kind.options[:_MOST_OPTIONS]), *more]
+            return f"expected {_either(names)}, got {_shown(value)}"
         case "const":
             return f"expected {_shown(kind.expected_value)}, got {_shown(value)}"
         case "pattern" if not hasattr(kind, "pattern"):  # the backtracking limit was reached
@@ -220,11 +205,14 @@ def shortened(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
 MAX_DEPTH: Final = 200
 """The number of nested levels allowed in a value and in a schema; a number alone has one level."""
 
-MAX_PARTS: Final = 100_000
+MAX_PARTS: Final = 5_000
 """The number of values in a schema, nested ones included."""
 
-MAX_CHARACTERS: Final = 4_000_000
+MAX_CHARACTERS: Final = 1_000_000
 """The number of characters of all strings in a schema."""
+
+MAX_VALUE_PARTS: Final = 100_000
+"""The number of values in a value that is validated, nested ones included."""
 
 MAX_FAULTS: Final = 100
 """The number of faults that are listed for one value; if there are more, a last line says so."""
@@ -240,29 +228,41 @@ _DIALECTS: Final = {
     "http://json-schema.org/draft-04/schema": "Draft4Validator",
 }
 
-_DETAILED_VALUES: Final = 5_000
-_DETAILED_CHARACTERS: Final = 200_000
-_OUTLINED_VALUES: Final = 100_000
-_OUTLINED_CHARACTERS: Final = 10_000_000
-_DETAILED_STEPS: Final = 20_000
-_OUTLINED_STEPS: Final = 200_000
-"""Each step may find a fault, and each fault takes kilobytes."""
-
-_UNMEASURED_PARTS: Final = 100
-"""The size of a schema that is used for every value that fits into a message, without an estimate."""
-_MOST_STEPS: Final = 200_000_000
-"""The steps of about a second, for a value of which only the size is known."""
-_MOST_COUNTED_STEPS: Final = 200_000
-"""The same if every step is counted; counting takes longer than validating."""
-_MOST_BACKTRACKING: Final = 5_000
-"""The number of times that the match of one pattern may backtrack."""
-_PATTERN_STEPS: Final = 5
-"""The steps of such a match, of `_MOST_COUNTED_STEPS`."""
-_UNEVALUATED: Final = {"unevaluatedProperties", "unevaluatedItems"}
+_MOST_WORK: Final = 30_000_000
+"""The most work of a validation, in the units of `_cost`: somewhat less than 30 milliseconds."""
+_MOST_WORK_FOR_FAULTS: Final = 10_000_000
+"""The most work of describing every fault; beyond it, only the first one is described."""
+_MOST_SHOWN_PARTS: Final = 40_000
+_MOST_SHOWN_CHARACTERS: Final = 2_000_000
+"""The size of a value of which any fault is described: its description may copy all of it."""
+_MOST_OPTIONS: Final = 50
+"""The number of options of an ``enum`` that are named."""
+_SMALL: Final = 64
+_SHORT: Final = 4_096
+_SMALL_SIZE: Final = Size(1 + _SMALL, 2 * _SMALL * _SHORT, _SHORT, 0, 0, _SMALL, 1)
+"""The greatest size of an object that needs no measuring; see `_is_small`."""
+_MOST_REGEX: Final = 2_000
+"""The size of a pattern that is accepted as a value."""
 _PATTERNS: Final = {"pattern", "patternProperties"}
 _OBJECT: Final[type[Any]] = dict
 _CONTAINERS: Final = (dict, list, tuple)
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _is_regex(text: str) -> bool:
+    """Return True if a text is a pattern; the compiler of patterns has no limit of its own here."""
+    import jsonschema_rs  # noqa: PLC0415  # loaded already when the schema was compiled
+
+    if pattern_size(text).states > _MOST_REGEX:
+        return False
+    try:
+        jsonschema_rs.Draft202012Validator({"pattern": text})
+    except ValueError:
+        return False
+    return True
+
+
+_FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {"regex": _is_regex}
 
 FormatCheck = Callable[[str], bool]
 """Returns True if a string has a format; must not raise."""
@@ -281,6 +281,12 @@ class Validator:
 
     _compiled: jsonschema_rs.Validator
     _cost: Cost
+    _is_light: bool = field(init=False)
+    """True if a small object costs little, whatever its values are."""
+
+    def __attrs_post_init__(self) -> None:
+        most = self._cost.bound(_SMALL_SIZE)
+        self._is_light = most is not None and most <= _MOST_WORK
 
     def faults(self, value: Any) -> list[str]:
         """Return the faults of `value`.
@@ -295,16 +301,20 @@ class Validator:
             schema; empty if the value fits. After `MAX_FAULTS` lines, a last one says that there are more. For a value
             of thousands of parts the lines are less detailed: one line for each failed keyword.
         """
-        # Most arguments and results are objects of scalars, which need no loop to find their depth.
-        is_flat = value.__class__ is dict and _SCALARS.issuperset(map(type, value.values()))
-        if not is_flat and is_deeper_than(value, MAX_DEPTH):
-            return [f"$: nested deeper than {MAX_DEPTH} levels"]
-        if self._cost.unfolded > _UNMEASURED_PARTS and not self._is_affordable(value):
-            return ["$: too expensive to validate: alternatives and references multiply, or the value is large"]
+        # Most arguments and results are small objects of scalars, which need no measuring.
+        size = None
+        if not (self._is_light and _is_small(value)):
+            size = size_of(value, MAX_VALUE_PARTS, MAX_DEPTH)
+            if size.depth > MAX_DEPTH:
+                return [f"$: nested deeper than {MAX_DEPTH} levels"]
+            if size.parts > MAX_VALUE_PARTS:
+                return [f"$: too large to validate: more than {MAX_VALUE_PARTS:,} parts"]
+            if not self._is_affordable(value, size):
+                return ["$: too expensive to validate: alternatives and references multiply, or the value is large"]
         try:
             if self._compiled.is_valid(value):
                 return []
-            found = list(islice(self._lines(value), MAX_FAULTS + 1))
+            found = list(islice(self._lines(value, size), MAX_FAULTS + 1))
         except UnicodeEncodeError:
             return ["$: a string holds half of a surrogate pair, which is not a Unicode character"]
         except ValueError as error:
@@ -313,27 +323,24 @@ class Validator:
             found[MAX_FAULTS:] = ["(there are more faults)"]
         return found
 
-    def _lines(self, value: Any) -> Iterator[str]:
+    def _is_affordable(self, value: Any, size: Size) -> bool:
+        work = self._cost.bound(size)
+        if work is None or work > _MOST_WORK:
+            work = self._cost.work(value, _MOST_WORK)
+        return work <= _MOST_WORK
+
+    def _lines(self, value: Any, size: Size | None) -> Iterator[str]:
         # Each error of iter_errors holds a copy of its value, and all errors are made before the first is returned:
         # a list of a hundred thousand wrong numbers would block the process for a second.
-        steps = self._cost.steps(value, _OUTLINED_STEPS, to_the_end=True)
-        if steps <= _DETAILED_STEPS and not _is_larger(value, _DETAILED_VALUES, _DETAILED_CHARACTERS):
+        is_countable = size is None or size.parts <= MAX_PAIRS
+        if is_countable and self._cost.work_of_faults(value, _MOST_WORK_FOR_FAULTS) <= _MOST_WORK_FOR_FAULTS:
             return describe_errors(self._compiled.iter_errors(value), value)
-        if steps <= _OUTLINED_STEPS and not _is_larger(value, _OUTLINED_VALUES, _OUTLINED_CHARACTERS):
-            return outline_errors(self._compiled.evaluate(value).errors(), value)
-        if self._cost.has_choices:  # the first fault would hold those of all alternatives
+        is_shown = size is None or (size.parts <= _MOST_SHOWN_PARTS and size.characters <= _MOST_SHOWN_CHARACTERS)
+        if not is_shown or self._cost.has_choices:  # the first fault would hold those of all alternatives
             return iter(["$: does not fit; the place and reason are too expensive to find"])
         return self._first_line(value)
 
-    def _is_affordable(self, value: Any) -> bool:
-        if self._cost.unfolded <= MAX_UNFOLDED:
-            room = _MOST_STEPS // self._cost.unfolded
-            if not _is_larger(value, room, room):
-                return True
-        return self._cost.steps(value, _MOST_COUNTED_STEPS, to_the_end=False) <= _MOST_COUNTED_STEPS
-
     def _first_line(self, value: Any) -> Iterator[str]:
-        # Even an outline takes a kilobyte for each fault, and a message of the peer may have millions of faults.
         import jsonschema_rs  # noqa: PLC0415  # loaded already when the schema was compiled
 
         try:
@@ -397,15 +404,16 @@ def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatChe
     if _is_larger(schema, MAX_PARTS, MAX_CHARACTERS):
         raise SchemaError(f"the schema has more than {MAX_PARTS:,} parts or {MAX_CHARACTERS:,} characters in strings")
     plain = dict(schema)
-    cost = Cost(plain)
-    if cost.unfolded > MAX_UNFOLDED and not cost.names.isdisjoint(_UNEVALUATED):  # the compiler would unfold it, too
-        raise SchemaError("references of the schema multiply, and it has unevaluatedProperties or unevaluatedItems")
     try:
-        return Validator(_compiled(dialect, plain, formats, linear=True), cost)
-    except SchemaError:
-        if cost.names.isdisjoint(_PATTERNS):
-            raise
-    return Validator(_compiled(dialect, plain, formats, linear=False), Cost(plain, pattern=_PATTERN_STEPS))
+        cost = Cost(plain)
+        try:
+            return Validator(_compiled(dialect, plain, formats, linear=True), cost)
+        except SchemaError:
+            if cost.names.isdisjoint(_PATTERNS):
+                raise
+        return Validator(_compiled(dialect, plain, formats, linear=False), Cost(plain, backtracks=True))
+    except CostError as error:
+        raise SchemaError(str(error)) from None
 
 
 def _compiled(
@@ -420,12 +428,14 @@ def _compiled(
         raise LookupError(uri)
 
     make = getattr(jsonschema_rs, _DIALECTS[dialect])
-    engine = (
-        jsonschema_rs.RegexOptions() if linear else jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKING)
-    )
+    engine = jsonschema_rs.RegexOptions() if linear else jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS)
     try:
         compiled: jsonschema_rs.Validator = make(
-            schema, formats=dict(formats or {}), validate_formats=True, retriever=refuse, pattern_options=engine
+            schema,
+            formats={**_FORMATS, **(formats or {})},
+            validate_formats=True,
+            retriever=refuse,
+            pattern_options=engine,
         )
     except ValueError as error:
         if refused:
@@ -467,6 +477,25 @@ def is_deeper_than(value: Any, levels: int) -> bool:
             if type(inner) not in _SCALARS and isinstance(inner, _CONTAINERS)
         ]
     return bool(here)
+
+
+def _is_small(value: Any) -> bool:
+    """Return True if a value is an object of a few scalars, none of them long."""
+    if value.__class__ is not dict or len(value) > _SMALL:
+        return False
+    for name, each in value.items():
+        kind = each.__class__
+        if kind is str:
+            if len(each) > _SHORT:
+                return False
+        elif kind is int:
+            if not SMALLEST <= each <= GREATEST:
+                return False
+        elif kind not in _SCALARS:
+            return False
+        if name.__class__ is str and len(name) > _SHORT:
+            return False
+    return True
 
 
 def _is_larger(value: Any, most_values: int, most_characters: int) -> bool:

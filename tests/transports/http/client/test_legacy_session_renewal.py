@@ -469,10 +469,12 @@ async def test_the_next_request_tries_again_to_open_a_session_at_a_server_in_tro
         request = await server.next(rpc="tools/list")
         engine.is_up = status is not None
         await request.answer(404, NOT_FOUND)
-        if status is not None:
-            await (await server.next(rpc="initialize")).answer(status)
-        with pytest.raises((ResponseLost, HttpStatusError)):
-            await pending.outcome()
+        async with trio.open_nursery() as refusing:
+            if status is not None:
+                refusing.start_soon(refuse_sessions, server, status)
+            with pytest.raises((ResponseLost, HttpStatusError)):
+                await pending.outcome()
+            refusing.cancel_scope.cancel()
         await trio.sleep(60)
         engine.is_up = True
         following = start_request(nursery, transport, modern=False)
@@ -480,6 +482,26 @@ async def test_the_next_request_tries_again_to_open_a_session_at_a_server_in_tro
         await (await server.next(rpc="tools/list")).result(tools=[])
         assert await following.outcome() == {"tools": []}
         assert client.renewals == 1
+
+
+async def refuse_sessions(server: ScriptedHttpServer, status: int) -> None:
+    """Refuse every session, until cancelled."""
+    while True:
+        await (await server.next(rpc="initialize")).answer(status)
+
+
+async def test_a_request_of_which_nothing_was_sent_waits_for_a_server_that_opens_no_session_yet(
+    autojump_clock: object,
+) -> None:
+    server = ScriptedHttpServer()
+    async with open_session(server) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport, modern=False)
+        await reject_session(server)
+        await (await server.next(rpc="initialize")).answer(503)
+        await answer_handshake(server, id="s2")
+        await (await server.next(rpc="tools/list")).result(tools=[])
+
+        assert await pending.outcome() == {"tools": []}
 
 
 async def test_every_message_that_waits_for_an_unreachable_server_fails(autojump_clock: object) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, open_http_client
 
@@ -68,3 +69,25 @@ async def test_calls_that_a_restarted_server_did_not_accept_are_repeated_once() 
                 await stack.aclose()
 
     assert sorted(counts) == [*range(1, CONCURRENT_CALLS + 3)]
+
+
+async def test_the_first_call_during_a_restart_waits_for_the_server() -> None:
+    counts: list[int] = []
+
+    async def note_count(client: Client) -> None:
+        counts.append(await count(client))
+
+    with reserved_port() as port, trio.fail_after(60):
+        async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+            opening = open_http_client(f"http://127.0.0.1:{port}/mcp", revision="2025-11-25")
+            async with server_process(port):
+                client = await stack.enter_async_context(opening)
+                assert await count(client) == 1
+            nursery.start_soon(note_count, client)  # nobody listens at the port
+            await wait_all_tasks_blocked()
+            async with server_process(port):
+                while not counts:
+                    await wait_all_tasks_blocked(0.01)
+                await stack.aclose()
+
+    assert counts == [1]

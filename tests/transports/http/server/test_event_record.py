@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import MemoryEventStore
-from trio_mcp.transports.http.server._event_store import EventRecord
+from trio_mcp.transports.http.server._event_store import EventGuard, EventRecord
 
 
 class SlowLog:
@@ -31,7 +31,7 @@ class SlowLog:
 
 async def test_events_being_stored_are_deleted_too(nursery: trio.Nursery) -> None:
     log = SlowLog()
-    record = EventRecord(log)
+    record = EventRecord(EventGuard(log, nursery))
     nursery.start_soon(record.append, 1, 1, [b"a"])
     await wait_all_tasks_blocked()
     nursery.start_soon(record.forget)
@@ -44,9 +44,9 @@ async def test_events_being_stored_are_deleted_too(nursery: trio.Nursery) -> Non
     assert log.calls == ["appended", "forgotten"]
 
 
-async def test_nothing_is_stored_for_a_deleted_owner() -> None:
+async def test_nothing_is_stored_for_a_deleted_owner(nursery: trio.Nursery) -> None:
     async with MemoryEventStore().open() as log:
-        record = EventRecord(log)
+        record = EventRecord(EventGuard(log, nursery))
         await record.append(1, 1, [b"a"])
         await record.forget()
         await record.append(1, 2, [b"b"])
@@ -54,9 +54,10 @@ async def test_nothing_is_stored_for_a_deleted_owner() -> None:
         assert await record.read(1, 0) == (1, [])
 
 
-async def test_records_of_one_log_have_different_owners() -> None:
+async def test_records_of_one_log_have_different_owners(nursery: trio.Nursery) -> None:
     async with MemoryEventStore().open() as log:
-        first, second = EventRecord(log), EventRecord(log)
+        guard = EventGuard(log, nursery)
+        first, second = EventRecord(guard), EventRecord(guard)
         await first.append(1, 1, [b"a"])
 
         assert await first.read(1, 0) == (1, [b"a"])

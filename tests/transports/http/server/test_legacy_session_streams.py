@@ -528,7 +528,7 @@ async def test_a_failing_event_store_prevents_resumption_and_nothing_else(
     assert logged(calling) == ["a", "b", "a again", "b again"]
     assert text_of(calling) == "logged"
     assert lost.status == 400
-    assert caplog.text.count("the event store cannot") == 1
+    assert caplog.text.count("the event store fails") == 1
     assert "no space left" in caplog.text or "it is gone" in caplog.text
 
 

@@ -8,7 +8,8 @@ Rules of this file:
    revision.
 2. Status 404 says that the server no longer knows the session. The first request that gets it has a new session opened.
    What was refused with 404 is sent again in the new session, once. Every other request in flight in the old session
-   fails, or is repeated if it may be. New requests wait for the new session.
+   fails, or is repeated if it may be. New requests wait for the new session. A request of which nothing was sent waits
+   for some seconds for a server that opens none yet.
 3. The new session has the same revision. If the server refuses to open one, the connection is lost. If the server
    cannot be reached, the next request tries again.
 4. If the server refuses ``initialize`` by POST as unknown, the client requests the event stream of HTTP+SSE.
@@ -85,6 +86,8 @@ _LATER_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
 """Error codes that only servers of later revisions use."""
 _CANCEL_SECONDS = 5.0
 """The maximum time to wait for the request to be sent, and then for its cancellation to be accepted."""
+_UNREACHABLE_SECONDS = 5.0
+"""The time for which a request that was not sent and is not repeatable waits for a server that opens no session."""
 _REJECTION_SECONDS = 5.0
 """The time to wait for the refusal of a request in a lost session; a restarted server refuses at once."""
 
@@ -327,6 +330,9 @@ class LegacyRequestTask(HttpRequestTask):
     """The refusal of the server, if there was one."""
     _first_rejection: ResponseLost | None = field(default=None, init=False)
     """The failure of the first attempt that the server rejected because it did not know the session."""
+    _rejection: ResponseLost | None = field(default=None, init=False)
+    """The same of the latest attempt that was rejected."""
+    _begun_at: float = field(factory=trio.current_time, init=False)
     _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _sent: trio.Event = field(factory=trio.Event, init=False)
     """Set when the latest attempt has been sent completely, or there are no more attempts."""
@@ -379,9 +385,13 @@ class LegacyRequestTask(HttpRequestTask):
     def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
         if failure is self._first_rejection:
             return True
-        if self._session is not None and self._session.is_lost:  # the request may have lost its response before
-            return self.request.repeatable and tries < TRIES
-        return super()._may_repeat(failure, tries)
+        if failure.sent or failure is self._rejection:
+            if self._session is not None and self._session.is_lost:  # the request may have lost its response before
+                return self.request.repeatable and tries < TRIES
+            return super()._may_repeat(failure, tries)
+        # Nothing was sent, so that any request may be sent again. To open a session takes some seconds of its own.
+        is_waiting = not self._manager.current.is_lost or trio.current_time() < self._begun_at + _UNREACHABLE_SECONDS
+        return self.transport.sender.is_reached and tries < TRIES and (is_waiting or self.request.repeatable)
 
     async def _pause(self, failure: ResponseLost, tries: int) -> None:
         if failure is not self._first_rejection:  # a rejected request waits for the new session instead
@@ -485,7 +495,7 @@ class LegacyRequestTask(HttpRequestTask):
         self._manager.replace(session)
         text = f"the server no longer knows the session, and did not accept {self.request.method!r}"
         rejection = ResponseLost(text, sent=False)
-        self._first_rejection = self._first_rejection or rejection
+        self._first_rejection, self._rejection = self._first_rejection or rejection, rejection
         return rejection
 
     async def _read_stream(self, stream: ResumableStream, response: HttpResponse) -> None:

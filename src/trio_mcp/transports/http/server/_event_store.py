@@ -5,7 +5,8 @@ Rules of this file:
 1. A store holds a bounded number of events and bytes. Beyond a bound, it drops the oldest events of the owner that
    holds most, so a client that causes too much loses its own events. It drops enough to make this rare.
 2. Events that are too old are not returned, and are deleted eventually.
-3. A failing store costs resumption and nothing else: `EventRecord` logs its errors.
+3. A store that fails, is slow or hangs costs resumption and nothing else: `EventGuard` stops waiting for it, for all
+   sessions at once, and leaves it alone for some seconds.
 4. SQLite is used by one worker thread at a time.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
@@ -18,11 +19,11 @@ import math
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 from attrs import define, field, frozen
@@ -32,7 +33,15 @@ from ....abc import EventLog
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["PAGE_BYTES", "EventBounds", "EventQuota", "EventRecord", "MemoryEventStore", "SqliteEventStore"]
+__all__ = [
+    "PAGE_BYTES",
+    "EventBounds",
+    "EventGuard",
+    "EventQuota",
+    "EventRecord",
+    "MemoryEventStore",
+    "SqliteEventStore",
+]
 
 PAGE_BYTES = 64 * 1024
 """The number of bytes that are read at once, unless a single event is longer."""
@@ -235,59 +244,190 @@ class _MemoryLog:
 _log = logging.getLogger("trio_mcp.transports")
 
 
+T = TypeVar("T")
+
+PATIENCE: Final = 0.15
+"""The seconds that all sessions together wait for a store that does not answer, until they leave it alone."""
+REST_SECONDS: Final = 5.0
+"""The time for which a store is left alone."""
+_QUICK: Final = 0.02
+"""The seconds of an operation that do not count as a delay."""
+_RECOVERY: Final = 0.05
+"""The seconds of patience that return in each second."""
+_GRACE: Final = 3
+"""The passes of the scheduler that a result may take to arrive; the whole process may have stood still meanwhile."""
+
+
+@define(eq=False)
+class _Operation:
+    """One operation of a store, in a task of its own: an operation that hangs may not react to a cancellation."""
+
+    call: Callable[[], Awaitable[Any]]
+    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    ended: trio.Event = field(factory=trio.Event, init=False)
+    """Set when it has ended, or when nobody waits for the store any more."""
+    outcome: Any = field(default=None, init=False)
+    failure: Exception | None = field(default=None, init=False)
+    is_done: bool = field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Run it to its end; never raises an `Exception`."""
+        with self.scope:
+            try:
+                self.outcome = await self.call()
+            except Exception as exc:  # noqa: BLE001 # a custom store may raise anything
+                self.failure = exc
+            self.is_done = True
+
+
+@define(eq=False)
+class EventGuard:
+    """The event store of an application, as all of its sessions use it.
+
+    If the store fails, or delays the sessions by more than `PATIENCE` together, nobody waits for it any more, and it is
+    left alone for `REST_SECONDS`. Then one operation tries it. A store in which an operation hangs is not tried again
+    before that operation has ended, so no more than the operations of one moment hang.
+
+    Args:
+        events: the open store.
+        nursery: the nursery for its operations.
+    """
+
+    _events: EventLog
+    _nursery: trio.Nursery
+    _patience: float = field(default=PATIENCE, init=False)
+    """The seconds that sessions still wait."""
+    _counted_until: float = field(factory=trio.current_time, init=False)
+    """The time until which delays have been subtracted from the patience: those of several sessions count once."""
+    _rests_until: float = field(default=-math.inf, init=False)
+    _is_trusted: bool = field(default=True, init=False)
+    """False between a failure and the next success; one operation at a time is tried meanwhile."""
+    _running: dict[_Operation, bool] = field(factory=dict[_Operation, bool], init=False)
+    """The operations that have not ended, and whether nobody waits for them any more."""
+
+    async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
+        """Store events, if the store can."""
+        await self._try("store events", partial(self._events.append, owner, stream, first, events))
+
+    async def read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
+        """Return some events, and the number of the first; none if the store fails."""
+        found = await self._try("read events", partial(self._events.read, owner, stream, after))
+        return found or (0, ())
+
+    async def forget(self, owner: str) -> None:
+        """Delete the events of an owner, if the store can; otherwise they are deleted when they are too old."""
+        await self._try("delete events", partial(self._events.forget, owner))
+
+    async def _try(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
+        if not self._may_try():
+            await trio.lowlevel.checkpoint()
+            return None
+        operation, begun = _Operation(call), trio.current_time()
+        self._running[operation] = False
+        self._nursery.start_soon(self._run, operation, name="the event store")
+        try:
+            await self._wait(operation, self._refilled(begun))
+        finally:
+            if not operation.ended.is_set():
+                operation.scope.cancel(reason="nobody waits for the operation")
+        if operation.is_done:
+            self._note_end(what, operation, begun)
+        elif self._running.get(operation) is False:
+            self._leave_alone(what, None)
+        return operation.outcome
+
+    @staticmethod
+    async def _wait(operation: _Operation, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await operation.ended.wait()
+        for _ in range(_GRACE):
+            if not operation.ended.is_set():
+                await trio.lowlevel.checkpoint()
+
+    async def _run(self, operation: _Operation) -> None:
+        try:
+            await operation.run()
+        finally:
+            del self._running[operation]
+            operation.ended.set()
+
+    def _may_try(self) -> bool:
+        if trio.current_time() < self._rests_until or any(self._running.values()):
+            return False
+        return self._is_trusted or not self._running
+
+    def _refilled(self, now: float) -> float:
+        """Return the current patience."""
+        if self._counted_until < now:
+            self._patience = min(self._patience + (now - self._counted_until) * _RECOVERY, PATIENCE)
+            self._counted_until = now
+        return max(self._patience, 0.0)
+
+    def _note_end(self, what: str, operation: _Operation, begun: float) -> None:
+        now = trio.current_time()
+        if now - begun > _QUICK:
+            self._patience -= now - max(begun, self._counted_until)
+            self._counted_until = now
+        if operation.failure is not None or self._patience <= 0:
+            self._leave_alone(what, operation.failure)
+        elif not self._is_trusted and now >= self._rests_until:
+            self._is_trusted = True
+            _log.warning("the event store works again")
+
+    def _leave_alone(self, what: str, failure: Exception | None) -> None:
+        """Wait for no operation any more, and begin none for a while."""
+        for operation in self._running:
+            self._running[operation] = True
+            operation.scope.cancel(reason="the event store does not answer in time")
+            operation.ended.set()
+        level = logging.ERROR if self._is_trusted else logging.DEBUG  # it would fail for each of thousands of events
+        why = "does not answer in time" if failure is None else "fails"
+        _log.log(
+            level,
+            "the event store %s: it cannot %s of a client; it is left alone for %g seconds, and clients cannot resume"
+            " what it misses; its further failures are logged at debug level until it works again",
+            why,
+            what,
+            REST_SECONDS,
+            exc_info=failure,
+        )
+        self._is_trusted, self._patience = False, PATIENCE
+        self._rests_until = self._counted_until = trio.current_time() + REST_SECONDS
+
+
 @define(eq=False)
 class EventRecord:
     """The events of one owner, whose name in the log is unknown outside this process."""
 
-    _events: EventLog
+    _events: EventGuard
     _owner: str = field(factory=lambda: secrets.token_hex(16), init=False)
     _appending: int = field(default=0, init=False)
     """The number of calls of `append` in flight."""
     _appended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _is_closed: bool = field(default=False, init=False)
-    _failures: int = field(default=0, init=False)
 
     async def append(self, stream: int, first: int, events: Sequence[bytes]) -> None:
-        """Store events, if the log can."""
+        """Store events, if the store can."""
         if self._is_closed:
             return
         self._appending += 1
         try:
             await self._events.append(self._owner, stream, first, events)
-        except Exception as exc:  # noqa: BLE001 # a custom store may raise anything
-            self._log_failure("store events", exc)
         finally:
             self._appending -= 1
             self._appended.unpark_all()
 
     async def read(self, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
-        """Return some events after number *after*, and the number of the first; none if the log fails."""
-        try:
-            return await self._events.read(self._owner, stream, after)
-        except Exception as exc:  # noqa: BLE001 # likewise
-            self._log_failure("read events", exc)
-            return 0, ()
+        """Return some events after number *after*, and the number of the first; none if the store fails."""
+        return await self._events.read(self._owner, stream, after)
 
     async def forget(self) -> None:
         """Delete everything, and store nothing more."""
         self._is_closed = True
         while self._appending:
             await self._appended.park()
-        try:
-            await self._events.forget(self._owner)
-        except Exception as exc:  # noqa: BLE001 # likewise
-            self._log_failure("delete events", exc)
+        await self._events.forget(self._owner)
 
-    def _log_failure(self, what: str, exc: Exception) -> None:
-        self._failures += 1
-        if self._failures == 1:  # a full disk would fail for each of thousands of events
-            _log.error("the event store cannot %s of a client; its further failures are logged at debug level", what)
-        _log.log(
-            logging.ERROR if self._failures == 1 else logging.DEBUG, "the failure of the event store", exc_info=exc
-        )
-
-
-T = TypeVar("T")
 
 _TABLES = """
 create table if not exists events (
@@ -359,6 +499,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = off")  # events need not survive a crash of the machine
         connection.executescript(_TABLES)
+        # From now on a file that another process has locked is waited for no longer than the sessions wait.
+        connection.execute(f"pragma busy_timeout = {round(PATIENCE / 2 * 1000)}")
     except sqlite3.Error:
         connection.close()
         raise

@@ -44,7 +44,7 @@ from attrs import define, evolve, field, frozen
 
 from ...._errors import AskExpired, ConnectionBroken, ConnectionClosed, ConnectionLost, McpError
 from ...._shares import Sender
-from ....abc import EventLog, HttpServing
+from ....abc import HttpServing
 from ....peer import (
     BUSY,
     NO_HEADERS,
@@ -77,7 +77,7 @@ from ....wire import (
     sse_event,
 )
 from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
-from ._event_store import EventRecord
+from ._event_store import EventGuard, EventRecord
 from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_event_id
 
 __all__ = ["HttpSession", "SessionHost", "SseConnection", "StreamableSession", "addressed_stream"]
@@ -92,7 +92,7 @@ class SessionHost:
     """Authorizes their requests."""
     nursery: trio.Nursery
     """Holds their tasks, which end with it."""
-    events: EventLog | None
+    events: EventGuard | None
     """The event store; None if nothing is stored."""
     idle_seconds: float
     """The maximum time that a session may be idle."""

@@ -30,7 +30,7 @@ from attrs.validators import lt
 from ...._errors import ConnectionClosed, McpError
 from ...._shares import Sender, SharedBound
 from ...._util import owned_nursery
-from ....abc import EventLog, EventStore, HttpServing
+from ....abc import EventStore, HttpServing
 from ....wire import (
     INVALID_REQUEST,
     LEGACY_REVISIONS,
@@ -43,6 +43,7 @@ from ....wire import (
     parse_message,
 )
 from ._asgi import HttpRequest, RequestAuthorizer, Responding
+from ._event_store import EventGuard
 from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
 
 __all__ = ["SessionRegistry", "SessionSettings", "SessionStatistics", "open_sessions"]
@@ -129,7 +130,8 @@ async def open_sessions(
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
-        sessions = SessionRegistry(serving, supported, settings, authorizer, nursery, events)
+        guard = None if events is None else EventGuard(events, nursery)
+        sessions = SessionRegistry(serving, supported, settings, authorizer, nursery, guard)
         nursery.start_soon(sessions.expire)
         try:
             yield sessions
@@ -146,7 +148,7 @@ class SessionRegistry:
     _settings: SessionSettings
     _authorizer: RequestAuthorizer
     _nursery: trio.Nursery
-    _events: EventLog | None
+    _events: EventGuard | None
     _host: SessionHost = field(init=False)
     _table: dict[str, HttpSession] = field(factory=dict[str, HttpSession], init=False)
     """The open sessions by id."""
