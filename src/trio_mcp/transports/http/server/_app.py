@@ -141,7 +141,6 @@ class HttpRouter:
 
     async def handle(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         """Answer one HTTP request (rule 6)."""
-        responding.request = request
         try:
             await self._answer(request, receive, responding)
         except BaseException as exc:  # noqa: BLE001 # a bug, a custom verifier, or a lifespan of a standalone serving
@@ -358,10 +357,11 @@ class HttpApp:
             case "http":
                 stall_seconds = self._answerer.limits.stall_seconds
                 responding = Responding(send, receive, self._settings.keep_alive, stall_seconds)
+                responding.request = request = HttpRequest.of(scope)
                 if self._is_metadata_request(scope):
-                    await self._router.authorizer.describe(HttpRequest.of(scope), responding)
+                    await self._router.authorizer.describe(request, responding)
                 elif self._is_addressed(scope):
-                    await self._router.handle(HttpRequest.of(scope), receive, responding)
+                    await self._router.handle(request, receive, responding)
                 else:
                     await responding.refuse(Refusal(404))
             case "lifespan":

@@ -17,6 +17,8 @@ Rules of this file:
 6. All scopes that the messages of one POST need must be granted before the first message is handled.
 7. Without authentication, no scope is granted: what needs scopes is refused to every client.
 8. The metadata of the protection may be read by every client, including pages of other sites.
+9. The response to a request over HTTP/1 that has Content-Length and Transfer-Encoding closes the connection (RFC 9112,
+   6.1), under every ASGI server that obeys `connection: close`.
 
 Specification: https://asgi.readthedocs.io/en/stable/specs/www.html and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
@@ -113,6 +115,8 @@ class HttpRequest:
     access_until: float = math.inf
     """The expiry of the access, on Trio's clock: no stream that it has opened lasts longer."""
     body: bytes = field(default=b"", repr=False)
+    is_framed_twice: bool = False
+    """True if the end of its body is ambiguous (rule 9)."""
 
     @property
     def principal(self) -> str | None:
@@ -133,13 +137,15 @@ class HttpRequest:
     @classmethod
     def of(cls, scope: Scope) -> Self:
         """Return the request that a scope of the type ``http`` describes, without its body."""
-        client = scope.get("client")
+        client, headers = scope.get("client"), _headers(scope["headers"])
+        is_framed_twice = "transfer-encoding" in headers and "content-length" in headers
         return cls(
             method=scope["method"],
             path=path_of(scope),
             query=scope.get("query_string", b"").decode("latin-1"),
-            headers=_headers(scope["headers"]),
+            headers=headers,
             client=client[0] if client else None,
+            is_framed_twice=is_framed_twice and scope.get("http_version", "").startswith("1"),
         )
 
 
@@ -311,6 +317,8 @@ class Responding:
     def _head(self, status: int, headers: Mapping[str, str]) -> AsgiMessage:
         self.begun = True
         lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        if self.request is not None and self.request.is_framed_twice:
+            lines.append((b"connection", b"close"))
         return {"type": "http.response.start", "status": int(status), "headers": lines}
 
     async def put(self, body: bytes, *, more: bool) -> None:
