@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from .._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._connection_bound import BoundedListener as BoundedListener
+    from ._connection_bound import ConnectionBound as ConnectionBound
+    from ._connection_bound import default_max_connections as default_max_connections
+    from ._connection_bound import socket_of as socket_of
     from ._memory import memory_transport as memory_transport
     from ._stream import guarded_tap as guarded_tap
     from ._stream import server_link as server_link
@@ -46,6 +50,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "_connection_bound": ("BoundedListener", "ConnectionBound", "default_max_connections", "socket_of"),
             "_memory": ("memory_transport",),
             "_stream": ("guarded_tap", "server_link", "stream_transport"),
             "http": (

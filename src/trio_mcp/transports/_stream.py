@@ -21,7 +21,7 @@ from .._errors import ConnectionLost
 from .._shares import Sender, sender_of
 from .._util import owned_nursery
 from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
-from ..peer import Link, SenderSlots
+from ..peer import IncomingMessageRequest, Link, SenderSlots
 from ..wire import JsonObject, LineFramer, Oversized, Undecodable, decode
 from .stdio import ImmediateStream
 
@@ -136,13 +136,23 @@ async def connect_link(
         yield link
 
 
-def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
-    """Return the server's end of a link over *stream*, which the link closes."""
+def server_link(stream: trio.abc.Stream, serving: Serving, used: Callable[[], None] | None = None) -> Link:
+    """Return the server's end of a link over *stream*, which the link closes.
+
+    Args:
+        used: called at each request of the client.
+    """
 
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
 
-    link = Link(serving.admission(), serving.answer, notified, serving.limits, stream, send_now=_immediate(stream))
+    def answer(exchange: IncomingMessageRequest) -> None:
+        if used is not None:
+            used()
+        serving.answer(exchange)
+
+    take = serving.answer if used is None else answer
+    link = Link(serving.admission(), take, notified, serving.limits, stream, send_now=_immediate(stream))
     sender = _sender_at(stream)
     if sender is not None:
         slots = SenderSlots.of(serving)

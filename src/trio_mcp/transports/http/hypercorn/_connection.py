@@ -69,6 +69,8 @@ from hypercorn.protocol.h11 import H2ProtocolAssumedError, H11Protocol, H11WSCon
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 
+from ...._shares import sender_of
+from ..._connection_bound import ConnectionBound
 from ..server import AsgiApp
 from ._application import AppTasks, contained
 from ._sockets import HttpListening
@@ -109,16 +111,22 @@ class Connections:
     lifespan_state: dict[str, Any]
     config: ProtocolConfig = field(init=False)
     context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
+    bound: ConnectionBound[_Connection] = field(init=False)
     _open: set[_Connection] = field(factory=set["_Connection"], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.config = ProtocolConfig(self.listening)
+        self.bound = ConnectionBound["_Connection"](self.listening.max_connections)
 
     @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one connection
     async def serve(self, stream: _Stream) -> None:
-        """Serve one connection until it ends."""
+        """Serve one connection until it ends; close it at once if it is beyond the bound."""
         connection = _Connection(stream, self)
+        if not self.bound.admit(sender_of(None, connection.client and connection.client[0]), connection):
+            connection.abort()
+            await trio.lowlevel.checkpoint()
+            return
         self._open.add(connection)
         try:
             with contained(connection.report):
@@ -160,7 +168,8 @@ class _Connection:
         self._excused = -math.inf
         self._excused_until = -math.inf
         self._writing = trio.Lock()
-        self._is_idle = True
+        self.is_idle = True
+        """True while no request is answered."""
         self._is_lost = False
         self._first_deadline = trio.current_time() + common.listening.head_seconds
         self.client = _address(self._socket.getpeername)
@@ -190,12 +199,13 @@ class _Connection:
 
     def end_if_idle(self) -> None:
         """End now, unless a request is being answered."""
-        if self._is_idle:
+        if self.is_idle:
             self._reading.cancel()
 
     def abort(self) -> None:
         """End now, in any state."""
         self._is_lost = True
+        self._common.bound.remove(self)
         self._socket.close()
         self._reading.cancel()
 
@@ -222,7 +232,7 @@ class _Connection:
                 await self._go_on_with_http2()
 
     async def _go_on_with_http2(self) -> None:
-        self._is_idle = True
+        self.is_idle = True
         self._waiting.deadline = self._first_deadline
         self._protocol = self._new_protocol(Http2)
         await self._protocol.initiate()
@@ -234,7 +244,7 @@ class _Connection:
             except StartsHttp2 as preface:
                 await self._go_on_with_http2()
                 await self._protocol.handle(RawData(preface.data))
-            if self._is_idle and self._protocol.has_part_of_head:
+            if self.is_idle and self._protocol.has_part_of_head:
                 latest = trio.current_time() + self._common.listening.head_seconds
                 self._waiting.deadline = min(self._waiting.deadline, latest)
 
@@ -259,12 +269,13 @@ class _Connection:
             case RawData(data=data):
                 await self._write(data)
             case Updated(idle=True):
-                self._is_idle = True
+                self.is_idle = True
+                self._common.bound.used(self)
                 self._waiting.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
                 if self._common.context.terminated.is_set():
                     self._reading.cancel()
             case Updated():
-                self._is_idle = False
+                self.is_idle = False
                 self._waiting.deadline = math.inf
             case _:
                 self._reading.cancel()
@@ -298,6 +309,7 @@ class _Connection:
             await self._protocol.announce_close()
         await self._protocol.handle(Closed())
         self._tasks.end()
+        self.is_idle = True  # all that is left is to close it
         with (
             trio.move_on_after(self._common.listening.write_seconds),
             suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError),
