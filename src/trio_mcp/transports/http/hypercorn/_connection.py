@@ -10,7 +10,8 @@ Rules of this file:
 3. The bytes that a protocol has produced are written, whichever task is cancelled meanwhile: half a frame would break
    the connection, and a lost one would go unnoticed. The write is shielded, and bounded by the timeout for clients that
    do not read.
-4. `abort` ends a connection at once, even during a write.
+4. `abort` ends a connection at once, even during a write. So does the extension `CUT_EXTENSION` of a request, for an
+   application that needs the memory of a response that is not read.
 
 `Http1` differs from Hypercorn's protocol:
 
@@ -72,7 +73,7 @@ from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 from ...._shares import sender_of
 from ..._connection_bound import ConnectionBound
 from ..server import AsgiApp
-from ._application import AppTasks, contained
+from ._application import AppTasks, Mailbox, contained
 from ._sockets import HttpListening
 
 __all__ = ["Connections"]
@@ -84,6 +85,8 @@ _WRITE_BYTES = 2**16
 """The number of bytes written at once, with `write_seconds` for each piece."""
 _LATE_SECONDS = 1.0
 """The time to read data that arrived in time, and to wait for its rest, such as the last of many TLS records."""
+_CUT_SECONDS = 0.1
+"""The time for an application to leave a response that is cut, unless a write holds it."""
 _LINGER_SECONDS = 2.0
 """The time that a client which is still sending is read from after the last response. If the connection were closed at
 once, the system would discard the unread part of that response."""
@@ -181,7 +184,7 @@ class _Connection:
         """Serve until either side ends the connection, and until all its requests have ended."""
         try:
             async with trio.open_nursery() as nursery:
-                self._tasks = AppTasks(nursery, self._common.app)
+                self._tasks = AppTasks(nursery, self._common.app, self._cut)
                 self._protocol = self._new_protocol(Http1)
                 self._waiting.deadline = self._first_deadline
                 if self._common.context.terminated.is_set():  # it was accepted while the server was stopping
@@ -201,6 +204,23 @@ class _Connection:
         """End now, unless a request is being answered."""
         if self.is_idle:
             self._reading.cancel()
+
+    def _cut(self, request: Mailbox) -> None:
+        """Break off a response that its client does not read, and which the application has cancelled.
+
+        Over HTTP/2 the other streams go on, unless the application is still in a write, which is shielded: then the
+        client takes nothing of any stream.
+        """
+        if isinstance(self._protocol, Http2):
+            self._tasks.spawn(self._abort_unless_ended, request)
+        else:
+            self.abort()
+
+    async def _abort_unless_ended(self, request: Mailbox) -> None:
+        with trio.move_on_after(_CUT_SECONDS) as timeout:
+            await self._tasks.wait_ended(request)
+        if timeout.cancelled_caught:
+            self.abort()
 
     def abort(self) -> None:
         """End now, in any state."""
