@@ -308,6 +308,7 @@ class Responding(ByteHolder):
         """Refuse the request if it was cut before its response had begun; call it last."""
         if self.is_cut and not self.begun:
             self.is_cut = False
+            self.forget()
             await self.refuse(no_room())
 
     async def refuse(self, refusal: Refusal) -> None:

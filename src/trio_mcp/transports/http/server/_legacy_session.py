@@ -193,6 +193,11 @@ class HttpSession(MessageConnection):
             self.outlet.end(reason)
             self.host.ended(self)
 
+    def drop_outlet(self, reason: ConnectionLost) -> None:
+        """End the session now, and drop the messages that belong to no request."""
+        self.outlet.abandon()
+        self.close(reason)
+
     async def room_in(self, outlet: Outlet) -> None:
         """Wait until a request may be queued in an outlet.
 
@@ -307,7 +312,7 @@ class StreamableSession(HttpSession):
         self, number: int, envelope: MessageOrigin = NO_ORIGIN, sender: Sender = None, *, stored: bool
     ) -> HttpOutlet:
         is_standing, budget = number == _STANDING, self.host.budget
-        cut = self.close if is_standing else partial(self._cut, number)
+        cut = self.drop_outlet if is_standing else partial(self._cut, number)
         if self._record is None or not stored:
             outlet = HttpOutlet(self.limits, self.close, cut, envelope, sender, budget=budget)
         else:
@@ -512,7 +517,7 @@ class SseConnection(HttpSession):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._stream = HttpOutlet(self.limits, self.close, self.close, NO_ORIGIN, None, budget=self.host.budget)
+        self._stream = HttpOutlet(self.limits, self.close, self.drop_outlet, NO_ORIGIN, None, budget=self.host.budget)
 
     @property
     def outlet(self) -> HttpOutlet:
