@@ -8,6 +8,7 @@ from contextlib import suppress
 import h2.events
 import h2.settings
 import trio
+import trio.testing
 
 from tests.transports.http.asgi_caller import call, request
 from tests.transports.http.socket_clients import (
@@ -26,17 +27,23 @@ LONG_SECONDS = 1000.0
 LARGE_WINDOW = 2**30
 
 
-def make_app() -> HttpApp:
+def make_app(*turns: trio.Event) -> HttpApp:
     server = Server("large")
 
     @server.tool
     async def fill(size: int) -> str:
         return "x" * (size // 2)  # the answer has it twice, as text and as data
 
+    @server.tool
+    async def fill_later(size: int, turn: int) -> str:
+        await turns[turn].wait()
+        return "x" * (size // 2)
+
     return http_app(server, max_buffer_bytes=BUDGET)
 
 
 FILL = call("fill", {"size": ANSWER})
+SECOND, THIRD = (call("fill_later", {"size": ANSWER, "turn": turn}) for turn in range(2))
 PING = request("tools/list")
 
 
@@ -131,20 +138,24 @@ async def test_over_http2_the_slowest_stream_is_reset_and_the_connection_goes_on
 
 async def test_over_http2_a_client_that_takes_nothing_of_any_stream_loses_its_connection() -> None:
     """The application of a later stream waits for the head of its response to be written, which is not cancelled."""
-    app = make_app()
+    turns = trio.Event(), trio.Event()
+    app = make_app(*turns)
     async with serving(app, write_seconds=LONG_SECONDS) as served:
         stream = await served.connect()
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
         client = Http2Client(stream)
         client.wire.local_settings = h2.settings.Settings(
             client=True, initial_values={h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: LARGE_WINDOW}
         )
         await client.start()
         client.wire.increment_flow_control_window(LARGE_WINDOW)
-        await client.flush()
-        for _ in range(4):
-            queue(client, FILL)
+        for message in (FILL, SECOND, SECOND, THIRD):
+            queue(client, message)
         await client.flush()
         await wait_for_bytes(app, ANSWER)
+        await trio.testing.wait_all_tasks_blocked(0.1)  # the system takes no more of the first response
+        turns[0].set()
+        await wait_for_bytes(app, 2 * ANSWER)
+        await trio.testing.wait_all_tasks_blocked(0.1)  # two streams wait for the heads of their responses
+        turns[1].set()
         await wait_for_bytes(app, 0, 0)
         assert await count_rest(stream) < ANSWER

@@ -85,7 +85,7 @@ _WRITE_BYTES = 2**16
 """The number of bytes written at once, with `write_seconds` for each piece."""
 _LATE_SECONDS = 1.0
 """The time to read data that arrived in time, and to wait for its rest, such as the last of many TLS records."""
-_CUT_SECONDS = 0.1
+_CUT_SECONDS = 1.0
 """The time for an application to leave a response that is cut, unless a write holds it."""
 _LINGER_SECONDS = 2.0
 """The time that a client which is still sending is read from after the last response. If the connection were closed at
