@@ -14,6 +14,7 @@ import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair
 
+from tests.transports.http.socket_clients import reset
 from trio_mcp import ConnectionLost, Context, Server, open_client, serve_listeners
 
 
@@ -236,3 +237,15 @@ async def test_a_connection_beyond_the_bound_is_closed_if_none_is_idle(nursery: 
 async def test_a_bound_on_connections_that_is_not_above_zero_is_refused(most: int) -> None:
     with pytest.raises(ValueError, match=r"max_connections=.*must be above 0"):
         await serve_listeners(make_server([]), [Listener()], max_connections=most)
+
+
+async def test_a_client_that_resets_before_it_is_accepted_affects_no_other(nursery: trio.Nursery) -> None:
+    (tcp,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = tcp.socket.getsockname()[1]
+    await reset(await trio.open_tcp_stream("127.0.0.1", port))
+    listeners: list[trio.abc.Listener[trio.abc.Stream]] = [cast("trio.abc.Listener[trio.abc.Stream]", tcp)]
+    await nursery.start(partial(serve_listeners, make_server([]), listeners))
+    with trio.fail_after(60):
+        async with open_client(await trio.open_tcp_stream("127.0.0.1", port)) as client:
+            await client.call_tool("state")
+        nursery.cancel_scope.cancel()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ import trio.testing
 from attrs import define, field
 
 from tests.transports.http.socket_clients import OK, get, read_all, read_until
-from trio_mcp.transports import BoundedListener, ConnectionBound, default_max_connections
+from trio_mcp.transports import BoundedListener, ConnectionBound, default_max_connections, socket_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "few_descriptors.py"
@@ -157,3 +159,12 @@ async def test_idle_connections_that_take_all_descriptors_keep_nobody_out(most: 
             await process.wait()
     (line,) = log.splitlines()
     assert {"default": "max_connections=75", "more": "Too many open files"}[most] in line
+
+
+async def test_the_socket_of_a_stream_is_found_below_tls_too() -> None:
+    ours, theirs = socket.socketpair()
+    async with trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as stream:
+        with theirs:
+            assert socket_of(stream) is stream.socket
+            assert socket_of(trio.SSLStream(stream, ssl.create_default_context())) is stream.socket
+            assert socket_of(trio.testing.memory_stream_pair()[0]) is None

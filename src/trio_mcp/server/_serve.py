@@ -173,7 +173,8 @@ class _ServedConnections:
     async def serve_connection(self, serving: Serving, stream: trio.abc.Stream) -> None:
         """Serve one connection."""
         self._serving = serving
-        link = server_link(stream, serving, lambda: self._bound.used(connection))
+        used = None if self.max_connections == 1 else lambda: self._bound.used(connection)  # one has no order
+        link = server_link(stream, serving, used)
         connection = _BoundedLink(link)
         if not self._bound.admit(sender_of(None, _address(stream)), connection):
             await trio.aclose_forcefully(stream)
