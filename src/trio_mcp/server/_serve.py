@@ -173,8 +173,11 @@ class _ServedConnections:
     async def serve_connection(self, serving: Serving, stream: trio.abc.Stream) -> None:
         """Serve one connection."""
         self._serving = serving
-        used = None if self.max_connections == 1 else lambda: self._bound.used(connection)  # one has no order
-        link = server_link(stream, serving, used)
+
+        def used() -> None:
+            self._bound.used(connection)
+
+        link = server_link(stream, serving, None if self.max_connections == 1 else used)  # one has no order
         connection = _BoundedLink(link)
         if not self._bound.admit(sender_of(None, _address(stream)), connection):
             await trio.aclose_forcefully(stream)

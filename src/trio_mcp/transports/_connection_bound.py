@@ -17,7 +17,7 @@ import errno
 import logging
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar, cast
 
 import trio
@@ -50,7 +50,7 @@ def default_max_connections() -> int:
     return _MOST_BY_DEFAULT if soft == resource.RLIM_INFINITY else max(1, min(soft * 3 // 4, _MOST_BY_DEFAULT))
 
 
-class BoundedConnection(Protocol):
+class BoundedConnection(Hashable, Protocol):
     """A connection that counts against a bound."""
 
     @property
