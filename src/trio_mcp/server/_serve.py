@@ -10,12 +10,11 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import trio
 from attrs import define, field
 
-from .._shares import sender_of
 from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
@@ -24,6 +23,7 @@ from ..transports import (
     ConnectionBound,
     claim_stdio,
     default_max_connections,
+    sender_at,
     server_link,
     socket_of,
 )
@@ -179,7 +179,7 @@ class _ServedConnections:
 
         link = server_link(stream, serving, None if self.max_connections == 1 else used)  # one has no order
         connection = _BoundedLink(link)
-        if not self._bound.admit(sender_of(None, _address(stream)), connection):
+        if not self._bound.admit(sender_at(stream) or connection, connection):
             await trio.aclose_forcefully(stream)
             return
         self._links.add(link)
@@ -241,16 +241,6 @@ class _BoundedLink:
         if socket is not None:
             socket.close()
         self.running.cancel(reason="other connections need its place")
-
-
-def _address(stream: trio.abc.Stream) -> str | None:
-    """Return the address of the client; None if it has none, or has left already."""
-    socket = socket_of(stream)
-    try:
-        name: Any = None if socket is None else socket.getpeername()
-    except OSError:
-        return None
-    return None if name is None or isinstance(name, (str, bytes)) else str(name[0])
 
 
 def _serving(server: Answerer | Serving) -> AbstractAsyncContextManager[Serving]:

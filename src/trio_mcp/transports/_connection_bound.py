@@ -167,6 +167,6 @@ class BoundedListener(trio.abc.Listener[S]):
 def socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
     """Return the socket that a stream uses; None if it is of another kind."""
     inner: object = stream
-    if isinstance(stream, trio.SSLStream):
-        inner = cast("trio.SSLStream[trio.abc.Stream]", stream).transport_stream
+    while isinstance(inner, trio.SSLStream):
+        inner = cast("trio.SSLStream[trio.abc.Stream]", inner).transport_stream
     return inner.socket if isinstance(inner, trio.SocketStream) else None

@@ -23,9 +23,10 @@ from .._util import owned_nursery
 from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
 from ..peer import IncomingMessageRequest, Link, SenderSlots
 from ..wire import JsonObject, LineFramer, Oversized, Undecodable, decode
+from ._connection_bound import socket_of
 from .stdio import ImmediateStream
 
-__all__ = ["connect_link", "guarded_tap", "server_link", "stream_transport", "tapped"]
+__all__ = ["connect_link", "guarded_tap", "sender_at", "server_link", "stream_transport", "tapped"]
 
 
 _log = logging.getLogger("trio_mcp.transports")
@@ -153,23 +154,21 @@ def server_link(stream: trio.abc.Stream, serving: Serving, used: Callable[[], No
 
     take = serving.answer if used is None else answer
     link = Link(serving.admission(), take, notified, serving.limits, stream, send_now=_immediate(stream))
-    sender = _sender_at(stream)
+    sender = sender_at(stream)
     if sender is not None:
         slots = SenderSlots.of(serving)
         link.slots, link.listens = slots.for_requests(sender), slots.for_listens(sender)
     return link
 
 
-def _sender_at(stream: trio.abc.Stream) -> Sender | None:
+def sender_at(stream: trio.abc.Stream) -> Sender | None:
     """Return the sender at the other end of a socket; None if the stream has no address.
 
     That of a TCP connection is the address. That of a Unix socket is the user, if the system tells.
     """
-    while isinstance(stream, trio.SSLStream):
-        stream = stream.transport_stream
-    if not isinstance(stream, trio.SocketStream):
+    end = socket_of(stream)
+    if end is None:
         return None
-    end = stream.socket
     try:
         if end.family in (socket.AF_INET, socket.AF_INET6):
             return sender_of(None, str(end.getpeername()[0]))

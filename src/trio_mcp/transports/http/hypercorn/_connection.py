@@ -70,8 +70,8 @@ from hypercorn.protocol.h11 import H2ProtocolAssumedError, H11Protocol, H11WSCon
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 
-from ...._shares import sender_of
 from ..._connection_bound import ConnectionBound
+from ..._stream import sender_at
 from ..server import AsgiApp
 from ._application import AppTasks, Mailbox, contained
 from ._sockets import HttpListening
@@ -126,7 +126,7 @@ class Connections:
     async def serve(self, stream: _Stream) -> None:
         """Serve one connection until it ends; close it at once if it is beyond the bound."""
         connection = _Connection(stream, self)
-        if not self.bound.admit(sender_of(None, connection.client and connection.client[0]), connection):
+        if not self.bound.admit(sender_at(stream) or connection, connection):
             connection.abort()
             await trio.lowlevel.checkpoint()
             return

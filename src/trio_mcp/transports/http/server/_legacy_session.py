@@ -308,17 +308,15 @@ class StreamableSession(HttpSession):
     def _is_primed(self) -> bool:
         return self.admission.revision in _PRIMED_REVISIONS
 
-    def _new_outlet(
-        self, number: int, envelope: MessageOrigin = NO_ORIGIN, sender: Sender = None, *, stored: bool
-    ) -> HttpOutlet:
+    def _new_outlet(self, number: int, envelope: MessageOrigin = NO_ORIGIN, *, stored: bool) -> HttpOutlet:
         is_standing, budget = number == _STANDING, self.host.budget
         cut = self.drop_outlet if is_standing else partial(self._cut, number)
         if self._record is None or not stored:
-            outlet = HttpOutlet(self.limits, self.close, cut, envelope, sender, budget=budget)
+            outlet = HttpOutlet(self.limits, self.close, cut, envelope, self.sender, budget=budget)
         else:
             record = self._record
             outlet = StoredOutlet(
-                self.limits, self.close, cut, envelope, sender, record, number, is_standing, budget=budget
+                self.limits, self.close, cut, envelope, self.sender, record, number, is_standing, budget=budget
             )
         self._outlets[number] = outlet
         return outlet
@@ -343,8 +341,7 @@ class StreamableSession(HttpSession):
         begins = posted.session_id is None
         self._issued += 1
         number = self._issued
-        outlet = self._new_outlet(number, request.envelope, request.sender, stored=not begins)
-        self._standing.note_sender(request.sender)
+        outlet = self._new_outlet(number, request.envelope, stored=not begins)
         with self.request_in_flight():
             self.take_value(posted.value, len(request.body), outlet)
             outlet.resolve()
@@ -517,7 +514,9 @@ class SseConnection(HttpSession):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._stream = HttpOutlet(self.limits, self.close, self.drop_outlet, NO_ORIGIN, None, budget=self.host.budget)
+        self._stream = HttpOutlet(
+            self.limits, self.close, self.drop_outlet, NO_ORIGIN, self.sender, budget=self.host.budget
+        )
 
     @property
     def outlet(self) -> HttpOutlet:
@@ -534,7 +533,6 @@ class SseConnection(HttpSession):
         path = request.path.lstrip("/")  # two slashes at its start would name another host
         address = f"/{quote(path)}?{urlencode({_QUERY: self.id})}"
         reader = self._stream.attach()
-        self._stream.note_sender(request.sender)
         try:
             self._access_until = request.access_until
             with self.request_in_flight():

@@ -119,11 +119,6 @@ class HttpOutlet(ByteHolder):
         if self._outbox.is_stalled:
             self._on_failure(failure)
 
-    def note_sender(self, sender: Sender) -> None:
-        """Note the client that its messages are for, unless the budget has them in the share of another address."""
-        if not self.counted:
-            self.sender = sender
-
     def find_sender(self) -> Sender:
         """Return the client that its messages are for."""
         return self.sender
