@@ -179,7 +179,7 @@ class _ServedConnections:
 
         link = server_link(stream, serving, None if self.max_connections == 1 else used)  # one has no order
         connection = _BoundedLink(link)
-        if not self._bound.admit(sender_at(stream) or connection, connection):
+        if not self._bound.admit(sender_at(stream), connection):
             await trio.aclose_forcefully(stream)
             return
         self._links.add(link)

@@ -88,8 +88,14 @@ class ConnectionBound(Generic[C]):
     def __len__(self) -> int:
         return len(self._by_use)
 
-    def admit(self, sender: Sender, newcomer: C) -> bool:
-        """Count a new connection, and close another one if there is no room; return False if it is refused itself."""
+    def admit(self, sender: Sender | None, newcomer: C) -> bool:
+        """Count a new connection, and close another one if there is no room; return False if it is refused itself.
+
+        Args:
+            sender: the client at its other end; None if that is unknown, and then no other connection counts with it.
+            newcomer: the connection.
+        """
+        sender = newcomer if sender is None else sender
         if not self._shares.has_room():
             loser = self._longest_idle() or self._shares.oldest_to_give_way(sender)
             self._report(f"the maximum number of connections is open (max_connections={self.most})")

@@ -126,7 +126,7 @@ class Connections:
     async def serve(self, stream: _Stream) -> None:
         """Serve one connection until it ends; close it at once if it is beyond the bound."""
         connection = _Connection(stream, self)
-        if not self.bound.admit(sender_at(stream) or connection, connection):
+        if not self.bound.admit(sender_at(stream), connection):
             connection.abort()
             await trio.lowlevel.checkpoint()
             return
