@@ -112,3 +112,12 @@ def test_weights_and_the_heaviest_sender_are_those_of_a_simple_count(taken: list
         assert [bound.weight_of(each) for each in "abcd"] == [weights[each] for each in "abcd"]
         heaviest = bound.who_gives_way("newcomer", 0)
         assert (weights[str(heaviest)] if heaviest is not None else 0) == max(weights.values(), default=0)
+
+
+def test_a_renewed_entry_is_the_newest_one_of_its_sender() -> None:
+    bound = SharedBound[int](3)
+    for entry in range(3):
+        bound.add("a", entry)
+    bound.renew(0)
+    assert list(bound.entries_of("a")) == [1, 2, 0]
+    assert bound.oldest_to_give_way("b") == 1

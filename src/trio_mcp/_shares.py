@@ -64,7 +64,7 @@ class _Share(Generic[E]):
     """The entries of one sender."""
 
     entries: dict[E, int] = field(factory=dict[E, int])
-    """The weight of each entry; the oldest entry is first."""
+    """The weight of each entry; the oldest entry is first, by the time of `add` or `renew`."""
     weight: int = 0
     """The sum of these weights."""
     noted: int = 0
@@ -145,6 +145,11 @@ class SharedBound(Generic[E]):
             del share.entries[entry], self._owners[entry]
             if not share.entries:
                 del self._shares[sender]
+
+    def renew(self, entry: E) -> None:
+        """Make an entry the newest one of its sender."""
+        entries = self._shares[self._owners[entry]].entries
+        entries[entry] = entries.pop(entry)
 
     def who_gives_way(self, newcomer: Sender, weight: int = 1) -> Sender | None:
         """Return the sender that shall lose an entry to one of *newcomer*; None if *newcomer* is refused (rule 2)."""

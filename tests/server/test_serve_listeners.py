@@ -6,13 +6,16 @@ import logging
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import cast
 
 import pytest
 import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair
 
-from trio_mcp import Context, Server, open_client, serve_listeners
+from tests.transports.http.socket_clients import reset
+from trio_mcp import ConnectionLost, Context, Server, open_client, serve_listeners
 
 
 @define(eq=False)
@@ -164,3 +167,85 @@ async def test_a_connection_that_arrives_while_the_server_stops_is_closed() -> N
             signal.raise_signal(signal.SIGTERM)
             assert await late.receive_some() == b""
     assert log == ["entered", "left"]
+
+
+def make_waiting_server(begun: trio.Event) -> Server:
+    server = Server("waiting")
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        await trio.sleep_forever()
+
+    @server.tool
+    async def state() -> str:
+        return "served"
+
+    return server
+
+
+@pytest.mark.parametrize("kind", ["sockets", "other streams"])
+async def test_beyond_the_bound_the_connection_whose_last_request_is_longest_ago_is_closed(
+    kind: str, nursery: trio.Nursery
+) -> None:
+    begun = trio.Event()
+    server = make_waiting_server(begun)
+    memory = Listener()
+    listeners: list[trio.abc.Listener[trio.abc.Stream]] = [memory]
+    port = 0
+    if kind == "sockets":
+        (tcp,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = tcp.socket.getsockname()[1]
+        listeners = [cast("trio.abc.Listener[trio.abc.Stream]", tcp)]
+
+    async def connect() -> trio.abc.Stream:
+        return await trio.open_tcp_stream("127.0.0.1", port) if port else memory.connect()
+
+    await nursery.start(partial(serve_listeners, server, listeners, max_connections=3))
+    with trio.fail_after(60):
+        async with (
+            open_client(await connect()) as busy,
+            open_client(await connect()) as second,
+            open_client(await connect()) as third,
+        ):
+            nursery.start_soon(busy.call_tool, "wait")
+            await begun.wait()
+            await third.call_tool("state")
+            await second.call_tool("state")
+            async with open_client(await connect()) as newcomer:
+                await newcomer.call_tool("state")
+                await second.call_tool("state")
+                with pytest.raises(ConnectionLost):
+                    await third.call_tool("state")
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_beyond_the_bound_is_closed_if_none_is_idle(nursery: trio.Nursery) -> None:
+    begun = trio.Event()
+    listener = Listener()
+    await nursery.start(partial(serve_listeners, make_waiting_server(begun), [listener], max_connections=1))
+    with trio.fail_after(60):
+        async with open_client(listener.connect()) as client:
+            nursery.start_soon(client.call_tool, "wait")
+            await begun.wait()
+            assert await listener.connect().receive_some() == b""
+            await client.call_tool("state")
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("most", [0, -1])
+async def test_a_bound_on_connections_that_is_not_above_zero_is_refused(most: int) -> None:
+    with pytest.raises(ValueError, match=r"max_connections=.*must be above 0"):
+        await serve_listeners(make_server([]), [Listener()], max_connections=most)
+
+
+async def test_a_client_that_resets_before_it_is_accepted_affects_no_other(nursery: trio.Nursery) -> None:
+    (tcp,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = tcp.socket.getsockname()[1]
+    await reset(await trio.open_tcp_stream("127.0.0.1", port))
+    listeners: list[trio.abc.Listener[trio.abc.Stream]] = [cast("trio.abc.Listener[trio.abc.Stream]", tcp)]
+    await nursery.start(partial(serve_listeners, make_server([]), listeners))
+    with trio.fail_after(60):
+        async with open_client(await trio.open_tcp_stream("127.0.0.1", port)) as client:
+            await client.call_tool("state")
+        nursery.cancel_scope.cancel()

@@ -214,7 +214,9 @@ async def test_a_thread_that_goes_on_does_not_keep_the_process() -> None:
         assert await server.status() == 0
 
     (words,) = re.findall(
-        r"^tools/call 'thread' \(request 7\) goes on in a worker thread after the stop; .* (in .*)$", server.written, re.MULTILINE
+        r"^tools/call 'thread' \(request 7\) goes on in a worker thread after the stop; .* (in .*)$",
+        server.written,
+        re.MULTILINE,
     )
     assert words == "in thread"
 

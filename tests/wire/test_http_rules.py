@@ -74,7 +74,12 @@ HEADS: list[tuple[str, dict[str, str | None], int | None]] = [
     ("POST", {}, None),
     ("GET", {"content_type": None}, None),
     ("GET", {"accept": "text/event-stream"}, None),
-    ("GET", {"accept": None}, None),
+    ("GET", {"accept": "TEXT/event-stream;charset=utf-8, */*"}, None),
+    ("GET", {"accept": None}, 406),
+    ("GET", {"accept": "*/*"}, 406),
+    ("GET", {"accept": "text/*"}, 406),
+    ("GET", {"accept": "image/avif,image/webp,*/*;q=0.8"}, 406),
+    ("GET", {"accept": "text/event-stream;q=0, */*"}, 406),
     ("GET", {"accept": "application/json"}, 406),
     ("DELETE", {"content_type": None, "accept": "text/html"}, None),
     # Host
@@ -95,6 +100,18 @@ HEADS: list[tuple[str, dict[str, str | None], int | None]] = [
     ("POST", {"origin": "null"}, 403),
     ("POST", {"origin": ""}, 403),
     ("GET", {"origin": "http://evil.example.com"}, 403),
+    # Sec-Fetch-Site
+    ("GET", {"sec_fetch_site": "cross-site"}, 403),
+    ("GET", {"sec_fetch_site": "same-site"}, 403),
+    ("GET", {"sec_fetch_site": "Cross-Site"}, 403),
+    ("GET", {"sec_fetch_site": "cross-site", "accept": "*/*"}, 403),
+    ("POST", {"sec_fetch_site": "cross-site"}, 403),
+    ("DELETE", {"sec_fetch_site": "cross-site"}, 403),
+    ("GET", {"sec_fetch_site": "cross-site", "origin": "https://example.com"}, None),
+    ("POST", {"sec_fetch_site": "cross-site", "origin": "https://example.com"}, None),
+    ("POST", {"sec_fetch_site": "cross-site", "origin": "https://evil.example.com"}, 403),
+    ("GET", {"sec_fetch_site": "same-origin"}, None),
+    ("GET", {"sec_fetch_site": "none"}, None),
     # Content-Type
     ("POST", {"content_type": "Application/JSON; charset=utf-8"}, None),
     ("POST", {"content_type": "text/plain"}, 415),
@@ -139,6 +156,7 @@ def test_a_server_may_accept_any_host_and_any_origin() -> None:
 
     assert check_head("POST", head(host=None, origin="null"), policy) is None
     assert check_head("POST", head(host="evil.example.com", origin="https://evil.example.com"), policy) is None
+    assert check_head("GET", head(host="evil.example.com", sec_fetch_site="cross-site"), policy) is None
 
 
 def test_a_server_may_refuse_every_origin() -> None:

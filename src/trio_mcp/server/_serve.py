@@ -17,7 +17,15 @@ from .._errors import ConnectionBroken, ConnectionLost
 from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
-from ..transports import claim_stdio, server_link
+from ..transports import (
+    BoundedListener,
+    ConnectionBound,
+    claim_stdio,
+    default_max_connections,
+    sender_at,
+    server_link,
+    socket_of,
+)
 from ._stopping import stopped_by_signals
 
 __all__ = ["serve_listeners", "serve_stdio", "serve_stream"]
@@ -52,6 +60,7 @@ async def serve_listeners(
     listeners: Sequence[trio.abc.Listener[trio.abc.Stream]],
     *,
     signals: bool = True,
+    max_connections: int | None = None,
     task_status: trio.TaskStatus[list[trio.abc.Listener[trio.abc.Stream]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve every incoming connection, over TCP, TLS or Unix sockets, with one lifespan for all of them.
@@ -68,8 +77,19 @@ async def serve_listeners(
         listeners: closed at the end.
         signals: True to listen for SIGINT and SIGTERM, if this is the main thread and the function was not started
             through `nursery.start`. A program that starts it so stops it by cancellation.
+        max_connections: the maximum number of open connections; by default three quarters of the descriptors that the
+            process may have (RLIMIT_NOFILE), and at most 16,384. Beyond it, a new connection replaces the one that is
+            idle longest, or else one of the address that has the most; if that is its own address, the new one is
+            closed. A connection is idle while none of its requests is in flight.
+
+    Raises:
+        ValueError: *max_connections* is not above 0.
     """
-    served = _ServedConnections()
+    if max_connections is None:
+        max_connections = default_max_connections()
+    elif max_connections <= 0:
+        raise ValueError(f"serve_listeners(max_connections={max_connections!r}): must be above 0")
+    served = _ServedConnections(max_connections)
     try:
         listen = signals and task_status is trio.TASK_STATUS_IGNORED
         with stopped_by_signals(served.stop, listen=listen), served.opening:
@@ -97,7 +117,7 @@ async def serve_stdio(
         OSError: standard input or output is closed.
         trio.BusyResourceError: standard input and output are already in use by another serving.
     """
-    served = _ServedConnections()
+    served = _ServedConnections(1)
     listen = signals and task_status is trio.TASK_STATUS_IGNORED
     with stopped_by_signals(served.stop, listen=listen) as guard, served.opening:
         async with claim_stdio() as stream, server.serving() as serving:  # the lifespan may print too
@@ -109,12 +129,17 @@ async def serve_stdio(
 class _ServedConnections:
     """The connections of one serving, which are stopped together."""
 
+    max_connections: int
     opening: trio.CancelScope = field(factory=trio.CancelScope)
     """The scope of entering the lifespan, which a stop cancels."""
     _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _serving: Serving | None = field(default=None, init=False)
     _links: set[Link] = field(factory=set[Link], init=False)
+    _bound: ConnectionBound[_BoundedLink] = field(init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._bound = ConnectionBound["_BoundedLink"](self.max_connections)
 
     def stop(self) -> None:
         """Accept no more connections and messages; while the lifespan is being entered, cancel that."""
@@ -137,13 +162,22 @@ class _ServedConnections:
                 on_end()
             return ConnectionBroken("the peer ended the connection")
 
-        link = server_link(stream, serving)
+        def used() -> None:
+            self._bound.used(connection)
+
+        link = server_link(stream, serving, None if self.max_connections == 1 else used)  # one has no order
+        connection = _BoundedLink(link)
+        if not self._bound.admit(sender_at(stream), connection):
+            await trio.aclose_forcefully(stream)
+            return
         self._links.add(link)
         if self._accepting.cancel_called:
             link.stop()
         try:
-            await link.run(drain=True, disconnect_reason=reason)
+            with connection.running:
+                await link.run(drain=True, disconnect_reason=reason)
         finally:
+            self._bound.remove(connection)
             self._links.discard(link)
             self._left.unpark_all()
 
@@ -165,15 +199,36 @@ class _ServedConnections:
         async with owned_nursery() as connections:
             with self._accepting:
                 try:
-                    await trio.serve_listeners(
-                        serve_one, listeners, handler_nursery=connections, task_status=task_status
-                    )
+                    bounded = [BoundedListener(listener, self._bound.make_room) for listener in listeners]
+                    task_status.started(listeners)  # they queue connections already
+                    await trio.serve_listeners(serve_one, bounded, handler_nursery=connections)
                 except ExceptionGroup as group:
                     if len(group.exceptions) == 1:  # a listener that can no longer accept
                         raise group.exceptions[0] from None
                     raise
             while self._links:
                 await self._left.park()
+
+
+@define(eq=False)
+class _BoundedLink:
+    """A link that counts against the bound on connections."""
+
+    _link: Link
+    running: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    """The scope in which the link runs."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if none of its requests is in flight. It is idle since the latest of them began."""
+        return not self._link.ledger.incoming
+
+    def abort(self) -> None:
+        """Close the link now; that of a socket frees its descriptor at once."""
+        socket = socket_of(self._link.stream)
+        if socket is not None:
+            socket.close()
+        self.running.cancel(reason="other connections need its place")
 
 
 def _serving(server: Answerer | Serving) -> AbstractAsyncContextManager[Serving]:

@@ -68,6 +68,7 @@ __all__ = [
 LOCAL_HOSTS = ("localhost:*", "127.0.0.1:*", "[::1]:*")
 """The names of this machine for itself."""
 _MAX_BODY_BYTES = 4 * 2**20
+_MAX_BUFFER_BYTES = 256 * 2**20
 _BODY_SECONDS = 60.0
 _KEEP_ALIVE = 15.0
 
@@ -91,6 +92,11 @@ class HttpOptions(TypedDict, total=False):
     over HTTP and HTTPS. A request without an `Origin` field is accepted, because only web pages send one."""
     max_body_bytes: int | None
     """The maximum size of a request body, 4 MiB by default; a larger one is refused before it is read."""
+    max_buffer_bytes: int | None
+    """The maximum number of bytes of request bodies, and of responses that wait to be read, of all clients together;
+    256 MiB by default. Beyond it, a new body is refused with 503 and `Retry-After` if its client holds the most.
+    Otherwise the client that holds the most loses the response or body that has made no progress for the longest time.
+    """
     body_seconds: float | None
     """The timeout for receiving a request body, 60 by default."""
     keep_alive: float | None
@@ -149,6 +155,7 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
         asking=options.get("asking"),
         sessions=options.get("sessions") or SessionSettings(),
         auth=options.get("auth"),
+        max_buffer_bytes=_buffer_bytes(options.get("max_buffer_bytes"), policy.max_body_bytes),
     )
     return HttpApp(server, settings)
 
@@ -182,6 +189,13 @@ def _whole(name: str, given: int | None, default: int) -> int:
     return given
 
 
+def _buffer_bytes(given: int | None, max_body_bytes: int) -> int:
+    buffer_bytes = _whole("max_buffer_bytes", given, max(_MAX_BUFFER_BYTES, max_body_bytes))
+    if buffer_bytes < max_body_bytes:
+        raise ValueError(f"max_buffer_bytes={given!r}: must be at least max_body_bytes={max_body_bytes}")
+    return buffer_bytes
+
+
 def _positive(name: str, given: float | None, default: float) -> float:
     if given is None:
         return default
@@ -212,6 +226,10 @@ class ServeHttpOptions(HttpOptions, total=False):
     """True to support HTTP/2 too, which is the default."""
     backlog: int | None
     """The number of connections that may wait to be accepted, 1024 by default."""
+    max_connections: int | None
+    """The maximum number of open connections; by default three quarters of the descriptors that the process may have
+    (RLIMIT_NOFILE), and at most 16,384. Beyond it, a new connection replaces the one that is idle longest, or else one
+    of the address that has the most; if that is its own address, the new one is closed."""
     head_seconds: float | None
     """The timeout for receiving the head of a request, 15 by default."""
     keep_alive_seconds: float | None

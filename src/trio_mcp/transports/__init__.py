@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 from .._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._connection_bound import BoundedListener as BoundedListener
+    from ._connection_bound import ConnectionBound as ConnectionBound
+    from ._connection_bound import default_max_connections as default_max_connections
+    from ._connection_bound import socket_of as socket_of
     from ._memory import memory_transport as memory_transport
     from ._stream import guarded_tap as guarded_tap
+    from ._stream import sender_at as sender_at
     from ._stream import server_link as server_link
     from ._stream import stream_transport as stream_transport
     from .http import AsgiApp as AsgiApp
@@ -47,8 +52,9 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "_connection_bound": ("BoundedListener", "ConnectionBound", "default_max_connections", "socket_of"),
             "_memory": ("memory_transport",),
-            "_stream": ("guarded_tap", "server_link", "stream_transport"),
+            "_stream": ("guarded_tap", "sender_at", "server_link", "stream_transport"),
             "http": (
                 "AsgiApp", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpEngine", "HttpListening",
                 "HttpRequest", "HttpResponse", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",

@@ -21,11 +21,12 @@ from .._errors import ConnectionLost
 from .._shares import Sender, sender_of
 from .._util import owned_nursery
 from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
-from ..peer import Link, SenderSlots
+from ..peer import IncomingMessageRequest, Link, SenderSlots
 from ..wire import JsonObject, LineFramer, Oversized, Undecodable, decode
+from ._connection_bound import socket_of
 from .stdio import ImmediateStream
 
-__all__ = ["connect_link", "guarded_tap", "server_link", "stream_transport", "tapped"]
+__all__ = ["connect_link", "guarded_tap", "sender_at", "server_link", "stream_transport", "tapped"]
 
 
 _log = logging.getLogger("trio_mcp.transports")
@@ -136,30 +137,38 @@ async def connect_link(
         yield link
 
 
-def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
-    """Return the server's end of a link over *stream*, which the link closes."""
+def server_link(stream: trio.abc.Stream, serving: Serving, used: Callable[[], None] | None = None) -> Link:
+    """Return the server's end of a link over *stream*, which the link closes.
+
+    Args:
+        used: called at each request of the client.
+    """
 
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
 
-    link = Link(serving.admission(), serving.answer, notified, serving.limits, stream, send_now=_immediate(stream))
-    sender = _sender_at(stream)
+    def answer(exchange: IncomingMessageRequest) -> None:
+        if used is not None:
+            used()
+        serving.answer(exchange)
+
+    take = serving.answer if used is None else answer
+    link = Link(serving.admission(), take, notified, serving.limits, stream, send_now=_immediate(stream))
+    sender = sender_at(stream)
     if sender is not None:
         slots = SenderSlots.of(serving, serving.limits)
         link.slots, link.listens = slots.for_requests(sender), slots.for_listens(sender)
     return link
 
 
-def _sender_at(stream: trio.abc.Stream) -> Sender | None:
+def sender_at(stream: trio.abc.Stream) -> Sender | None:
     """Return the sender at the other end of a socket; None if the stream has no address.
 
     That of a TCP connection is the address. That of a Unix socket is the user, if the system tells.
     """
-    while isinstance(stream, trio.SSLStream):
-        stream = stream.transport_stream
-    if not isinstance(stream, trio.SocketStream):
+    end = socket_of(stream)
+    if end is None:
         return None
-    end = stream.socket
     try:
         if end.family in (socket.AF_INET, socket.AF_INET6):
             return sender_of(None, str(end.getpeername()[0]))

@@ -56,6 +56,7 @@ __all__ = [
     "accepts",
     "first_fault",
     "is_json",
+    "names_type",
     "read_modern",
     "refusal_of",
     "status_of",
@@ -284,11 +285,23 @@ def accepts(accept: str | None, media_type: str) -> bool:
     """
     if accept is None or not accept.strip():
         return True
+    verdicts = _verdicts(accept)
+    kind, _, _ = media_type.partition("/")
+    ranges = (media_type, f"{kind}/*", "*/*")
+    return next((verdicts[each] for each in ranges if each in verdicts), False)
+
+
+@lru_cache(maxsize=64)
+def names_type(accept: str | None, media_type: str) -> bool:
+    """Return True if a client accepts *media_type* literally, and not by a wildcard or by having no field."""
+    return _verdicts(accept or "").get(media_type, False)
+
+
+def _verdicts(accept: str) -> dict[str, bool]:
+    """Return the media ranges of the field, each with True unless its quality is 0."""
     verdicts: dict[str, bool] = {}
     for media_range in accept.lower().split(","):
         range_type, *parameters = (part.strip() for part in media_range.split(";"))
         refused = any(_ZERO_QUALITY.fullmatch(parameter) for parameter in parameters)
         verdicts[range_type] = verdicts.get(range_type, False) or not refused
-    kind, _, _ = media_type.partition("/")
-    ranges = (media_type, f"{kind}/*", "*/*")
-    return next((verdicts[each] for each in ranges if each in verdicts), False)
+    return verdicts

@@ -2,7 +2,8 @@
 
 There are two steps, because a refusal that does not need the body shall not wait for it:
 
-1. `check_head`: method (405), `Host` and `Origin` (403), `Content-Type` (415), `Accept` (406), size (413).
+1. `check_head`: method (405), `Host`, `Origin` and `Sec-Fetch-Site` (403), `Content-Type` (415), `Accept` (406), size
+   (413).
 2. `read_post`: JSON (400, -32700), then the era, then the rules of the era. After both the server checks the
    authorization, the session, and what else it knows.
 
@@ -24,6 +25,13 @@ connect to a server on the user's machine, by a name that then resolves to 127.0
 2. The port `*` matches any port, and no port. An entry without port matches only values without port; an origin counts
    as such if the port is the default of its scheme.
 3. Names are compared without regard to case. Malformed values, and the opaque origin `null`, match nothing.
+
+Two rules are for what a page of another site requests without an `Origin`, as an image or a script:
+
+1. A request that the browser marks as from another site or origin (`Sec-Fetch-Site`) needs an allowed `Origin`. Clients
+   that are not browsers send neither field.
+2. A GET opens an event stream, and must list its type in `Accept` literally, as the specification demands: an image is
+   requested with `*/*`.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
@@ -48,6 +56,7 @@ from ._http_messages import (
     Refusal,
     accepts,
     is_json,
+    names_type,
     read_modern,
     refusal_of,
 )
@@ -204,6 +213,13 @@ def _origin_is_welcome(head: _Head) -> Refusal | None:
     return _refused(403, f"pages of Origin {_shown(origin)} may not use this server (see allowed_origins)")
 
 
+def _page_is_welcome(head: _Head) -> Refusal | None:
+    site = head.headers.get("sec-fetch-site", "").strip().lower()
+    if site not in _FOREIGN_SITES or "origin" in head.headers or head.policy.allowed_origins is None:
+        return None
+    return _refused(403, f"pages of another site may not use this server without an Origin (Sec-Fetch-Site: {site})")
+
+
 def _body_is_json(head: _Head) -> Refusal | None:
     sent = head.headers.get("content-type")
     if head.method != "POST" or is_json(sent):
@@ -213,7 +229,8 @@ def _body_is_json(head: _Head) -> Refusal | None:
 
 def _response_is_accepted(head: _Head) -> Refusal | None:
     accept = head.headers.get("accept")
-    lacking = [each for each in _RESPONSE_TYPES[head.method] if not accepts(accept, each)]
+    accepted = names_type if head.method == "GET" else accepts
+    lacking = [each for each in _RESPONSE_TYPES[head.method] if not accepted(accept, each)]
     return _refused(406, f"Accept must list {' and '.join(lacking)}") if lacking else None
 
 
@@ -228,11 +245,13 @@ _HEAD_RULES: Sequence[Callable[[_Head], Refusal | None]] = (
     _method_is_served,
     _host_is_ours,
     _origin_is_welcome,
+    _page_is_welcome,
     _body_is_json,
     _response_is_accepted,
     _body_is_small,
 )
 _RESPONSE_TYPES = {"POST": (JSON_TYPE, EVENT_STREAM_TYPE), "GET": (EVENT_STREAM_TYPE,), "DELETE": ()}
+_FOREIGN_SITES = ("cross-site", "same-site")
 _LONGEST_SIZE = 18  # digits: int() refuses numbers with thousands of them
 
 

@@ -366,3 +366,53 @@ async def test_an_unexpected_exception_closes_its_own_connection(caplog: pytest.
     assert (record.name, record.levelname) == ("trio_mcp.transports", "WARNING")
     assert record.getMessage() == "the connection from None failed and is closed"
     assert stream.socket.closed
+
+
+async def test_beyond_the_bound_the_connection_that_is_idle_longest_is_closed() -> None:
+    async with serving(App(), max_connections=3) as served:
+        streams = [await served.connect() for _ in range(3)]
+        for stream in (*streams, streams[0]):
+            await stream.send_all(get("/"))
+            await read_until(stream, b"fine")
+
+        assert await served.serves_others()
+        assert await read_all(streams[1]) == b""
+        await streams[0].send_all(get("/"))
+        assert (await read_until(streams[0], b"fine")).startswith(OK)
+
+
+async def test_a_connection_without_a_whole_first_head_is_idle() -> None:
+    async with serving(App(), max_connections=1) as served, await served.connect() as stream:
+        await stream.send_all(b"GET / HT")
+
+        assert await served.serves_others()
+        assert await read_all(stream) in {b"", b"[reset]"}
+
+
+async def test_if_all_connections_are_in_use_the_address_with_the_most_gives_way() -> None:
+    async def hold(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(send)
+        await send_part(send, b"begun")
+        await wait_for_disconnect(receive)
+
+    async with serving(App({"/hold": hold}), max_connections=4) as served:
+
+        async def connect_from(address: str) -> trio.SocketStream:
+            assert served.bound.port is not None
+            stream = await trio.open_tcp_stream("127.0.0.1", served.bound.port, local_address=address)
+            served.clients.append(stream)
+            await stream.send_all(get("/hold"))
+            return stream
+
+        greedy = [await connect_from("127.0.0.2") for _ in range(4)]
+        for stream in greedy:
+            await read_until(stream, b"begun")
+        refused = await connect_from("127.0.0.2")
+        assert await read_all(refused) in {b"", b"[reset]"}
+        other = [await connect_from("127.0.0.3") for _ in range(2)]
+        for stream in other:
+            await read_until(stream, b"begun")
+
+        for stream in greedy[:2]:
+            assert await read_all(stream) in {b"", b"[reset]"}
+        assert await read_all(await connect_from("127.0.0.3")) in {b"", b"[reset]"}

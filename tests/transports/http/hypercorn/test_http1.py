@@ -317,3 +317,18 @@ async def test_requests_sent_ahead_are_answered_in_order() -> None:
         reply = await read_until(stream, b"fine")
 
     assert reply.index(b"slow") < reply.index(b"fine")
+
+
+async def test_a_request_that_is_framed_twice_is_the_last_of_its_connection() -> None:
+    """Otherwise a proxy that goes by Content-Length could be made to forward a hidden request (RFC 9112, 6.1)."""
+
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, await read_body(receive))
+
+    framed_twice = b"POST /echo HTTP/1.1\r\nhost: here\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with serving(App({"/echo": echo})) as served:
+        response = await exchange(served, framed_twice + b"4\r\nbody\r\n0\r\n\r\n" + get("/hidden"))
+
+    assert response.startswith(OK)
+    assert b"connection: close\r\n" in response.lower()
+    assert response.endswith(b"\r\n\r\nbody")

@@ -17,6 +17,10 @@ DISCONNECT = {"type": "http.disconnect"}
 SCOPE = {"type": "http", "method": "POST", "path": "/a\nb"}
 
 
+def cut_nothing(mailbox: Mailbox) -> None:
+    raise NotImplementedError
+
+
 def chunk(body: bytes) -> dict[str, Any]:
     return {"type": "http.request", "body": body, "more_body": True}
 
@@ -138,7 +142,7 @@ async def run(app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> list[ob
         await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
-        await AppTasks(nursery, app).spawn_app(app, None, SCOPE, send)
+        await AppTasks(nursery, app, cut_nothing).spawn_app(app, None, SCOPE, send)
     return sent
 
 
@@ -181,7 +185,7 @@ async def test_a_cancelled_application_sends_nothing_more(caplog: pytest.LogCapt
         sent.append(event)
 
     async with trio.open_nursery() as nursery:
-        await AppTasks(nursery, app).spawn_app(app, None, SCOPE, send)
+        await AppTasks(nursery, app, cut_nothing).spawn_app(app, None, SCOPE, send)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
@@ -205,7 +209,7 @@ async def test_the_concurrent_requests_of_a_connection_are_limited(nursery: trio
         for _ in range(300):
             await tasks.spawn_app(app, None, SCOPE, send)
 
-    tasks = AppTasks(nursery, app)
+    tasks = AppTasks(nursery, app, cut_nothing)
     nursery.start_soon(ask_300_times)
     await trio.testing.wait_all_tasks_blocked()
     assert running == 200

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
 
+from tests.client.http_origin import served
 from tests.transports.http.asgi_caller import AsgiCaller, call, request, scope_of
+from tests.transports.http.socket_clients import read_all
 from trio_mcp import Context, Limits, Server, SessionSettings, open_http_client
 from trio_mcp.server import HttpOptions, http_app
 from trio_mcp.testing import AsgiEngine
@@ -225,6 +228,39 @@ def test_an_unknown_option_is_refused_with_the_list_of_known_ones() -> None:
 
 def test_the_options_are_documented() -> None:
     assert HttpOptions.__doc__ is not None
+
+
+TWICE = {"content-length": "1000", "transfer-encoding": "chunked"}
+
+
+@pytest.mark.parametrize(
+    ("caller", "closes"),
+    [
+        (AsgiCaller.post(ADD, TWICE), True),
+        (AsgiCaller.post(ADD, TWICE, path="/elsewhere"), True),
+        (AsgiCaller.post(ADD, {"transfer-encoding": "chunked"}), False),
+        (AsgiCaller.post(ADD, {"content-length": "1000"}), False),
+        (AsgiCaller.post(ADD, TWICE, http_version="2"), False),
+    ],
+)
+async def test_the_response_to_a_request_that_is_framed_twice_closes_the_connection(
+    caller: AsgiCaller, closes: bool
+) -> None:
+    await caller.run(make_app())
+
+    assert caller.headers.get("connection") == ("close" if closes else None)
+
+
+async def test_under_hypercorn_a_request_that_is_framed_twice_is_the_last_of_its_connection() -> None:
+    fields = {"host": "localhost", "accept": "*/*", "content-type": "application/json", **TWICE}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    hidden = b"GET /hidden HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    async with served(make_app()) as url, await trio.open_tcp_stream("127.0.0.1", urlsplit(url).port or 0) as stream:
+        await stream.send_all(f"POST /mcp HTTP/1.1\r\n{head}\r\n2\r\n{{}}\r\n0\r\n\r\n".encode() + hidden)
+        response = await read_all(stream)
+
+    assert response.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close\r\n" in response
 
 
 async def test_a_body_that_arrives_too_slowly_gets_408(autojump_clock: trio.testing.MockClock) -> None:

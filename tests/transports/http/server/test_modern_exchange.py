@@ -9,7 +9,8 @@ from tests.transports.http.asgi_caller import MODERN, scope_of
 from trio_mcp import ConnectionBroken, ConnectionClosed, LocalProtocolError, Server
 from trio_mcp.abc import HttpServing
 from trio_mcp.peer import Access, ExchangeContext
-from trio_mcp.transports import HttpRequest
+from trio_mcp.transports import AsgiMessage, HttpRequest
+from trio_mcp.transports.http.server._asgi import Responding
 from trio_mcp.transports.http.server._modern import ClientAddress, ClientAddresses, IncomingHttpRequest
 
 CONTEXT = ExchangeContext(
@@ -21,8 +22,17 @@ def address_of(serving: HttpServing) -> ClientAddress:
     return ClientAddresses(serving).of(HttpRequest.of(scope_of()))
 
 
+async def send(message: AsgiMessage) -> None:
+    raise NotImplementedError
+
+
+async def receive() -> AsgiMessage:
+    raise NotImplementedError
+
+
 def incoming_request(serving: HttpServing) -> IncomingHttpRequest:
-    return IncomingHttpRequest("tools/call", {}, CONTEXT, 1, address_of(serving), 10)
+    responding = Responding(send, receive, 1, 1)
+    return IncomingHttpRequest("tools/call", {}, CONTEXT, 1, address_of(serving), 10, responding)
 
 
 @pytest.mark.requirement("B.8-S4b")

@@ -19,12 +19,13 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import trio
 
 from ...._util import failure_of, owned_nursery
-from ..server import AsgiApp, AsgiMessage, Scope
+from ..server import CUT_EXTENSION, AsgiApp, AsgiMessage, Scope
 
 __all__ = ["AppTasks", "Mailbox", "contained", "lifespan_of"]
 
@@ -122,11 +123,17 @@ class AppTasks:
     """Runs the application in *nursery*, once for each request of a connection. Hypercorn calls it a task group.
 
     An exception of the application, of any class, is logged and ends that request only. Cancellation propagates.
+
+    Args:
+        nursery: the tasks of the connection.
+        app: the application.
+        cut: breaks off the response of a request whose client does not read. The application gets it in the scope.
     """
 
-    def __init__(self, nursery: trio.Nursery, app: AsgiApp) -> None:
+    def __init__(self, nursery: trio.Nursery, app: AsgiApp, cut: Callable[[Mailbox], None]) -> None:
         self._nursery = nursery
         self._app = app
+        self._cut = cut
         self._mailboxes: dict[Mailbox, AsgiMessage] = {}
         """The mailboxes of the running requests, each with the event that reports that the client has left."""
         self._ended = trio.lowlevel.ParkingLot()
@@ -146,6 +153,7 @@ class AppTasks:
         while len(self._mailboxes) >= _MAX_REQUESTS:
             await self._ended.park()
         mailbox = Mailbox()
+        scope.setdefault("extensions", {})[CUT_EXTENSION] = partial(self._cut, mailbox)
         self._mailboxes[mailbox] = {"type": f"{scope['type']}.disconnect"}
 
         async def send_to_client(event: AsgiMessage | None) -> None:
@@ -158,6 +166,11 @@ class AppTasks:
 
         self._nursery.start_soon(self._run, scope, mailbox, send_to_client, name=_name(scope))
         return mailbox.put
+
+    async def wait_ended(self, mailbox: Mailbox) -> None:
+        """Wait until the application has ended for a request."""
+        while mailbox in self._mailboxes:
+            await self._ended.park()
 
     def end(self) -> None:
         """Tell all running requests that the client has left. Hypercorn forgets that for a refused WebSocket."""

@@ -10,7 +10,8 @@ Rules of this file:
 3. The bytes that a protocol has produced are written, whichever task is cancelled meanwhile: half a frame would break
    the connection, and a lost one would go unnoticed. The write is shielded, and bounded by the timeout for clients that
    do not read.
-4. `abort` ends a connection at once, even during a write.
+4. `abort` ends a connection at once, even during a write. So does the extension `CUT_EXTENSION` of a request, for an
+   application that needs the memory of a response that is not read.
 
 `Http1` differs from Hypercorn's protocol:
 
@@ -19,6 +20,8 @@ Rules of this file:
 - A refused WebSocket is closed, and not left open forever.
 - The responses of a stopping server announce that the connection closes, so the client sends no other request on it.
 - The limit for heads also holds for one that arrives all at once.
+- The response to a request with Content-Length and Transfer-Encoding announces that the connection closes (RFC 9112,
+  6.1): a proxy that goes by the other field takes a part of its body for the next request.
 - The head of a response of known length is held until the first part of its body, which follows at once. Written in one
   piece they cost a fifth less (benchmark cell `http-1`).
 
@@ -67,8 +70,10 @@ from hypercorn.protocol.h11 import H2ProtocolAssumedError, H11Protocol, H11WSCon
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 
+from ..._connection_bound import ConnectionBound
+from ..._stream import sender_at
 from ..server import AsgiApp
-from ._application import AppTasks, contained
+from ._application import AppTasks, Mailbox, contained
 from ._sockets import HttpListening
 
 __all__ = ["Connections"]
@@ -80,6 +85,8 @@ _WRITE_BYTES = 2**16
 """The number of bytes written at once, with `write_seconds` for each piece."""
 _LATE_SECONDS = 1.0
 """The time to read data that arrived in time, and to wait for its rest, such as the last of many TLS records."""
+_CUT_SECONDS = 1.0
+"""The time for an application to leave a response that is cut, unless a write holds it."""
 _LINGER_SECONDS = 2.0
 """The time that a client which is still sending is read from after the last response. If the connection were closed at
 once, the system would discard the unread part of that response."""
@@ -93,6 +100,7 @@ _HTTP2_PREFACE = (b"PRI", b"*", b"2.0")
 _MORE_MAY_COME = (h11.SEND_BODY, h11.ERROR)
 _PIECE_BYTES = 2**14
 """The size of the pieces for Hypercorn's buffer, which gets one when it holds less: so it never blocks by itself."""
+_FRAMED_TWICE = {b"content-length", b"transfer-encoding"}
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+")
 _FORBIDDEN = re.compile(rb"[\x00\r\n]")
 
@@ -106,16 +114,22 @@ class Connections:
     lifespan_state: dict[str, Any]
     config: ProtocolConfig = field(init=False)
     context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
+    bound: ConnectionBound[_Connection] = field(init=False)
     _open: set[_Connection] = field(factory=set["_Connection"], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.config = ProtocolConfig(self.listening)
+        self.bound = ConnectionBound["_Connection"](self.listening.max_connections)
 
     @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one connection
     async def serve(self, stream: _Stream) -> None:
-        """Serve one connection until it ends."""
+        """Serve one connection until it ends; close it at once if it is beyond the bound."""
         connection = _Connection(stream, self)
+        if not self.bound.admit(sender_at(stream), connection):
+            connection.abort()
+            await trio.lowlevel.checkpoint()
+            return
         self._open.add(connection)
         try:
             with contained(connection.report):
@@ -157,7 +171,8 @@ class _Connection:
         self._excused = -math.inf
         self._excused_until = -math.inf
         self._writing = trio.Lock()
-        self._is_idle = True
+        self.is_idle = True
+        """True while no request is answered."""
         self._is_lost = False
         self._first_deadline = trio.current_time() + common.listening.head_seconds
         self.client = _address(self._socket.getpeername)
@@ -169,7 +184,7 @@ class _Connection:
         """Serve until either side ends the connection, and until all its requests have ended."""
         try:
             async with trio.open_nursery() as nursery:
-                self._tasks = AppTasks(nursery, self._common.app)
+                self._tasks = AppTasks(nursery, self._common.app, self._cut)
                 self._protocol = self._new_protocol(Http1)
                 self._waiting.deadline = self._first_deadline
                 if self._common.context.terminated.is_set():  # it was accepted while the server was stopping
@@ -187,12 +202,30 @@ class _Connection:
 
     def end_if_idle(self) -> None:
         """End now, unless a request is being answered."""
-        if self._is_idle:
+        if self.is_idle:
             self._reading.cancel()
+
+    def _cut(self, request: Mailbox) -> None:
+        """Break off a response that its client does not read, and which the application has cancelled.
+
+        Over HTTP/2 the other streams go on, unless the application is still in a write, which is shielded: then the
+        client takes nothing of any stream.
+        """
+        if isinstance(self._protocol, Http2):
+            self._tasks.spawn(self._abort_unless_ended, request)
+        else:
+            self.abort()
+
+    async def _abort_unless_ended(self, request: Mailbox) -> None:
+        with trio.move_on_after(_CUT_SECONDS) as timeout:
+            await self._tasks.wait_ended(request)
+        if timeout.cancelled_caught:
+            self.abort()
 
     def abort(self) -> None:
         """End now, in any state."""
         self._is_lost = True
+        self._common.bound.remove(self)
         self._socket.close()
         self._reading.cancel()
 
@@ -219,7 +252,7 @@ class _Connection:
                 await self._go_on_with_http2()
 
     async def _go_on_with_http2(self) -> None:
-        self._is_idle = True
+        self.is_idle = True
         self._waiting.deadline = self._first_deadline
         self._protocol = self._new_protocol(Http2)
         await self._protocol.initiate()
@@ -231,7 +264,7 @@ class _Connection:
             except StartsHttp2 as preface:
                 await self._go_on_with_http2()
                 await self._protocol.handle(RawData(preface.data))
-            if self._is_idle and self._protocol.has_part_of_head:
+            if self.is_idle and self._protocol.has_part_of_head:
                 latest = trio.current_time() + self._common.listening.head_seconds
                 self._waiting.deadline = min(self._waiting.deadline, latest)
 
@@ -256,12 +289,13 @@ class _Connection:
             case RawData(data=data):
                 await self._write(data)
             case Updated(idle=True):
-                self._is_idle = True
+                self.is_idle = True
+                self._common.bound.used(self)
                 self._waiting.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
                 if self._common.context.terminated.is_set():
                     self._reading.cancel()
             case Updated():
-                self._is_idle = False
+                self.is_idle = False
                 self._waiting.deadline = math.inf
             case _:
                 self._reading.cancel()
@@ -295,6 +329,7 @@ class _Connection:
             await self._protocol.announce_close()
         await self._protocol.handle(Closed())
         self._tasks.end()
+        self.is_idle = True  # all that is left is to close it
         with (
             trio.move_on_after(self._common.listening.write_seconds),
             suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError),
@@ -347,6 +382,7 @@ class Http1(H11Protocol):
         self._emit, self.send = self.send, self._send_or_hold
         self._holds = False
         self._held = b""
+        self._is_last = False
 
     @property
     def has_part_of_head(self) -> bool:
@@ -368,7 +404,8 @@ class Http1(H11Protocol):
     async def stream_send(self, event: Event) -> None:
         """Send a part of a response."""
         self._holds = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
-        if isinstance(event, Response) and event.status_code >= 200 and self.context.terminated.is_set():
+        is_last = self._is_last or self.context.terminated.is_set()
+        if isinstance(event, Response) and event.status_code >= 200 and is_last:
             event = replace(event, headers=[*event.headers, (b"connection", b"close")])
         await super().stream_send(event)
 
@@ -391,6 +428,7 @@ class Http1(H11Protocol):
             await self._send_error_response(431)
             await self.send(Closed())
         else:
+            self._is_last = {name for name, _ in request.headers} >= _FRAMED_TWICE
             await super()._create_stream(request)
 
     async def _check_protocol(self, event: h11.Request) -> None:

@@ -26,6 +26,7 @@ import trio
 from attrs import define, field
 
 from ...._util import owned_nursery
+from ..._connection_bound import BoundedListener
 from ..server import AsgiApp
 from ._application import lifespan_of
 from ._sockets import Bound, HttpListening, HttpSockets, bind_sockets, tls_context
@@ -143,6 +144,10 @@ class _AcceptPhase:
 
     async def _accept(self, nursery: trio.Nursery) -> None:
         with self._accepting:
-            listeners = cast("list[trio.abc.Listener[Any]]", self._listeners)
+            make_room = self._connections.bound.make_room
+            listeners = [
+                BoundedListener(listener, make_room)
+                for listener in cast("list[trio.abc.Listener[Any]]", self._listeners)
+            ]
             await trio.serve_listeners(self._connections.serve, listeners, handler_nursery=nursery)
         self._refusing.set()

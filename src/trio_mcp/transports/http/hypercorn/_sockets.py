@@ -22,6 +22,8 @@ from typing import Any, Self
 import trio
 from attrs import Attribute, define, field, frozen
 
+from ..._connection_bound import default_max_connections
+
 __all__ = ["Bound", "HttpListening", "HttpSockets", "bind_sockets", "tls_context"]
 
 
@@ -62,6 +64,10 @@ class HttpListening:
     """True to speak HTTP/2 as well: if TLS negotiates it, and without TLS to clients that start with it."""
     backlog: int = field(default=1024, validator=_positive)
     """The number of connections that may wait to be accepted; the system may have a lower limit."""
+    max_connections: int = field(factory=default_max_connections, validator=_positive)
+    """The maximum number of open connections; by default three quarters of the descriptors that the process may have,
+    and at most 16,384. Beyond it, a new connection replaces the one that is idle longest, or else one of the address
+    that has the most; if that is its own address, the new one is closed."""
     head_seconds: float = field(default=15.0, validator=_positive)
     """The maximum time for the head of a request: for the first one from the connection on, including TLS; for the next
     ones from their first byte on."""

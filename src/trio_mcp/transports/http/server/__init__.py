@@ -9,6 +9,7 @@ from ...._facade import lazy_names
 if TYPE_CHECKING:
     from ._app import HttpApp as HttpApp
     from ._app import HttpSettings as HttpSettings
+    from ._asgi import CUT_EXTENSION as CUT_EXTENSION
     from ._asgi import AsgiApp as AsgiApp
     from ._asgi import AsgiMessage as AsgiMessage
     from ._asgi import HttpRequest as HttpRequest
@@ -24,7 +25,9 @@ else:
         __name__,
         {
             "_app": ("HttpApp", "HttpSettings"),
-            "_asgi": ("AsgiApp", "AsgiMessage", "HttpRequest", "Receive", "Scope", "Send", "read_body"),
+            "_asgi": (
+                "CUT_EXTENSION", "AsgiApp", "AsgiMessage", "HttpRequest", "Receive", "Scope", "Send", "read_body",
+            ),
             "_event_store": ("MemoryEventStore", "SqliteEventStore"),
             "_legacy_session_manager": ("SessionSettings",),
         },

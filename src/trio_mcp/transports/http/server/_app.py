@@ -28,9 +28,9 @@ https://asgi.readthedocs.io/en/stable/specs/lifespan.html
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import trio
 from attrs import define, field, frozen
@@ -52,6 +52,7 @@ from ....wire import (
     read_post,
 )
 from ._asgi import (
+    CUT_EXTENSION,
     AsgiApp,
     AsgiMessage,
     HttpRequest,
@@ -65,6 +66,7 @@ from ._asgi import (
     read_body,
     refuse_without_trio,
 )
+from ._byte_budget import ByteBudget, no_room
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
 from ._modern import ModernEndpoint
 
@@ -76,6 +78,8 @@ __all__ = ["HttpApp", "HttpRouter", "HttpSettings", "RunningApp", "no_host", "se
 
 _log = logging.getLogger("trio_mcp.transports")
 
+_SHORT_LENGTH = 4
+"""The number of digits in the length of a body that is too small to be refused for lack of room."""
 _HOW_TO_RUN = "have the host of the HTTP application pass on lifespan events, or enter `app.run()`"
 
 
@@ -97,6 +101,8 @@ class HttpSettings:
     """The limits for legacy clients."""
     auth: ResourceServer | None
     """The protection of the application; None if it has none."""
+    max_buffer_bytes: int
+    """The byte budget: the maximum number of bytes of bodies and unread responses together."""
 
 
 @frozen
@@ -128,6 +134,8 @@ class HttpRouter:
     _settings: HttpSettings
     authorizer: RequestAuthorizer = field(init=False)
     """Authenticates the requests."""
+    budget: ByteBudget = field(init=False)
+    """Counts the bytes of the requests and sessions."""
     running: RunningApp | None = field(default=None, init=False)
     """The parts of the run; None if the application is not run."""
     closed: str | None = field(default=None, init=False)
@@ -138,12 +146,13 @@ class HttpRouter:
     def __attrs_post_init__(self) -> None:
         self._standalone_requests = FairLimiter(self._answerer.limits.max_running, leaves_places=True)
         self.authorizer = RequestAuthorizer(self._settings.auth)
+        self.budget = ByteBudget(self._settings.max_buffer_bytes)
 
     async def handle(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         """Answer one HTTP request (rule 6)."""
-        responding.request = request
         try:
             await self._answer(request, receive, responding)
+            await responding.finish()
         except BaseException as exc:  # noqa: BLE001 # a bug, a custom verifier, or a lifespan of a standalone serving
             failure = failure_of(exc, "the application", _log)
             _log.error("an HTTP request failed", exc_info=failure)
@@ -158,18 +167,29 @@ class HttpRouter:
         if isinstance(admitted, Refusal):
             await responding.refuse(admitted)
             return
-        request = admitted
+        responding.request = request = admitted
         if request.method == "POST":
-            body = await read_body(receive, policy.max_body_bytes, self._settings.body_seconds)
+            body = await self._read_body(request, receive, responding)
             if isinstance(body, Refusal):
+                responding.forget()
                 await self._refuse(body, request, responding)
             elif body is not None:
                 request.body = body
+                del body  # a large one shall not outlive its decoding
                 await self._answer_post(request, responding)
         else:
             sessions = await self._sessions(None, responding)
             if sessions is not None:
                 await (sessions.get if request.method == "GET" else sessions.delete)(request, responding)
+
+    async def _read_body(
+        self, request: HttpRequest, receive: Receive, responding: Responding
+    ) -> bytes | Refusal | None:
+        """Return what `read_body` does; refuse a body that has no room before any of it is read."""
+        length = request.headers.get("content-length", "")
+        if len(length) > _SHORT_LENGTH and length.isdigit() and not responding.may_hold(int(length)):
+            return no_room()
+        return await read_body(receive, self._settings.policy.max_body_bytes, self._settings.body_seconds, responding)
 
     async def _answer_post(self, request: HttpRequest, responding: Responding) -> None:
         if request.query and self.closed is None and self.running is not None:
@@ -181,6 +201,7 @@ class HttpRouter:
         if isinstance(posted, Refusal):
             await self._refuse(posted, request, responding)
         elif isinstance(posted, ModernPost):
+            request.body = b""
             await self._answer_modern(posted, request, responding)
         else:
             message = parse_message(posted.value)
@@ -349,6 +370,11 @@ class HttpApp:
     def __attrs_post_init__(self) -> None:
         self._router = HttpRouter(self._answerer, self._settings)
 
+    @property
+    def buffer_bytes(self) -> int:
+        """The number of bytes of bodies and unread responses that it holds now; those of a few KiB are not counted."""
+        return self._router.budget.total
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, one WebSocket, or the lifespan, as ASGI defines it."""
         if not trio.lowlevel.in_trio_task():
@@ -357,13 +383,20 @@ class HttpApp:
         match scope["type"]:
             case "http":
                 stall_seconds = self._answerer.limits.stall_seconds
-                responding = Responding(send, receive, self._settings.keep_alive, stall_seconds)
-                if self._is_metadata_request(scope):
-                    await self._router.authorizer.describe(HttpRequest.of(scope), responding)
-                elif self._is_addressed(scope):
-                    await self._router.handle(HttpRequest.of(scope), receive, responding)
-                else:
-                    await responding.refuse(Refusal(404))
+                keep_alive, budget = self._settings.keep_alive, self._router.budget
+                responding = Responding(send, receive, keep_alive, stall_seconds, budget=budget)
+                responding.request = request = HttpRequest.of(scope)
+                extensions: Mapping[str, Any] = scope.get("extensions") or {}
+                responding.cut_stream = extensions.get(CUT_EXTENSION)
+                try:
+                    if self._is_metadata_request(scope):
+                        await self._router.authorizer.describe(request, responding)
+                    elif self._is_addressed(scope):
+                        await self._router.handle(request, receive, responding)
+                    else:
+                        await responding.refuse(Refusal(404))
+                finally:
+                    responding.forget()
             case "lifespan":
                 await serve_lifespan(self._run_unless_running, no_host, scope, receive, send)
             case "websocket":
@@ -392,7 +425,9 @@ class HttpApp:
             async with (
                 authorizer.running(),
                 self._answerer.serving(asking=self._settings.asking) as serving,
-                open_sessions(serving, self._answerer.revisions, self._settings.sessions, authorizer) as sessions,
+                open_sessions(
+                    serving, self._answerer.revisions, self._settings.sessions, authorizer, self._router.budget
+                ) as sessions,
             ):
                 self._router.running = running = RunningApp(serving, ModernEndpoint(serving, authorizer), sessions)
                 self._router.closed = None

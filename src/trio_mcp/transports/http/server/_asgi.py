@@ -18,6 +18,8 @@ Rules of this file:
 7. Without authentication, no scope is granted: what needs scopes is refused to every client.
 8. The metadata of the protection may be read by every client, including pages of other sites, whatever header fields
    they send: a browser asks for that first, in a preflight.
+9. The response to a request over HTTP/1 that has Content-Length and Transfer-Encoding closes the connection (RFC 9112,
+   6.1), under every ASGI server that obeys `connection: close`.
 
 Specification: https://asgi.readthedocs.io/en/stable/specs/www.html and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
@@ -33,6 +35,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Generator,
     Iterable,
     Mapping,
     MutableMapping,
@@ -63,11 +66,13 @@ from ....wire import (
     needs_null_id,
     sse_comment,
 )
+from ._byte_budget import ByteHolder, no_room
 
 if TYPE_CHECKING:
     from ....auth import HttpCall, HttpReply, ResourceServer, TokenGuard
 
 __all__ = [
+    "CUT_EXTENSION",
     "QUICK_PASSES",
     "AsgiApp",
     "AsgiMessage",
@@ -123,6 +128,8 @@ class HttpRequest:
     access_until: float = math.inf
     """The expiry of the access, on Trio's clock: no stream that it has opened lasts longer."""
     body: bytes = field(default=b"", repr=False)
+    is_framed_twice: bool = False
+    """True if the end of its body is ambiguous (rule 9)."""
 
     @property
     def principal(self) -> str | None:
@@ -143,13 +150,15 @@ class HttpRequest:
     @classmethod
     def of(cls, scope: Scope) -> Self:
         """Return the request that a scope of the type ``http`` describes, without its body."""
-        client = scope.get("client")
+        client, headers = scope.get("client"), _headers(scope["headers"])
+        is_framed_twice = "transfer-encoding" in headers and "content-length" in headers
         return cls(
             method=scope["method"],
             path=path_of(scope),
             query=scope.get("query_string", b"").decode("latin-1"),
-            headers=_headers(scope["headers"]),
+            headers=headers,
             client=client[0] if client else None,
+            is_framed_twice=is_framed_twice and scope.get("http_version", "").startswith("1"),
         )
 
 
@@ -178,20 +187,25 @@ def _headers(lines: Iterable[tuple[bytes, bytes]]) -> Headers:
     return headers
 
 
-async def read_body(receive: Receive, max_bytes: int, seconds: float) -> bytes | Refusal | None:
+async def read_body(
+    receive: Receive, max_bytes: int, seconds: float, responding: Responding | None = None
+) -> bytes | Refusal | None:
     """Read the body of a request.
 
     Args:
         receive: of ASGI.
         max_bytes: the rest of a longer body is not read.
         seconds: the maximum time for the whole body.
+        responding: the response to the request, which holds the bytes of the body; None if they are not counted.
 
     Returns:
-        The body; or its refusal (413, 408); or None, because the client has left.
+        The body; or its refusal (413, 408, 503); or None, because the client has left.
     """
     chunks: list[bytes] = []
     size = 0
-    with trio.move_on_after(seconds):
+    with trio.move_on_after(seconds) as reading:
+        if responding is not None:
+            responding.reading = reading
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -200,9 +214,17 @@ async def read_body(receive: Receive, max_bytes: int, seconds: float) -> bytes |
             size += len(chunk)
             if size > max_bytes:
                 return Refusal(413, McpError(INVALID_REQUEST, f"the body may have at most {max_bytes} bytes"))
+            if responding is not None:
+                if not responding.may_hold(len(chunk)):
+                    return no_room()
+                responding.hold(len(chunk))
             chunks.append(chunk)
             if not message.get("more_body", False):
+                if responding is not None:
+                    responding.reading = None
                 return b"".join(chunks)
+    if responding is not None and responding.is_body_cut:
+        return no_room()
     return Refusal(408, McpError(INVALID_REQUEST, f"the body did not arrive within {seconds:g} s"))
 
 
@@ -236,8 +258,12 @@ _PIECE_BYTES = 64 * 1024
 """A larger body is sent in pieces of this size, each within the stall limit."""
 
 
+CUT_EXTENSION = "trio_mcp.cut"
+"""The name of an extension in the scope of a request, a function that breaks its response off even during a write."""
+
+
 @define(eq=False)
-class Responding:
+class Responding(ByteHolder):
     """The response to one request. Exactly one of `refuse`, `json`, `empty` and `stream` is called, once.
 
     Args:
@@ -258,8 +284,42 @@ class Responding:
     begun: bool = field(default=False, init=False)
     """True once the head of the response has been sent."""
     left: bool = field(default=False, init=False)
-    """True if the client left before the response was complete."""
+    """True if the client left before the response was complete, or the response was cut."""
+    is_cut: bool = field(default=False, init=False)
+    """True if the request has to make room for the bytes of others (`ByteBudget`)."""
+    is_body_cut: bool = field(default=False, init=False)
+    """True if that happened while its body was received."""
+    reading: trio.CancelScope | None = field(default=None, init=False)
+    """The scope in which the body is received; None before and afterwards."""
+    cut_stream: Callable[[], None] | None = field(default=None, init=False)
+    """The extension `CUT_EXTENSION` of the server; None if it has none."""
+    _writing: trio.CancelScope | None = field(default=None, init=False)
+    """The scope of a write."""
     _nursery: trio.Nursery | None = field(default=None, init=False)
+
+    def find_sender(self) -> Sender:
+        """Return the sender of the request."""
+        return None if self.request is None else self.request.sender
+
+    def on_cut(self) -> None:
+        """Break off the body, or the handling of the request, or its response."""
+        if self.reading is not None:
+            self.is_body_cut = True
+            self.reading.cancel(reason="the bytes have no room")
+            return
+        self.is_cut = True
+        self._leave()
+        if self._writing is not None:
+            self._writing.cancel(reason="the client does not read")
+            if self.cut_stream is not None:
+                self.cut_stream()
+
+    async def finish(self) -> None:
+        """Refuse the request if it was cut before its response had begun; call it last."""
+        if self.is_cut and not self.begun:
+            self.is_cut = False
+            self.forget()
+            await self.refuse(no_room())
 
     async def refuse(self, refusal: Refusal) -> None:
         """Answer with a refusal."""
@@ -277,12 +337,12 @@ class Responding:
     async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with one JSON document."""
         fields = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store", **headers}
-        await self._transmit(self._head(status, fields), *_parts(body, more=False))
+        await self._transmit(self._head(status, fields), body, more=False)
 
     async def empty(self, status: int = 202, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with a status and no body."""
         sized = {} if status == HTTPStatus.NO_CONTENT else {"content-length": "0"}
-        await self._transmit(self._head(status, {**sized, **headers}), *_parts(b"", more=False))
+        await self._transmit(self._head(status, {**sized, **headers}), b"", more=False)
 
     @asynccontextmanager
     async def attending(self) -> AsyncGenerator[None]:
@@ -290,6 +350,8 @@ class Responding:
         async with owned_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._watch)
+            if self.is_cut:
+                nursery.cancel_scope.cancel()
             yield
 
     async def _watch(self) -> None:
@@ -319,37 +381,50 @@ class Responding:
         await stream.end()
 
     def _head(self, status: int, headers: Mapping[str, str]) -> AsgiMessage:
-        self.begun = True
         lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        if self.request is not None and self.request.is_framed_twice:
+            lines.append((b"connection", b"close"))
         return {"type": "http.response.start", "status": int(status), "headers": lines}
 
     async def put(self, body: bytes, *, more: bool) -> None:
         """Send a part of the body, or its end; streams use `EventStream.send`."""
-        await self._transmit(*_parts(body, more=more))
+        await self._transmit(None, body, more=more)
 
-    async def _transmit(self, *messages: AsgiMessage) -> None:
-        """Send messages one after the other; a client that does not take one of them has left (rule 4)."""
+    async def _transmit(self, head: AsgiMessage | None, body: bytes | None = None, *, more: bool = True) -> None:
+        """Send a head and a part of the body, if given; a client that does not take one message has left (rule 4)."""
+        if self.is_cut:
+            await trio.lowlevel.checkpoint()
+            return
+        if head is not None:
+            self.begun = True
+        size = len(body or b"")
+        self.hold(size)
         with trio.CancelScope() as stall:
-            for message in messages:
+            self._writing = stall
+            for message in _messages(head, body, more=more):
                 stall.deadline = trio.current_time() + self.stall_seconds
                 try:
                     await self._send(message)
                 except OSError:  # some servers raise it when the client has left (rule 1)
                     stall.cancel()
                     await trio.lowlevel.checkpoint()
+                self.progressed()
+        self._writing = None
+        self.release(size)
         if stall.cancelled_caught:
             self._leave()
             await trio.lowlevel.checkpoint_if_cancelled()
 
 
-def _parts(body: bytes, *, more: bool) -> Sequence[AsgiMessage]:
-    """Return the messages that carry *body*: one, unless it is large."""
-    ends = range(_PIECE_BYTES, len(body), _PIECE_BYTES)
-    parts: list[AsgiMessage] = [
-        {"type": "http.response.body", "body": body[end - _PIECE_BYTES : end], "more_body": True} for end in ends
-    ]
-    rest = body[ends[-1] :] if ends else body
-    return [*parts, {"type": "http.response.body", "body": rest, "more_body": more}]
+def _messages(head: AsgiMessage | None, body: bytes | None, *, more: bool) -> Generator[AsgiMessage]:
+    """Yield the messages that carry a head and a part of a body; a large part is divided when it is needed."""
+    if head is not None:
+        yield head
+    if body is not None:
+        last = max(0, (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES)
+        for start in range(0, last, _PIECE_BYTES):
+            yield {"type": "http.response.body", "body": body[start : start + _PIECE_BYTES], "more_body": True}
+        yield {"type": "http.response.body", "body": body[last:] if last else body, "more_body": more}
 
 
 @define(eq=False)

@@ -35,6 +35,7 @@ import math
 import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlencode
@@ -77,6 +78,7 @@ from ....wire import (
     sse_event,
 )
 from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
+from ._byte_budget import ByteBudget
 from ._event_store import EventGuard, EventRecord
 from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_event_id
 
@@ -90,6 +92,8 @@ class SessionHost:
     serving: HttpServing
     authorizer: RequestAuthorizer
     """Authorizes their requests."""
+    budget: ByteBudget
+    """Counts the bytes that wait in their outlets."""
     nursery: trio.Nursery
     """Holds their tasks, which end with it."""
     events: EventGuard | None
@@ -188,6 +192,11 @@ class HttpSession(MessageConnection):
             self.disconnect(reason)
             self.outlet.end(reason)
             self.host.ended(self)
+
+    def drop_outlet(self, reason: ConnectionLost) -> None:
+        """End the session now, and drop the messages that belong to no request."""
+        self.outlet.abandon()
+        self.close(reason)
 
     async def room_in(self, outlet: Outlet) -> None:
         """Wait until a request may be queued in an outlet.
@@ -300,12 +309,23 @@ class StreamableSession(HttpSession):
         return self.admission.revision in _PRIMED_REVISIONS
 
     def _new_outlet(self, number: int, envelope: MessageOrigin = NO_ORIGIN, *, stored: bool) -> HttpOutlet:
+        is_standing, budget = number == _STANDING, self.host.budget
+        cut = self.drop_outlet if is_standing else partial(self._cut, number)
         if self._record is None or not stored:
-            outlet = HttpOutlet(self.limits, self.close, envelope)
+            outlet = HttpOutlet(self.limits, self.close, cut, envelope, self.sender, budget=budget)
         else:
-            outlet = StoredOutlet(self.limits, self.close, envelope, self._record, number, number == _STANDING)
+            record = self._record
+            outlet = StoredOutlet(
+                self.limits, self.close, cut, envelope, self.sender, record, number, is_standing, budget=budget
+            )
         self._outlets[number] = outlet
         return outlet
+
+    def _cut(self, number: int, reason: ConnectionLost) -> None:
+        """End the response to a POST whose messages have no room."""
+        outlet = self._outlets[number]
+        self.abandon_outlet(outlet)
+        outlet.end(reason)
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
         """Take the posted messages, and answer the POST. A handshake that fails ends the session."""
@@ -332,6 +352,7 @@ class StreamableSession(HttpSession):
             try:
                 await self._respond(outlet, responding, begins=begins)
             finally:
+                outlet.forget()
                 del self._outlets[number]
                 self._response_ended(outlet)
                 if begins and (self.admission.revision is None or not responding.begun):
@@ -493,7 +514,9 @@ class SseConnection(HttpSession):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._stream = HttpOutlet(self.limits, self.close, NO_ORIGIN)
+        self._stream = HttpOutlet(
+            self.limits, self.close, self.drop_outlet, NO_ORIGIN, self.sender, budget=self.host.budget
+        )
 
     @property
     def outlet(self) -> HttpOutlet:

@@ -43,6 +43,7 @@ from ....wire import (
     parse_message,
 )
 from ._asgi import HttpRequest, RequestAuthorizer, Responding
+from ._byte_budget import ByteBudget
 from ._event_store import EventGuard
 from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
 
@@ -118,7 +119,11 @@ class SessionStatistics:
 
 @asynccontextmanager
 async def open_sessions(
-    serving: HttpServing, supported: Sequence[str], settings: SessionSettings, authorizer: RequestAuthorizer
+    serving: HttpServing,
+    supported: Sequence[str],
+    settings: SessionSettings,
+    authorizer: RequestAuthorizer,
+    budget: ByteBudget,
 ) -> AsyncGenerator[SessionRegistry]:
     """Open the sessions of a running application; at the end of the block all of them end, at once.
 
@@ -127,11 +132,12 @@ async def open_sessions(
         supported: the revisions that the server speaks.
         settings: their limits.
         authorizer: authorizes their requests.
+        budget: counts the bytes that wait in them.
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
         guard = None if events is None else EventGuard(events, nursery)
-        sessions = SessionRegistry(serving, supported, settings, authorizer, nursery, guard)
+        sessions = SessionRegistry(serving, supported, settings, authorizer, budget, nursery, guard)
         nursery.start_soon(sessions.expire)
         try:
             yield sessions
@@ -147,6 +153,7 @@ class SessionRegistry:
     _spoken: Sequence[str]
     _settings: SessionSettings
     _authorizer: RequestAuthorizer
+    _budget: ByteBudget
     _nursery: trio.Nursery
     _events: EventGuard | None
     _host: SessionHost = field(init=False)
@@ -168,6 +175,7 @@ class SessionRegistry:
         self._host = SessionHost(
             self._serving,
             self._authorizer,
+            self._budget,
             self._nursery,
             self._events,
             idle_seconds=settings.idle_seconds,

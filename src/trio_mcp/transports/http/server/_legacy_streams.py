@@ -26,8 +26,10 @@ import trio
 from attrs import define, field
 
 from ...._errors import ConnectionBroken, ConnectionLost
+from ...._shares import Sender
 from ....peer import Limits, MessageOrigin, Outbox, QueuedMessage
 from ....wire import sse_event
+from ._byte_budget import ByteHolder
 from ._event_store import EventRecord
 
 __all__ = ["MESSAGE_EVENT", "EventReplay", "EventSource", "HttpOutlet", "OutletReader", "StoredOutlet", "read_event_id"]
@@ -83,18 +85,22 @@ class OutletReader:
 
 
 @define(eq=False)
-class HttpOutlet:
+class HttpOutlet(ByteHolder):
     """The outlet of one response stream of a legacy session, which holds its messages in memory.
 
     Args:
         limits: bounds its queue.
         on_failure: called once, synchronously, when the queue exceeds the bound for one client.
+        cut: called synchronously when its messages have to make room for those of other clients: it has to drop them.
         envelope: the origin of the messages that are answered here.
+        sender: the client that its messages are for.
     """
 
     limits: Limits
     _on_failure: Callable[[ConnectionLost], None]
+    _cut: Callable[[ConnectionLost], None]
     envelope: MessageOrigin
+    sender: Sender
     is_abandoned: bool = field(default=False, init=False)
     _outbox: Outbox = field(init=False)
     _owed: int = field(default=1, init=False)
@@ -112,6 +118,22 @@ class HttpOutlet:
     def _on_outbox_failure(self, failure: ConnectionLost) -> None:
         if self._outbox.is_stalled:
             self._on_failure(failure)
+
+    def find_sender(self) -> Sender:
+        """Return the client that its messages are for."""
+        return self.sender
+
+    def on_cut(self) -> None:
+        """Drop the messages, because their client does not read them."""
+        self._cut(ConnectionBroken("the client does not read, and its messages have no room"))
+
+    def _note_size(self) -> None:
+        """Count what waits, except what its readers have taken: their responses hold it."""
+        waiting = self.size - sum([reader.taken for reader in self._readers])
+        if waiting > self.held:
+            self.hold(waiting - self.held)
+        else:
+            self.release(self.held - waiting)
 
     @property
     def size(self) -> int:
@@ -155,16 +177,20 @@ class HttpOutlet:
         entry = self._outbox.put(line)
         if self._changed:
             self._changed.unpark_all()
+        self._note_size()
         return entry
 
     def put_urgent(self, line: bytes) -> None:
         """Queue a message whose sender cannot wait."""
         self._outbox.put_urgent(line)
         self._changed.unpark_all()
+        self._note_size()
 
     def withdraw(self, entry: QueuedMessage) -> bool:
         """Take back a message; return False if it has been sent already."""
-        return self._outbox.withdraw(entry)
+        withdrawn = self._outbox.withdraw(entry)
+        self._note_size()
+        return withdrawn
 
     def expect(self) -> None:
         """Expect one more answer."""
@@ -187,6 +213,7 @@ class HttpOutlet:
             return None
         (line,) = self._outbox.take()
         self._outbox.sent(len(line))
+        self._note_size()
         return line.removesuffix(b"\n")
 
     def attach(self) -> OutletReader:
@@ -223,17 +250,20 @@ class HttpOutlet:
     def _count_as_sent(self, reader: OutletReader) -> None:
         self._outbox.sent(reader.taken)
         reader.taken = 0
+        self._note_size()
 
     async def _take(self, reader: OutletReader) -> bytes:
         """Return the messages that a reader can send now; empty if there are none."""
         lines = self._outbox.take()
         reader.taken = sum(map(len, lines))
+        self._note_size()
         return b"".join(sse_event(line.removesuffix(b"\n"), event=MESSAGE_EVENT) for line in lines)
 
     def abandon(self) -> None:
         """Drop all messages from now on, because no client will read them (rule 2)."""
         self.is_abandoned = True
         self._outbox.fail(ConnectionBroken("the client has closed the response"))
+        self._note_size()
 
     def end(self, reason: ConnectionLost) -> None:
         """Send nothing more, except to the current readers: they send what is left, and end."""
@@ -241,6 +271,7 @@ class HttpOutlet:
         self._changed.unpark_all()
         if not self._readers:
             self._outbox.fail(reason)
+            self._note_size()
 
 
 def _event_id_of(stream: int, number: int) -> str:
@@ -295,6 +326,10 @@ class StoredOutlet(HttpOutlet):
         """The id of the event that was taken last."""
         return _event_id_of(self.stream, self._position)
 
+    def on_cut(self) -> None:
+        """Drop the latest events, which are stored: readers get them from the record."""
+        self._forget_fresh()
+
     def attach_after(self, number: int) -> OutletReader:
         """Return a reader that continues after event *number*."""
         self._position = number
@@ -334,6 +369,7 @@ class StoredOutlet(HttpOutlet):
         if self._readers or self._waits:
             self._fresh += events
             self._fresh_size += size
+        self._note_size()
         self._changed.unpark_all()
 
     def _is_deserted(self) -> bool:
@@ -372,6 +408,7 @@ class StoredOutlet(HttpOutlet):
     def _forget_fresh(self) -> None:
         if self._fresh:
             self._fresh, self._fresh_size = [], 0
+            self._note_size()
             self._changed.unpark_all()
 
 

@@ -50,6 +50,7 @@ from ....wire import (
     status_of,
 )
 from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
+from ._byte_budget import ByteHolder
 
 __all__ = ["ClientAddress", "ClientAddresses", "HeaderMirroring", "IncomingHttpRequest", "ModernEndpoint"]
 
@@ -60,9 +61,11 @@ class IncomingHttpRequest(IncomingRequest):
 
     Args:
         bound: the number of bytes that may wait to be written before handlers wait.
+        holder: holds the messages that wait to be written.
     """
 
     _bound: int
+    _holder: ByteHolder
     status: int = field(default=200, init=False)
     """The status of a response that consists of the answer alone."""
     _lines: deque[bytes] = field(factory=deque[bytes], init=False)
@@ -83,7 +86,10 @@ class IncomingHttpRequest(IncomingRequest):
 
     def sole_answer(self) -> bytes | None:
         """Take the answer, if it is there and no message precedes it."""
-        return None if self.open or len(self._lines) != 1 else self._lines.popleft()
+        if self.open or len(self._lines) != 1:
+            return None
+        self._holder.release(self._size)
+        return self._lines.popleft()
 
     async def take(self) -> list[bytes]:
         """Return the messages to write next, in order; empty at the end. Those taken before are written."""
@@ -95,6 +101,7 @@ class IncomingHttpRequest(IncomingRequest):
         lines = list(self._lines)
         self._lines.clear()
         self._taken = self._size
+        self._holder.release(self._size)  # the response holds them from now on
         return lines
 
     def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
@@ -129,6 +136,7 @@ class IncomingHttpRequest(IncomingRequest):
     def _put(self, line: bytes) -> None:
         self._lines.append(line.removesuffix(b"\n"))
         self._size += len(line)
+        self._holder.hold(len(line))
         if self._written:
             self._written.unpark_all()
 
@@ -284,7 +292,9 @@ class ModernEndpoint:
             await responding.refuse(Refusal(status, error, message.id))
             return
         limits = self._serving.limits
-        exchange = IncomingHttpRequest(message.method, message.params, context, message.id, client, limits.outbox_bytes)
+        exchange = IncomingHttpRequest(
+            message.method, message.params, context, message.id, client, limits.outbox_bytes, responding
+        )
         self._open.add(exchange)
         try:
             self._serving.answer(exchange)
