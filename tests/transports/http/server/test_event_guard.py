@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.interaction.not_exceptions import KINDS, raise_it
 from trio_mcp import MemoryEventStore, SqliteEventStore
 from trio_mcp.abc import EventLog
 from trio_mcp.transports.http.server._event_store import PATIENCE, REST_SECONDS, EventGuard, EventRecord
@@ -89,6 +91,16 @@ async def test_a_store_that_does_not_work_delays_all_sessions_together_once(
     assert store.calls <= 8
     assert caplog.text.count("the event store") == 1
     nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_whatever_a_store_raises_is_its_failure(
+    kind: str, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = EventGuard(Store(partial(raise_it, kind)), nursery)
+    await use(guard)
+
+    assert "the event store fails" in caplog.text
 
 
 async def test_a_store_that_failed_is_tried_again_after_some_seconds_by_one_session(

@@ -23,11 +23,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
 from attrs import define, field, frozen
 
+from ...._util import failure_of
 from ....abc import EventLog
 
 if TYPE_CHECKING:
@@ -259,24 +260,26 @@ _GRACE: Final = 3
 
 
 @define(eq=False)
-class _Operation:
+class _Operation(Generic[T]):
     """One operation of a store, in a task of its own: an operation that hangs may not react to a cancellation."""
 
-    call: Callable[[], Awaitable[Any]]
+    call: Callable[[], Awaitable[T]]
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     ended: trio.Event = field(factory=trio.Event, init=False)
-    """Set when it has ended, or when nobody waits for the store any more."""
-    outcome: Any = field(default=None, init=False)
+    """Set when it has ended, or when no session waits for the store any more."""
+    outcome: T | None = field(default=None, init=False)
     failure: Exception | None = field(default=None, init=False)
     is_done: bool = field(default=False, init=False)
 
+    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program
     async def run(self) -> None:
-        """Run it to its end; never raises an `Exception`."""
-        with self.scope:
-            try:
+        """Run it to its end, or until it is cancelled; whatever the store raises is its failure."""
+        try:
+            with self.scope:
                 self.outcome = await self.call()
-            except Exception as exc:  # noqa: BLE001 # a custom store may raise anything
-                self.failure = exc
+                self.is_done = True
+        except BaseException as exc:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+            self.failure = failure_of(exc, "the event store", _log)
             self.is_done = True
 
 
@@ -284,8 +287,8 @@ class _Operation:
 class EventGuard:
     """The event store of an application, as all of its sessions use it.
 
-    If the store fails, or delays the sessions by more than `PATIENCE` together, nobody waits for it any more, and it is
-    left alone for `REST_SECONDS`. Then one operation tries it. A store in which an operation hangs is not tried again
+    If the store fails, or delays the sessions by more than `PATIENCE` together, no session waits for it any more, and it
+    is left alone for `REST_SECONDS`. Then one operation tries it. A store in which an operation hangs is not tried again
     before that operation has ended, so no more than the operations of one moment hang.
 
     Args:
@@ -302,8 +305,8 @@ class EventGuard:
     _rests_until: float = field(default=-math.inf, init=False)
     _is_trusted: bool = field(default=True, init=False)
     """False between a failure and the next success; one operation at a time is tried meanwhile."""
-    _running: dict[_Operation, bool] = field(factory=dict[_Operation, bool], init=False)
-    """The operations that have not ended, and whether nobody waits for them any more."""
+    _running: dict[_Operation[Any], bool] = field(factory=dict["_Operation[Any]", bool], init=False)
+    """The operations that have not ended; True if no session waits for them any more."""
 
     async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
         """Store events, if the store can."""
@@ -329,7 +332,7 @@ class EventGuard:
             await self._wait(operation, self._refilled(begun))
         finally:
             if not operation.ended.is_set():
-                operation.scope.cancel(reason="nobody waits for the operation")
+                operation.scope.cancel(reason="no session waits for the operation")
         if operation.is_done:
             self._note_end(what, operation, begun)
         elif self._running.get(operation) is False:
@@ -337,14 +340,14 @@ class EventGuard:
         return operation.outcome
 
     @staticmethod
-    async def _wait(operation: _Operation, seconds: float) -> None:
+    async def _wait(operation: _Operation[Any], seconds: float) -> None:
         with trio.move_on_after(seconds):
             await operation.ended.wait()
         for _ in range(_GRACE):
             if not operation.ended.is_set():
                 await trio.lowlevel.checkpoint()
 
-    async def _run(self, operation: _Operation) -> None:
+    async def _run(self, operation: _Operation[Any]) -> None:
         try:
             await operation.run()
         finally:
@@ -363,7 +366,7 @@ class EventGuard:
             self._counted_until = now
         return max(self._patience, 0.0)
 
-    def _note_end(self, what: str, operation: _Operation, begun: float) -> None:
+    def _note_end(self, what: str, operation: _Operation[Any], begun: float) -> None:
         now = trio.current_time()
         if now - begun > _QUICK:
             self._patience -= now - max(begun, self._counted_until)
