@@ -287,9 +287,9 @@ class _Operation(Generic[T]):
 class EventGuard:
     """The event store of an application, as all of its sessions use it.
 
-    If the store fails, or delays the sessions by more than `PATIENCE` together, no session waits for it any more, and it
-    is left alone for `REST_SECONDS`. Then one operation tries it. A store in which an operation hangs is not tried again
-    before that operation has ended, so no more than the operations of one moment hang.
+    If the store fails, or delays the sessions by more than `PATIENCE` together, no session waits for it any more, and
+    it is left alone for `REST_SECONDS`. Then one operation tries it. A store in which an operation hangs is not tried
+    again before that operation has ended, so no more than the operations of one moment hang.
 
     Args:
         events: the open store.
