@@ -811,7 +811,7 @@ class _Count:
             own += options * _NUMBER_OPTION * isinstance(value, float)
             if isinstance(value, int) and not SMALLEST <= value <= GREATEST:
                 own += own // _KEYWORD * _comparison(value.bit_length())
-        elif unique or self._with_faults:
+        elif self._with_faults or (unique and isinstance(value, list | tuple)):
             size = self._size(value)
             own += _work((0, 0, unique, 0, 0), size)
             own += size.parts * _COPIED if self._with_faults else 0
