@@ -21,7 +21,7 @@ from functools import reduce
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 __all__ = [
     "BACKTRACKS",
@@ -820,7 +820,8 @@ class _Count:
     def _size(self, value: Any) -> Size:
         size = self._sizes.get(id(value))
         if size is None:
-            size = self._sizes[id(value)] = size_of(value, self._most // _COPIED, _DEEPEST)
+            whole = size_of(value, self._most // _COPIED, _DEEPEST)
+            size = self._sizes[id(value)] = evolve(whole, depth=1)  # each list is hashed once by each application
             self._pairs -= size.parts // _PARTS_OF_A_PAIR
         return size
 
