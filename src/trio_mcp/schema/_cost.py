@@ -333,16 +333,6 @@ class Part:
             yield from choice
         yield from self.dependent.values()
 
-    def all_inside(self) -> Iterator[Part]:
-        """Return all parts that it may apply to members, items and names."""
-        yield from self.named.values()
-        yield from self.each_member
-        yield from self.first_items
-        yield from self.each_item
-        for single in (self.other_members, self.names, self.other_items):
-            if single is not None:
-                yield single
-
     def judge(self) -> bool:
         """Improve `here` and `below` from those of the parts that it applies; return True if they have changed."""
         if self.is_leaf:
