@@ -526,3 +526,19 @@ def test_a_count_is_never_lower_than_the_number_of_ways_through_a_schema(levels:
     work = Cost(ladder(step, levels)).work(tower(levels if items else 0, 1), 10**30)
 
     assert work >= 2 ** (levels - 1)
+
+
+class Text(str):
+    """A string of a class of its own."""
+
+    __slots__ = ()
+
+
+def test_unusual_values_are_measured_like_any_other() -> None:
+    schema: Json = {"properties": {"a": {"const": {"b": [1]}}, "c": {"pattern": r"[\p{L}]"}}}
+
+    assert size_of([Text("abc")], 10, 10).characters == 3
+    assert faults(schema, {"a": {"b": [1]}, "c": "ä"}) == []
+    assert faults(schema, {"a": 2**70}) == ['$.a: expected {"b": [1]}, got 1180591620717411303424']
+    assert faults(schema, {"d": "x" * 5000, "x" * 5000: 1}) == []
+    assert faults(schema, {"x" * 5000: 1}) == []

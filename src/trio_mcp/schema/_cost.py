@@ -21,7 +21,7 @@ from functools import reduce
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 __all__ = [
     "BACKTRACKS",
@@ -332,16 +332,6 @@ class Part:
         for choice in self.choices:
             yield from choice
         yield from self.dependent.values()
-
-    def all_inside(self) -> Iterator[Part]:
-        """Return all parts that it may apply to members, items and names."""
-        yield from self.named.values()
-        yield from self.each_member
-        yield from self.first_items
-        yield from self.each_item
-        for single in (self.other_members, self.names, self.other_items):
-            if single is not None:
-                yield single
 
     def judge(self) -> bool:
         """Improve `here` and `below` from those of the parts that it applies; return True if they have changed."""
@@ -811,7 +801,7 @@ class _Count:
             own += options * _NUMBER_OPTION * isinstance(value, float)
             if isinstance(value, int) and not SMALLEST <= value <= GREATEST:
                 own += own // _KEYWORD * _comparison(value.bit_length())
-        elif unique or self._with_faults:
+        elif self._with_faults or (unique and isinstance(value, list | tuple)):
             size = self._size(value)
             own += _work((0, 0, unique, 0, 0), size)
             own += size.parts * _COPIED if self._with_faults else 0
@@ -820,7 +810,8 @@ class _Count:
     def _size(self, value: Any) -> Size:
         size = self._sizes.get(id(value))
         if size is None:
-            size = self._sizes[id(value)] = size_of(value, self._most // _COPIED, _DEEPEST)
+            whole = size_of(value, self._most // _COPIED, _DEEPEST)
+            size = self._sizes[id(value)] = evolve(whole, depth=1)  # each list is hashed once by each application
             self._pairs -= size.parts // _PARTS_OF_A_PAIR
         return size
 

@@ -337,7 +337,8 @@ class EventGuard:
             self._note_end(what, operation, begun)
         elif self._running.get(operation) is False:
             self._leave_alone(what, None)
-        return operation.outcome
+        outcome: T | None = operation.outcome
+        return outcome
 
     @staticmethod
     async def _wait(operation: _Operation[Any], seconds: float) -> None:
