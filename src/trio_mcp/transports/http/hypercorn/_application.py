@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from ...._util import failure_of, owned_nursery
+from ...._util import failure_of, has_cancelled, owned_nursery
 from ..server import CUT_EXTENSION, AsgiApp, AsgiMessage, Scope
 
 __all__ = ["AppTasks", "Mailbox", "contained", "lifespan_of"]
@@ -233,12 +233,15 @@ class _Lifespan:
         self._changed = trio.lowlevel.ParkingLot()
         self._ending = trio.Event()
 
+    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program
     async def run(self) -> None:
         """Run the application; the body of its task."""
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
         try:
-            with contained(self._store_error):
-                await self._app(scope, self._receive, self._send)
+            await self._app(scope, self._receive, self._send)
+        except BaseException as error:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+            failure = failure_of(error, "the application", _log)
+            self._store_error(failure if has_cancelled(error) else error)
         finally:
             self._has_ended = True
             self._changed.unpark_all()
