@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import trio
 from attrs import define, field
 from trio.testing import wait_all_tasks_blocked
 
+from tests.server import isolated_tools
+from tests.server.isolated_calls import taking_calls
 from tests.transports.http.asgi_caller import AsgiCaller, scope_of
 from tests.transports.http.asgi_caller import call as modern_call
 from tests.transports.http.server.raw_session_client import (
@@ -48,6 +51,12 @@ class Sender:
         """POST a body in the background."""
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._start(AsgiCaller.post(body, self.headers | fields, client=(self.address, 1)))
+
+    async def done(self, body: Any, **headers: str) -> AsgiCaller:
+        """POST a body, and wait for the whole response."""
+        caller = self.post(body, **headers)
+        await caller.returned.wait()
+        return caller
 
     def get(self, session: dict[str, str]) -> AsgiCaller:
         """Open an event stream in the background."""
@@ -103,6 +112,15 @@ async def site(limits: Limits, *, by: str = "address", **settings: Any) -> Async
         return "done"
 
     @server.tool
+    def wait_in_thread() -> str:
+        trio.from_thread.run(go.wait)
+        return "done"
+
+    @server.tool
+    def add_in_thread() -> str:
+        return "added"
+
+    @server.tool
     async def ask(ctx: Context) -> str:
         try:
             answer = await ctx.elicit("How many?", Seats)
@@ -111,6 +129,8 @@ async def site(limits: Limits, *, by: str = "address", **settings: Any) -> Async
             raise
         return repr(answer)
 
+    server.tool(name="wait_for_line", isolate="process")(isolated_tools.wait)
+    server.tool(isolate="process")(isolated_tools.pid)
     auth = protection(tokens) if by == "principal" else None
     app = http_app(server, sessions=SessionSettings(**settings), auth=auth, allowed_hosts="any")
 
@@ -253,3 +273,52 @@ async def test_a_session_with_a_running_handler_gives_way_last() -> None:
         assert listening.complete
         assert [caller.complete for caller in waiting] == [False, False]
         open_site.go.set()
+
+
+async def test_plain_functions_of_one_sender_leave_threads_to_another() -> None:
+    async with site(Limits(max_threads=4)) as open_site:
+        mallory, ann = open_site.sender("mallory"), open_site.sender("ann")
+        for _ in range(8):
+            mallory.post(modern_call("wait_in_thread"))
+        await wait_all_tasks_blocked()
+
+        adding = ann.post(modern_call("add_in_thread"))
+        with trio.fail_after(60):
+            await adding.returned.wait()
+        assert text_of(adding) == "added"
+        open_site.go.set()
+
+
+async def test_a_client_can_cancel_only_its_own_requests() -> None:
+    async with site(Limits()) as open_site:
+        mallory, ann = open_site.sender("mallory"), open_site.sender("ann")
+        hers, theirs = await ann.session(), await mallory.session()
+        waiting = ann.post(call("wait", 7), **hers)
+        modern = ann.post(modern_call("wait"))
+        await wait_all_tasks_blocked()
+
+        for id in (7, 1):
+            cancel = message("notifications/cancelled", {"requestId": id})
+            assert (await mallory.done(cancel, **theirs)).status == 202
+        await wait_all_tasks_blocked()
+        open_site.go.set()
+        for each in (waiting, modern):
+            await each.returned.wait()
+            assert text_of(each) == "done"
+
+
+async def test_isolated_functions_of_one_sender_leave_worker_processes_to_another(tmp_path: Path) -> None:
+    async with (
+        taking_calls(tmp_path / "calls") as calls,
+        site(Limits(max_processes=2, drain_seconds=0.1)) as open_site,
+    ):
+        mallory, ann = open_site.sender("mallory"), open_site.sender("ann")
+        with trio.fail_after(60):
+            for _ in range(3):
+                mallory.post(modern_call("wait_for_line", {"path": calls.path}))
+            line, _ = await calls.take()
+            asking = ann.post(modern_call("pid"))
+            await asking.returned.wait()
+
+            assert text_of(asking).isdecimal()
+            await line.aclose()
