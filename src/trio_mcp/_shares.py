@@ -145,6 +145,10 @@ class SharedBound(Generic[E]):
             del share.entries[entry], self._owners[entry]
             if not share.entries:
                 del self._shares[sender]
+                if not self._shares:  # frees the memory of many former entries
+                    self._shares.clear()
+                    self._owners.clear()
+                    self._heap.clear()
 
     def renew(self, entry: E) -> None:
         """Make an entry the newest one of its sender."""

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from ._exchange import UpdateListener as UpdateListener
     from ._exchange import advance as advance
     from ._handler_pool import Explain as Explain
+    from ._handler_pool import FairLimiter as FairLimiter
     from ._handler_pool import Handler as Handler
     from ._handler_pool import HandlerPool as HandlerPool
     from ._handler_pool import HandlerRun as HandlerRun
-    from ._handler_pool import Hold as Hold
-    from ._handler_pool import Holds as Holds
+    from ._handler_pool import HandlerSlots as HandlerSlots
     from ._handler_pool import OutOfTimeError as OutOfTimeError
-    from ._handler_slots import FairLimiter as FairLimiter
-    from ._handler_slots import HandlerSlots as HandlerSlots
-    from ._handler_slots import SenderSlots as SenderSlots
+    from ._handler_pool import SenderSlots as SenderSlots
+    from ._holds import Hold as Hold
+    from ._holds import Holds as Holds
     from ._limits import BUSY as BUSY
     from ._limits import Limits as Limits
     from ._link import Link as Link
@@ -69,8 +69,11 @@ else:
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",
                 "OutgoingMessageRequest", "OutgoingRequest", "Update", "UpdateBudget", "UpdateListener", "advance",
             ),
-            "_handler_pool": ("Explain", "Handler", "HandlerPool", "HandlerRun", "Hold", "Holds", "OutOfTimeError"),
-            "_handler_slots": ("FairLimiter", "HandlerSlots", "SenderSlots"),
+            "_handler_pool": (
+                "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "OutOfTimeError",
+                "SenderSlots",
+            ),
+            "_holds": ("Hold", "Holds"),
             "_limits": ("BUSY", "Limits"),
             "_link": ("Link", "Outbox"),
             "_parking": ("GRACE_SECONDS", "ParkedRuns", "PendingQuestions", "Question", "QuestionBatch"),

@@ -46,7 +46,7 @@ from ..wire import (
 )
 from ._context import Admission, ExchangeContext
 from ._exchange import IncomingMessageRequest, OutgoingMessageRequest, ResponseBatch, UpdateBudget
-from ._handler_slots import HandlerSlots
+from ._handler_pool import HandlerSlots
 from ._limits import Limits
 
 __all__ = ["ConnectionStatistics", "Ledger", "MessageConnection", "Outlet", "QueuedMessage"]

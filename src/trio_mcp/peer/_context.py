@@ -12,7 +12,7 @@ from .._errors import ConnectionLost
 from ..wire import JsonObject, RequestId, is_modern
 
 if TYPE_CHECKING:
-    from ._handler_slots import HandlerSlots
+    from ._handler_pool import HandlerSlots
 
 __all__ = ["NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "ExchangeContext", "MessageOrigin", "Peer"]
 

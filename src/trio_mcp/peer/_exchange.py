@@ -596,7 +596,9 @@ class IncomingRequest(abc.ABC):
     def _untie(self) -> None:
         run, self.run = self.run, None
         if run is not None:
-            run.untie()
+            run.exchange = None
+            if not run.has_slot:
+                run.leave_queue()
 
     def _encoded(self, outcome: JsonObject | McpError) -> tuple[bytes, JsonObject | McpError]:
         """Return the line of the response, and its content: an error if *outcome* cannot be written as JSON."""

@@ -1,4 +1,4 @@
-"""The handler pool of a server or client: its handler runs, from their first step to their response.
+"""The handler pool of a server or client: its handler runs, and the limits on how many of them run at once.
 
 A Trio task never changes its nursery. A handler that may outlive the request that started it must therefore be started
 in a nursery that outlives every request: that of the pool. Cancelling a request stops its handler through the cancel
@@ -16,35 +16,41 @@ Rules of handler runs:
    time (benchmark cells `stdio-1` and `memory-1`). Nothing could cancel it in a task of its own either. It gets a task
    only if it has to wait for its slot or for room for its response.
 
-The limits on how many handlers run at once are in `_handler_slots.py`.
+Rules of limits. A sender is an authenticated principal, or else an address, over all its connections, sessions and
+revisions; a connection without an address (a pipe, memory) is a sender of its own; see `_shares.py`:
 
-Rules of held resources:
-
-6. What a run holds (its slot, a place of a tool's limiter, a thread, its time limit) is given back while a question is
-   open, and taken again before the handler continues, whether the question was answered or refused. If several tasks of
-   the handler do this at once, one of them takes and the others wait.
-7. While a question is open nothing is taken: a task that continues while another one waits for an answer holds nothing.
-8. A held resource is always released exactly once for each time it was taken.
+6. A handler runs when its sender has a free slot and the limiter of the pool has a place for it. Until then its request
+   waits in the queue of its sender.
+7. A sender waits for a place of the limiter at most once, however many of its requests wait. When it gets one, it waits
+   again.
+8. A free place goes to the waiting sender that has the fewest places; equals take turns. Within one sender it is first
+   come, first served.
+9. A sender may take three times as many places as it leaves free: three quarters of them if it is the only one. So
+   however many requests it makes, a newcomer finds a free place. A connection without an address is usually the only
+   one of its server, and may take all places.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import trio
 from attrs import define, field
 
 from .._errors import AskExpired, ConnectionLost, McpError
+from .._shares import Sender
 from .._util import failure_of
 from ..wire import INTERNAL_ERROR, JsonObject
-from ._handler_slots import FairLimiter, HandlerSlots
-from ._limits import Limits
+from ._holds import Hold, Holds
+from ._limits import BUSY, Limits
 from ._parking import ParkedRuns, Question, QuestionBatch
 
 if TYPE_CHECKING:
@@ -54,12 +60,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Explain",
+    "FairLimiter",
     "Handler",
     "HandlerPool",
     "HandlerRun",
-    "Hold",
-    "Holds",
+    "HandlerSlots",
     "OutOfTimeError",
+    "SenderSlots",
 ]
 
 
@@ -211,7 +218,7 @@ class HandlerRun:
             self.slots.release()
 
     def share_slot(self) -> None:
-        """Treat the slot as one of the held resources, so that it is given back while a question is open (rule 6)."""
+        """Treat the slot as one of the held resources, which are given back while a question is open."""
         if not self.holds.has_slot:
             self.holds.add_slot(Hold(self._take_slot, self.release_slot))
 
@@ -229,11 +236,10 @@ class HandlerRun:
         finally:
             self._slot_taken = None
 
-    def untie(self) -> None:
-        """Work for no exchange; if the handler has not begun, it never will."""
-        if not self.has_slot and self._slot_taken is None:
+    def leave_queue(self) -> None:
+        """Begin no more, if the handler has not begun."""
+        if self._slot_taken is None:
             self.slots.forget(self)
-        self.exchange = None
 
     @property
     def has_task(self) -> bool:
@@ -319,6 +325,8 @@ class HandlerRun:
                 self.exchange.respond(outcome)
         finally:
             del self.pool.live[self]
+            if not self.pool.live:
+                self.pool.live.clear()  # frees the memory of many former entries
             self._end()
 
     def _end(self) -> None:
@@ -372,114 +380,296 @@ class HandlerRun:
                 exchange.disconnect()
 
 
-@define(eq=False)
-class Hold:
-    """One resource that a run holds: taken when this object is made, and released by `close`."""
+Begin: TypeAlias = Callable[[], object]
 
-    _take: Callable[[], Awaitable[object]]
-    _release: Callable[[], object]
-    _is_held: bool = field(default=True, init=False)
-    _closed: bool = field(default=False, init=False)
 
-    def give_back(self) -> None:
-        """Release the resource until `take_again`."""
-        if self._is_held:
-            self._is_held = False
-            self._release()
-
-    async def take_again(self) -> None:
-        """Take the resource again; wait until it is free. If cancelled, it is not held."""
-        if not self._is_held and not self._closed:
-            await self._take()
-            self._taken()
-
-    def _taken(self) -> None:
-        self._is_held = True
-        if self._closed:  # the owner ended in between, for example a thread that was left
-            self.give_back()
-
-    def close(self) -> None:
-        """Release the resource for good."""
-        self._closed = True
-        self.give_back()
+_SHARE = 3
+"""The number of places that a sender may have for each place that it leaves to others (rule 9)."""
 
 
 @define(eq=False)
-class Holds:
-    """All resources that one run holds, and the time for which it may still work."""
+class FairLimiter:
+    """A capacity limiter that is fair between groups, usually senders (rules 8 and 9).
 
-    _all: list[Hold] = field(factory=list[Hold], init=False)
-    has_slot: bool = field(default=False, init=False)
-    """True if the first of them is the slot of the run."""
-    _lock: trio.Lock | None = field(default=None, init=False)
-    """Made when needed, because most runs ask nothing."""
-    _asking: int = field(default=0, init=False)
-    """The number of open waits for which everything was given back."""
-    _work_left: float = field(default=math.inf, init=False)
-    """The seconds that the handler had left when its clock was stopped."""
-    _pauses: int = field(default=0, init=False)
-    """The number of waits that stop the clock."""
+    Every operation takes constant time, except for the choice of the next group: that takes time in proportion to the
+    different numbers of places that the waiting groups have. Not thread-safe.
 
-    def add(self, hold: Hold) -> None:
-        """Hold one more resource."""
-        self._all.append(hold)
+    Args:
+        capacity: how many places may be taken at once.
+        leaves_places: True if a group may not take all places (rule 9); `HandlerSlots` that are alone may.
+    """
 
-    def add_slot(self, hold: Hold) -> None:
-        """Hold the slot of the run, which is always taken first: in one order, no two runs wait for each other."""
-        self._all.insert(0, hold)
-        self.has_slot = True
+    capacity: int
+    _leaves_places: bool = field(default=False, kw_only=True, alias="leaves_places")
+    taken: int = field(default=0, init=False)
+    """The number of places taken now."""
+    waiting: int = field(default=0, init=False)
+    """The number of callers that wait for a place."""
+    _counts: dict[Hashable, int] = field(factory=dict[Hashable, int], init=False, repr=False)
+    """The number of places that each group has; groups without any are left out."""
+    _members: dict[Hashable, OrderedDict[Begin, None]] = field(
+        factory=dict[Hashable, "OrderedDict[Begin, None]"], init=False, repr=False
+    )
+    """The waiting callers by group."""
+    _queues: dict[int, OrderedDict[Hashable, None]] = field(
+        factory=dict[int, "OrderedDict[Hashable, None]"], init=False, repr=False
+    )
+    """The waiting groups by `_rank`, in the order of their turns."""
 
-    def drop(self, hold: Hold) -> None:
-        """Release *hold* for good."""
-        self._all.remove(hold)
-        hold.close()
+    @property
+    def groups(self) -> int:
+        """The number of groups that wait."""
+        return len(self._members)
 
-    def give_back(self, scope: trio.CancelScope) -> None:
-        """Release everything, and stop the clock of *scope* until `start_clock` was called as often as this."""
-        self._asking += 1
-        self._stop_clock(scope)
-        for hold in self._all:
-            hold.give_back()
+    def has_place(self, group: Hashable) -> bool:
+        """Return True if *group* could take a place now."""
+        free = self.capacity - self.taken
+        if free <= 0:
+            return False
+        rank = self._rank(group) if self._leaves_places else 0
+        return rank == 0 or rank < _SHARE * (free - 1)
 
-    def start_clock(self, scope: trio.CancelScope) -> None:
-        """Start the clock of *scope* again, with the time that was left."""
-        self._asking -= 1
-        self._resume_clock(scope)
+    def _rank(self, group: Hashable) -> int:
+        """Return the number of places that a group has; 0 for one that may take all places."""
+        return 0 if isinstance(group, HandlerSlots) and group.is_alone else self._counts.get(group, 0)
 
-    async def take_again(self, scope: trio.CancelScope) -> None:
-        """Take everything again, unless another question is open: then the task that waits for its answer does so.
+    def take(self, group: Hashable) -> bool:
+        """Take a place for *group* if it may have one now, and return True; `release` must follow."""
+        if not self.has_place(group):
+            return False
+        self._take(group)
+        return True
 
-        The clock of *scope* is stopped while this waits, as it is while a handler waits for its slot.
-        """
-        if not self._all or self._is_asking():
-            return
-        self._stop_clock(scope)
-        self._lock = self._lock or trio.Lock()
-        try:
-            async with self._lock:
-                for hold in list(self._all):
-                    await hold.take_again()
-                    if self._is_asking():  # another task of the handler asked while this one waited
-                        hold.give_back()
-        finally:
-            self._resume_clock(scope)
+    def _take(self, group: Hashable) -> None:
+        self.taken += 1
+        self._count(group, 1)
 
-    def _is_asking(self) -> bool:
-        return self._asking > 0
-
-    def shorten(self, scope: trio.CancelScope, seconds: float) -> None:
-        """Let the handler work for at most *seconds* more."""
-        if self._pauses:
-            self._work_left = min(self._work_left, seconds)
+    def _count(self, group: Hashable, change: int) -> None:
+        rank = self._rank(group)
+        count = self._counts.get(group, 0) + change
+        if count:
+            self._counts[group] = count
         else:
-            scope.deadline = min(scope.deadline, trio.current_time() + seconds)
+            del self._counts[group]
+        if group in self._members and rank != self._rank(group):
+            self._dequeue(group, rank)
+            self._enqueue(group)
 
-    def _stop_clock(self, scope: trio.CancelScope) -> None:
-        self._pauses += 1
-        if self._pauses == 1:
-            self._work_left, scope.deadline = scope.deadline - trio.current_time(), math.inf
+    def _enqueue(self, group: Hashable) -> None:
+        self._queues.setdefault(self._rank(group), OrderedDict())[group] = None
 
-    def _resume_clock(self, scope: trio.CancelScope) -> None:
-        self._pauses -= 1
-        if self._pauses == 0:
-            scope.deadline = trio.current_time() + self._work_left
+    def _dequeue(self, group: Hashable, rank: int) -> None:
+        queue = self._queues[rank]
+        del queue[group]
+        if not queue:
+            del self._queues[rank]
+
+    def wait(self, group: Hashable, begin: Begin) -> None:
+        """Call *begin*, with a place taken, when *group* gets one.
+
+        Call this if `take` returned False, or right before `release`. Waiting twice with an equal *begin* is waiting
+        once.
+
+        Args:
+            begin: synchronous, and must not raise.
+        """
+        members = self._members.get(group)
+        if members is None:
+            members = self._members[group] = OrderedDict()
+            self._enqueue(group)
+        self.waiting += begin not in members
+        members[begin] = None
+
+    def forget(self, group: Hashable, begin: Begin) -> None:
+        """Stop waiting. Harmless if *begin* does not wait."""
+        members = self._members.get(group)
+        if members is not None and begin in members:
+            self._leave(group, members, begin)
+
+    def _leave(self, group: Hashable, members: OrderedDict[Begin, None], begin: Begin) -> None:
+        del members[begin]
+        self.waiting -= 1
+        if not members:
+            del self._members[group]
+            self._dequeue(group, self._rank(group))
+
+    async def acquire(self, group: Hashable) -> None:
+        """Wait for a place and take it; `release` must follow. A cancel point: if cancelled, no place is taken.
+
+        Args:
+            group: the group that waits, usually the slots of a sender.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self.take(group):
+            return
+        begin = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
+        self.wait(group, begin)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self.forget(group, begin)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def release(self, group: Hashable) -> None:
+        """Give a place of *group* back. If a group waits that may have it, that gets it at once."""
+        self.taken -= 1
+        self._count(group, -1)
+        while self._queues:
+            following = next(iter(self._queues[min(self._queues)]))
+            if not self.has_place(following):
+                return
+            members = self._members[following]
+            begin = next(iter(members))
+            self._queues[self._rank(following)].move_to_end(following)
+            self._leave(following, members, begin)
+            self._take(following)
+            begin()
+
+
+@define(eq=False)
+class HandlerSlots:
+    """The running and the waiting handlers of one sender.
+
+    Args:
+        max_running: how many handlers may run at once.
+        max_waiting: how many requests may wait for a slot; more are refused with `BUSY`.
+        listens: True if these are the slots of requests that listen for changes. They take no place of the limiter of
+            the pool, because they last.
+        is_alone: True if these are the slots of a connection without an address (rule 9).
+    """
+
+    max_running: int
+    max_waiting: int
+    listens: bool = False
+    is_alone: bool = field(default=True, kw_only=True)
+    running: int = field(default=0, init=False)
+    _waiting: OrderedDict[HandlerRun, None] = field(factory=OrderedDict["HandlerRun", None], init=False)
+    """An ordered set, so that a cancelled run is removed in constant time."""
+    _limiter: FairLimiter = field(init=False)
+    """The limiter of the pool, from the first request on."""
+
+    def __attrs_post_init__(self) -> None:
+        self._limiter = FairLimiter(self.max_running)
+
+    @classmethod
+    def for_listens(cls, most: int) -> Self:
+        """Return the slots of at most *most* requests that listen for changes."""
+        return cls(most, 0, listens=True)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for a slot."""
+        return len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """True if another request would be refused as busy."""
+        startable = self.running < self.max_running and self._limiter.has_place(self)
+        return not startable and len(self._waiting) >= self.max_waiting
+
+    def take(self, run: HandlerRun) -> None:
+        """Start *run* now if a slot is free, and later otherwise; refuse its exchange as busy if too many wait."""
+        if not self.listens:
+            self._limiter = run.pool.limiter
+        if self.running < self.max_running and self._limiter.take(self):
+            self.running += 1
+            run.begin()
+        elif len(self._waiting) < self.max_waiting:
+            self._waiting[run] = None
+            self._wait_for_limiter()
+        else:
+            assert run.exchange is not None
+            run.exchange.respond(McpError(BUSY, f"too busy: {self._reached_limits()}; try again later"))
+
+    def take_again(self, run: HandlerRun) -> None:
+        """Continue *run*, which has given its slot back, when a slot is free: before the requests that wait."""
+        if self.running < self.max_running and self._limiter.take(self):
+            self.running += 1
+            run.start()
+        else:
+            self._waiting[run] = None
+            self._waiting.move_to_end(run, last=False)
+            self._wait_for_limiter()
+
+    def _reached_limits(self) -> str:
+        """Return a sentence that names the reached limits."""
+        if self.listens:
+            return f"of this client's requests, {self.running} listen (Limits.max_listens)"
+        if self.running >= self.max_running:
+            running = f"of this client's requests, {self.running} run (Limits.max_in_flight)"
+            return f"{running} and {self.waiting} wait (Limits.max_queued)"
+        running = f"of all requests, {self._limiter.taken} run (Limits.max_running)"
+        return f"{running}, and of this client's, {self.waiting} wait (Limits.max_queued)"
+
+    def release(self) -> None:
+        """Give a slot back. The next waiting run starts, of this sender or of another."""
+        self.running -= 1
+        if self._waiting:
+            self._wait_for_limiter()
+        self._limiter.release(self)
+
+    def forget(self, run: HandlerRun) -> None:
+        """Remove *run* from the waiting ones, if it waits, because its exchange is over."""
+        if run in self._waiting:
+            del self._waiting[run]
+            if not self._waiting:
+                self._limiter.forget(self, self._start_next)
+
+    def _wait_for_limiter(self) -> None:
+        """Wait for a place of the limiter, if a request waits and a slot is free."""
+        if self._waiting and self.running < self.max_running:
+            self._limiter.wait(self, self._start_next)
+
+    def _start_next(self) -> None:
+        """Start the next waiting run, with a place of the limiter."""
+        run, _ = self._waiting.popitem(last=False)
+        self.running += 1
+        self._wait_for_limiter()
+        run.start()
+
+
+@define(eq=False)
+class SenderSlots:
+    """The handler slots of all senders of one serving.
+
+    Slots exist while a connection, a session or a run refers to them.
+
+    Args:
+        limits: the limits of each sender.
+    """
+
+    _limits: Limits
+    _slots: WeakValueDictionary[Sender, HandlerSlots] = field(
+        factory=WeakValueDictionary[Sender, HandlerSlots], init=False
+    )
+    _listens: WeakValueDictionary[Sender, HandlerSlots] = field(
+        factory=WeakValueDictionary[Sender, HandlerSlots], init=False
+    )
+
+    @classmethod
+    def of(cls, serving: object, limits: Limits) -> SenderSlots:
+        """Return the slots of a serving (`abc.Serving`) with these limits, the same for all its transports."""
+        slots = _SENDERS.get(serving)
+        if slots is None:
+            slots = _SENDERS[serving] = cls(limits)
+        return slots
+
+    def for_requests(self, sender: Sender) -> HandlerSlots:
+        """Return the slots that all requests of a sender share."""
+        slots = self._slots.get(sender)
+        if slots is None:
+            slots = HandlerSlots(self._limits.max_in_flight, self._limits.max_queued, is_alone=False)
+            self._slots[sender] = slots
+        return slots
+
+    def for_listens(self, sender: Sender) -> HandlerSlots:
+        """Return the slots that all requests of a sender share that listen for changes."""
+        slots = self._listens.get(sender)
+        if slots is None:
+            slots = self._listens[sender] = HandlerSlots.for_listens(self._limits.max_listens)
+        return slots
+
+
+_SENDERS: WeakKeyDictionary[object, SenderSlots] = WeakKeyDictionary()
+"""The slots by serving. Kept here, so that a custom serving need not know of them."""
