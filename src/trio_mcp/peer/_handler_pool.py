@@ -406,7 +406,7 @@ class FairLimiter:
     waiting: int = field(default=0, init=False)
     """The number of callers that wait for a place."""
     _counts: dict[Hashable, int] = field(factory=dict[Hashable, int], init=False, repr=False)
-    """The number of places that each group has; groups without any are left out."""
+    """The number of places that each group has, unless it has none or is alone."""
     _members: dict[Hashable, OrderedDict[Begin, None]] = field(
         factory=dict[Hashable, "OrderedDict[Begin, None]"], init=False, repr=False
     )
@@ -414,7 +414,7 @@ class FairLimiter:
     _queues: dict[int, OrderedDict[Hashable, None]] = field(
         factory=dict[int, "OrderedDict[Hashable, None]"], init=False, repr=False
     )
-    """The waiting groups by `_rank`, in the order of their turns."""
+    """The waiting groups by the number of places that each has, in the order of their turns."""
 
     @property
     def groups(self) -> int:
@@ -426,43 +426,42 @@ class FairLimiter:
         free = self.capacity - self.taken
         if free <= 0:
             return False
-        rank = self._rank(group) if self._leaves_places else 0
-        return rank == 0 or rank < _SHARE * (free - 1)
-
-    def _rank(self, group: Hashable) -> int:
-        """Return the number of places that a group has; 0 for one that may take all places."""
-        return 0 if isinstance(group, HandlerSlots) and group.is_alone else self._counts.get(group, 0)
+        count = self._counts.get(group, 0) if self._leaves_places else 0  # always 0 for a group that is alone
+        return count == 0 or count < _SHARE * (free - 1)
 
     def take(self, group: Hashable) -> bool:
         """Take a place for *group* if it may have one now, and return True; `release` must follow."""
-        if not self.has_place(group):
+        if isinstance(group, HandlerSlots) and group.is_alone:  # as below, for most calls over pipes and in memory
+            if self.taken >= self.capacity:
+                return False
+        elif self.has_place(group):
+            self._count(group, 1)
+        else:
             return False
-        self._take(group)
+        self.taken += 1
         return True
 
-    def _take(self, group: Hashable) -> None:
-        self.taken += 1
-        self._count(group, 1)
-
     def _count(self, group: Hashable, change: int) -> None:
-        rank = self._rank(group)
-        count = self._counts.get(group, 0) + change
-        if count:
-            self._counts[group] = count
+        """Count a change of the places of a group, unless it is alone."""
+        if isinstance(group, HandlerSlots) and group.is_alone:
+            return
+        count = self._counts.get(group, 0)
+        if count + change:
+            self._counts[group] = count + change
         else:
             del self._counts[group]
-        if group in self._members and rank != self._rank(group):
-            self._dequeue(group, rank)
+        if group in self._members:
+            self._dequeue(group, count)
             self._enqueue(group)
 
     def _enqueue(self, group: Hashable) -> None:
-        self._queues.setdefault(self._rank(group), OrderedDict())[group] = None
+        self._queues.setdefault(self._counts.get(group, 0), OrderedDict())[group] = None
 
-    def _dequeue(self, group: Hashable, rank: int) -> None:
-        queue = self._queues[rank]
+    def _dequeue(self, group: Hashable, count: int) -> None:
+        queue = self._queues[count]
         del queue[group]
         if not queue:
-            del self._queues[rank]
+            del self._queues[count]
 
     def wait(self, group: Hashable, begin: Begin) -> None:
         """Call *begin*, with a place taken, when *group* gets one.
@@ -491,7 +490,7 @@ class FairLimiter:
         self.waiting -= 1
         if not members:
             del self._members[group]
-            self._dequeue(group, self._rank(group))
+            self._dequeue(group, self._counts.get(group, 0))
 
     async def acquire(self, group: Hashable) -> None:
         """Wait for a place and take it; `release` must follow. A cancel point: if cancelled, no place is taken.
@@ -514,16 +513,18 @@ class FairLimiter:
     def release(self, group: Hashable) -> None:
         """Give a place of *group* back. If a group waits that may have it, that gets it at once."""
         self.taken -= 1
-        self._count(group, -1)
+        if not (isinstance(group, HandlerSlots) and group.is_alone):  # as in `take`
+            self._count(group, -1)
         while self._queues:
             following = next(iter(self._queues[min(self._queues)]))
             if not self.has_place(following):
                 return
             members = self._members[following]
             begin = next(iter(members))
-            self._queues[self._rank(following)].move_to_end(following)
+            self._queues[self._counts.get(following, 0)].move_to_end(following)
             self._leave(following, members, begin)
-            self._take(following)
+            self.taken += 1
+            self._count(following, 1)
             begin()
 
 

@@ -485,11 +485,11 @@ def _is_small(value: Any) -> bool:
         return False
     for name, each in value.items():
         kind = each.__class__
-        if kind is str:
-            if len(each) > _SHORT:
-                return False
-        elif kind is int:
+        if kind is int:
             if not SMALLEST <= each <= GREATEST:
+                return False
+        elif kind is str:
+            if len(each) > _SHORT:
                 return False
         elif kind not in _SCALARS:
             return False
