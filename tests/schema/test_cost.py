@@ -12,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trio_mcp.schema import LazyValidator, SchemaError, _cost, compile_schema
+from trio_mcp.schema import LazyValidator, SchemaError, compile_schema
 from trio_mcp.schema import _validate as _schema
-from trio_mcp.schema._cost import MAX_CHAIN, Cost, CostError, pattern_size, size_of
+from trio_mcp.schema._cost import MAX_CHAIN, Cost, CostError
+from trio_mcp.schema._count import MAX_PAIRS, Count
 from trio_mcp.schema._validate import MAX_CHARACTERS, MAX_PARTS
+from trio_mcp.schema._work import KEYWORD, Part, pattern_size, size_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -369,14 +371,14 @@ def test_a_count_looks_at_each_pair_of_a_subschema_and_a_value_only_once() -> No
     schema = ladder(lambda below: {"anyOf": [{"not": {"$ref": below}}, {"not": {"$ref": below}}]}, 14)
 
     assert faults(schema, [number + 0.5 for number in range(10_000)]) == []
-    assert 2**13 * _cost._KEYWORD < Cost(schema).work(1, 10**9) < 2**18 * _cost._KEYWORD
+    assert 2**13 * KEYWORD < Cost(schema).work(1, 10**9) < 2**18 * KEYWORD
 
 
 def test_a_schema_is_judged_once_and_ordinary_values_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     row: Json = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"anyOf": [{"type": "null"}, {}]}}}
     validator = compile_schema({"items": row, "properties": {"rows": {"items": row}}})
     monkeypatch.setattr(Cost, "work", None)
-    monkeypatch.setattr(_cost.Part, "judge", None)
+    monkeypatch.setattr(Part, "judge", None)
 
     assert validator.faults([{"a": 1, "b": None}] * 10_000) == []
     assert validator.faults({"rows": [{"a": 1, "b": None}] * 10_000}) == []
@@ -504,13 +506,13 @@ def test_no_validation_is_begun_whose_work_exceeds_the_budget(schema: Json, valu
         return
     watched = WatchedCompiled()
     validator = _schema.Validator(watched, cost)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    count = _cost._Count(_schema._MOST_WORK, with_faults=False)
+    count = Count(_schema._MOST_WORK, with_faults=False)
     counted = count.run(cost._root, value)
     bound = cost.bound(size_of(value, 10**6, 10**3))
 
     assert validator.faults(value) in ([], TOO_MUCH)
     assert count._pairs >= -1
-    assert len(count._counted) <= _cost.MAX_PAIRS
+    assert len(count._counted) <= MAX_PAIRS
     if watched.asked:
         assert min(counted, bound if bound is not None else counted) <= _schema._MOST_WORK
     if bound is not None and counted <= _schema._MOST_WORK:

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from attrs import define, field
 
 from .._errors import TrioMcpError
-from ._cost import BACKTRACKS, GREATEST, MAX_PAIRS, SMALLEST, Cost, CostError, Size, pattern_size, size_of
+from ._cost import Cost, CostError
+from ._count import MAX_PAIRS
+from ._work import BACKTRACKS, GREATEST, SMALLEST, Size, pattern_size, size_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -229,7 +231,7 @@ _DIALECTS: Final = {
 }
 
 _MOST_WORK: Final = 30_000_000
-"""The most work of a validation, in the units of `_cost`: somewhat less than 30 milliseconds."""
+"""The most work of a validation, in the units of `_work`: somewhat less than 30 milliseconds."""
 _MOST_WORK_FOR_FAULTS: Final = 10_000_000
 """The most work of describing every fault; beyond it, only the first one is described."""
 _MOST_SHOWN_PARTS: Final = 40_000
