@@ -213,7 +213,7 @@ MAX_PARTS: Final = 5_000
 MAX_CHARACTERS: Final = 1_000_000
 """The number of characters of all strings in a schema."""
 
-MAX_VALUE_PARTS: Final = 100_000
+MAX_VALUE_PARTS: Final = 80_000
 """The number of values in a value that is validated, nested ones included."""
 
 MAX_FAULTS: Final = 100
@@ -333,7 +333,7 @@ class Validator:
 
     def _lines(self, value: Any, size: Size | None) -> Iterator[str]:
         # Each error of iter_errors holds a copy of its value, and all errors are made before the first is returned:
-        # a list of a hundred thousand wrong numbers would block the process for a second.
+        # a list of tens of thousands of wrong numbers would block the process for a second.
         is_countable = size is None or size.parts <= MAX_PAIRS
         if is_countable and self._cost.work_of_faults(value, _MOST_WORK_FOR_FAULTS) <= _MOST_WORK_FOR_FAULTS:
             return describe_errors(self._compiled.iter_errors(value), value)
