@@ -42,6 +42,12 @@ def ladder(rung: Callable[[str], Json], rungs: int = 60) -> Json:
     return {"$defs": definitions, "$ref": f"#/$defs/d{rungs - 1}"}
 
 
+def nested(levels: int, step: Callable[[Json], Json], schema: Json) -> Json:
+    for _ in range(levels):
+        schema = step(schema)
+    return schema
+
+
 def tower(levels: int, top: Any) -> Any:
     value = top
     for _ in range(levels):
@@ -98,11 +104,25 @@ def test_references_that_multiply_from_level_to_level_of_a_value_are_refused() -
     assert faults(schema, tower(5, [])) == []  # a small value costs little
 
 
+def test_references_that_multiply_with_the_members_of_a_value_are_refused_only_where_several_members_occur() -> None:
+    schema = ladder(lambda below: {"dependentSchemas": {name: {"$ref": below} for name in "ab"}})
+    schema["$defs"]["d0"] = {"minProperties": 1}
+
+    assert faults(schema, {"a": 1, "b": 1}) == TOO_MUCH
+    assert faults(schema, {"a": 1, "c": 1}) == []
+
+
 @pytest.mark.requirement("B.20-J7")
 @pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
 def test_a_schema_that_the_compiler_would_unfold_is_refused(keyword: str) -> None:
     with pytest.raises(SchemaError, match="references of the schema multiply"):
         compile_schema({**LADDERS["anyOf"], keyword: False})
+
+
+def test_a_recursive_schema_may_refuse_unknown_members() -> None:
+    schema: Json = {"properties": {"a": {"items": ITSELF}}, "unevaluatedProperties": False}
+
+    assert faults(schema, {"a": [{"a": []}, {"b": 1}]}) == ["$.a[1].b: unknown, not allowed here"]
 
 
 CIRCLES: list[Json] = [
@@ -299,6 +319,16 @@ REFUSED_SCHEMAS: dict[str, tuple[Json, str]] = {
         {"anyOf": [{"allOf": [ITSELF, {}]}, {"allOf": [ITSELF, {}]}]},
         "go in circles",
     ),
+    "a ring of more subschemas than references may follow each other": (
+        {
+            "$defs": {
+                f"d{number}": nested(90, lambda inner: {"allOf": [inner]}, {"$ref": f"#/$defs/d{(number + 1) % 3}"})
+                for number in range(3)
+            },
+            "$ref": "#/$defs/d0",
+        },
+        "go in circles",
+    ),
     "a chain": (ladder(lambda below: {"items": below and {"$ref": below}}, MAX_CHAIN + 9), "follow each other"),
     "an unevaluated chain": (
         ladder(lambda below: {"allOf": [{"$ref": below}], "unevaluatedItems": False}, 60),
@@ -316,12 +346,6 @@ def test_a_schema_that_is_too_expensive_to_compile_or_to_judge_is_refused(name: 
 
     with pytest.raises(SchemaError, match=reason):
         compile_schema(schema)
-
-
-def nested(levels: int, step: Callable[[Json], Json], schema: Json) -> Json:
-    for _ in range(levels):
-        schema = step(schema)
-    return schema
 
 
 EXPENSIVE: dict[str, tuple[Json, Any]] = {
@@ -357,6 +381,9 @@ EXPENSIVE: dict[str, tuple[Json, Any]] = {
         ["[" * 1_000_000],
     ),
     "names": ({"propertyNames": {"pattern": "x.{300}y"}}, {"xa" * 50_000: 1}),
+    "a long string in a small object": ({"properties": {"a": {"contentEncoding": "base64"}}}, {"a": "x" * 1_000_000}),
+    "a long name in a small object": ({"propertyNames": {"contentEncoding": "base64"}}, {"x" * 1_000_000: None}),
+    "a large number in a small object": ({"properties": {"a": {"enum": [*range(100)]}}}, {"a": 2**100_000}),
 }
 
 
