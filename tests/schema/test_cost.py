@@ -12,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trio_mcp.schema import LazyValidator, SchemaError, _cost, compile_schema
+from trio_mcp.schema import LazyValidator, SchemaError, compile_schema
 from trio_mcp.schema import _validate as _schema
-from trio_mcp.schema._cost import MAX_CHAIN, Cost, CostError, pattern_size, size_of
+from trio_mcp.schema._cost import MAX_CHAIN, Cost, CostError
+from trio_mcp.schema._count import MAX_PAIRS, Count
 from trio_mcp.schema._validate import MAX_CHARACTERS, MAX_PARTS
+from trio_mcp.schema._work import KEYWORD, Part, pattern_size, size_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -38,6 +40,12 @@ def ladder(rung: Callable[[str], Json], rungs: int = 60) -> Json:
     for number in range(1, rungs):
         definitions[f"d{number}"] = rung(f"#/$defs/d{number - 1}")
     return {"$defs": definitions, "$ref": f"#/$defs/d{rungs - 1}"}
+
+
+def nested(levels: int, step: Callable[[Json], Json], schema: Json) -> Json:
+    for _ in range(levels):
+        schema = step(schema)
+    return schema
 
 
 def tower(levels: int, top: Any) -> Any:
@@ -96,11 +104,25 @@ def test_references_that_multiply_from_level_to_level_of_a_value_are_refused() -
     assert faults(schema, tower(5, [])) == []  # a small value costs little
 
 
+def test_references_that_multiply_with_the_members_of_a_value_are_refused_only_where_several_members_occur() -> None:
+    schema = ladder(lambda below: {"dependentSchemas": {name: {"$ref": below} for name in "ab"}})
+    schema["$defs"]["d0"] = {"minProperties": 1}
+
+    assert faults(schema, {"a": 1, "b": 1}) == TOO_MUCH
+    assert faults(schema, {"a": 1, "c": 1}) == []
+
+
 @pytest.mark.requirement("B.20-J7")
 @pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
 def test_a_schema_that_the_compiler_would_unfold_is_refused(keyword: str) -> None:
     with pytest.raises(SchemaError, match="references of the schema multiply"):
         compile_schema({**LADDERS["anyOf"], keyword: False})
+
+
+def test_a_recursive_schema_may_refuse_unknown_members() -> None:
+    schema: Json = {"properties": {"a": {"items": ITSELF}}, "unevaluatedProperties": False}
+
+    assert faults(schema, {"a": [{"a": []}, {"b": 1}]}) == ["$.a[1].b: unknown, not allowed here"]
 
 
 CIRCLES: list[Json] = [
@@ -297,6 +319,16 @@ REFUSED_SCHEMAS: dict[str, tuple[Json, str]] = {
         {"anyOf": [{"allOf": [ITSELF, {}]}, {"allOf": [ITSELF, {}]}]},
         "go in circles",
     ),
+    "a ring of more subschemas than references may follow each other": (
+        {
+            "$defs": {
+                f"d{number}": nested(90, lambda inner: {"allOf": [inner]}, {"$ref": f"#/$defs/d{(number + 1) % 3}"})
+                for number in range(3)
+            },
+            "$ref": "#/$defs/d0",
+        },
+        "go in circles",
+    ),
     "a chain": (ladder(lambda below: {"items": below and {"$ref": below}}, MAX_CHAIN + 9), "follow each other"),
     "an unevaluated chain": (
         ladder(lambda below: {"allOf": [{"$ref": below}], "unevaluatedItems": False}, 60),
@@ -314,12 +346,6 @@ def test_a_schema_that_is_too_expensive_to_compile_or_to_judge_is_refused(name: 
 
     with pytest.raises(SchemaError, match=reason):
         compile_schema(schema)
-
-
-def nested(levels: int, step: Callable[[Json], Json], schema: Json) -> Json:
-    for _ in range(levels):
-        schema = step(schema)
-    return schema
 
 
 EXPENSIVE: dict[str, tuple[Json, Any]] = {
@@ -355,6 +381,9 @@ EXPENSIVE: dict[str, tuple[Json, Any]] = {
         ["[" * 1_000_000],
     ),
     "names": ({"propertyNames": {"pattern": "x.{300}y"}}, {"xa" * 50_000: 1}),
+    "a long string in a small object": ({"properties": {"a": {"contentEncoding": "base64"}}}, {"a": "x" * 1_000_000}),
+    "a long name in a small object": ({"propertyNames": {"contentEncoding": "base64"}}, {"x" * 1_000_000: None}),
+    "a large number in a small object": ({"properties": {"a": {"enum": [*range(100)]}}}, {"a": 2**100_000}),
 }
 
 
@@ -369,14 +398,14 @@ def test_a_count_looks_at_each_pair_of_a_subschema_and_a_value_only_once() -> No
     schema = ladder(lambda below: {"anyOf": [{"not": {"$ref": below}}, {"not": {"$ref": below}}]}, 14)
 
     assert faults(schema, [number + 0.5 for number in range(10_000)]) == []
-    assert 2**13 * _cost._KEYWORD < Cost(schema).work(1, 10**9) < 2**18 * _cost._KEYWORD
+    assert 2**13 * KEYWORD < Cost(schema).work(1, 10**9) < 2**18 * KEYWORD
 
 
 def test_a_schema_is_judged_once_and_ordinary_values_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     row: Json = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"anyOf": [{"type": "null"}, {}]}}}
     validator = compile_schema({"items": row, "properties": {"rows": {"items": row}}})
     monkeypatch.setattr(Cost, "work", None)
-    monkeypatch.setattr(_cost.Part, "judge", None)
+    monkeypatch.setattr(Part, "judge", None)
 
     assert validator.faults([{"a": 1, "b": None}] * 10_000) == []
     assert validator.faults({"rows": [{"a": 1, "b": None}] * 10_000}) == []
@@ -504,13 +533,13 @@ def test_no_validation_is_begun_whose_work_exceeds_the_budget(schema: Json, valu
         return
     watched = WatchedCompiled()
     validator = _schema.Validator(watched, cost)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    count = _cost._Count(_schema._MOST_WORK, with_faults=False)
+    count = Count(_schema._MOST_WORK, with_faults=False)
     counted = count.run(cost._root, value)
     bound = cost.bound(size_of(value, 10**6, 10**3))
 
     assert validator.faults(value) in ([], TOO_MUCH)
     assert count._pairs >= -1
-    assert len(count._counted) <= _cost.MAX_PAIRS
+    assert len(count._counted) <= MAX_PAIRS
     if watched.asked:
         assert min(counted, bound if bound is not None else counted) <= _schema._MOST_WORK
     if bound is not None and counted <= _schema._MOST_WORK:

@@ -160,7 +160,7 @@ def test_the_faults_of_a_very_large_value_are_not_searched_for() -> None:
 
 
 def test_a_value_of_too_many_parts_is_refused_at_once() -> None:
-    refusal = ["$: too large to validate: more than 100,000 parts"]
+    refusal = ["$: too large to validate: more than 80,000 parts"]
 
     assert faults({}, [1] * MAX_VALUE_PARTS) == refusal
     assert faults({}, [1] * (MAX_VALUE_PARTS - 1)) == []

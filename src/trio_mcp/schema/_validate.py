@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from attrs import define, field
 
 from .._errors import TrioMcpError
-from ._cost import BACKTRACKS, GREATEST, MAX_PAIRS, SMALLEST, Cost, CostError, Size, pattern_size, size_of
+from ._cost import Cost, CostError
+from ._count import MAX_PAIRS
+from ._work import BACKTRACKS, GREATEST, SMALLEST, Size, pattern_size, size_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -211,7 +213,7 @@ MAX_PARTS: Final = 5_000
 MAX_CHARACTERS: Final = 1_000_000
 """The number of characters of all strings in a schema."""
 
-MAX_VALUE_PARTS: Final = 100_000
+MAX_VALUE_PARTS: Final = 80_000
 """The number of values in a value that is validated, nested ones included."""
 
 MAX_FAULTS: Final = 100
@@ -229,7 +231,7 @@ _DIALECTS: Final = {
 }
 
 _MOST_WORK: Final = 30_000_000
-"""The most work of a validation, in the units of `_cost`: somewhat less than 30 milliseconds."""
+"""The most work of a validation, in the units of `_work`: somewhat less than 30 milliseconds."""
 _MOST_WORK_FOR_FAULTS: Final = 10_000_000
 """The most work of describing every fault; beyond it, only the first one is described."""
 _MOST_SHOWN_PARTS: Final = 40_000
@@ -331,7 +333,7 @@ class Validator:
 
     def _lines(self, value: Any, size: Size | None) -> Iterator[str]:
         # Each error of iter_errors holds a copy of its value, and all errors are made before the first is returned:
-        # a list of a hundred thousand wrong numbers would block the process for a second.
+        # a list of tens of thousands of wrong numbers would block the process for a second.
         is_countable = size is None or size.parts <= MAX_PAIRS
         if is_countable and self._cost.work_of_faults(value, _MOST_WORK_FOR_FAULTS) <= _MOST_WORK_FOR_FAULTS:
             return describe_errors(self._compiled.iter_errors(value), value)
