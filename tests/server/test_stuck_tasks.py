@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import signal
 import sys
 import threading
 import time
@@ -447,6 +448,20 @@ async def test_only_the_serving_that_a_process_exists_for_may_end_it(
     assert len(inner.told) == 1
     assert [words for words in errors(caplog) if "ends this process" in words] == []
     assert statuses == []
+
+
+@pytest.mark.parametrize(("listen", "in_main_thread"), [(False, True), (True, False)])
+def test_a_process_is_guarded_only_if_its_main_thread_listens_to_signals(listen: bool, in_main_thread: bool) -> None:
+    async def guarded() -> tuple[object, object]:
+        with stopped_by_signals(lambda: None, listen=listen) as guard:
+            return guard, signal.getsignal(signal.SIGTERM)
+
+    async def guarded_in_thread() -> tuple[object, object]:
+        return await trio.to_thread.run_sync(trio.run, guarded)
+
+    former = signal.getsignal(signal.SIGTERM)
+
+    assert trio.run(guarded if in_main_thread else guarded_in_thread) == (None, former)
 
 
 # Places

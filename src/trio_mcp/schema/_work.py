@@ -65,7 +65,7 @@ KEYWORD: Final = 20
 NUMBER_OPTION: Final = 3_000
 _BACKTRACK: Final = 40
 _LONG: Final = 9
-"""The length from which on a text may need all backtracking."""
+"""The length of a text beyond which a match may use up its backtracking."""
 _HASHED: Final = 200
 """The work to hash one part of a list whose items must be unique."""
 
