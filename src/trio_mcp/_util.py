@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import cast
 
 import trio
 
-__all__ = ["WIND_DOWN_SECONDS", "failure_of", "has_cancelled", "outlast", "owned_nursery", "run_all", "succeeds"]
+__all__ = [
+    "WIND_DOWN_SECONDS",
+    "failure_of",
+    "has_cancelled",
+    "outlast",
+    "own_cancellation",
+    "owned_nursery",
+    "run_all",
+    "succeeds",
+]
 
 WIND_DOWN_SECONDS = 10.0
 """The timeout of a shielded wind-down."""
@@ -111,6 +120,22 @@ async def succeeds(work: Callable[[], Awaitable[object]], actor: str, log: loggi
     return True
 
 
+@contextmanager
+def own_cancellation(actor: str, log: logging.Logger) -> Generator[None]:
+    """Let all exceptions of application code pass unchanged, except a `trio.Cancelled` of another task (`failure_of`).
+
+    Args:
+        actor: the code, for the message of the failure.
+        log: the logger of `failure_of`.
+    """
+    try:
+        yield
+    except BaseException as exc:
+        if has_cancelled(exc) and not _is_being_cancelled():
+            raise failure_of(exc, actor, log) from exc
+        raise
+
+
 @asynccontextmanager
 async def owned_nursery(
     wind_down: Callable[[], Awaitable[None]] | None = None, *, on_cancel: Callable[[], None] | None = None
@@ -205,11 +230,10 @@ class _Jobs:
         """Run one job after the other; set `done` when all have ended, or one has failed."""
         try:
             for job in self.waiting:
-                await job()
+                with own_cancellation("the application", self.log):
+                    await job()
         except BaseException as exc:  # noqa: BLE001 # raised by `run_all`
             cancelled, failure = _split(exc)
-            if cancelled is not None and not _is_being_cancelled():
-                cancelled, failure = None, failure_of(exc, "the application", self.log)
             if failure is not None:
                 self.failures.append(failure)
                 self.done.set()

@@ -145,3 +145,42 @@ async def test_callbacks_for_messages_of_the_server_may_raise_anything(
 
     assert count == 2
     assert caplog.text.count("on_log failed") == 2
+
+
+async def test_the_cancellation_of_another_task_in_other_callbacks_fails_their_call_alone() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def report(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        return "done"
+
+    async def on_progress(_: object) -> None:
+        await raise_it("cancelled")
+
+    async with open_client(server) as client:
+        with pytest.raises(RuntimeError, match="on_progress raised trio"):
+            await client.call_tool("report", on_progress=on_progress)
+        await client.ping()
+    async with open_client(server, consent=raising("cancelled")) as client:
+        with pytest.raises(RuntimeError, match="the consent hook raised trio"):
+            await client.call_tool("report")
+
+
+@pytest.mark.parametrize("kind", NOT_EXCEPTIONS)
+async def test_other_callbacks_raise_their_exceptions_unchanged(kind: str) -> None:
+    expected = NOT_EXCEPTIONS[kind]()
+    async with open_client(asking_server(), consent=raising(kind)) as client:
+        with pytest.raises(type(expected)) as caught:
+            await client.call_tool("wait")
+        assert repr(caught.value) == repr(expected)
+
+
+async def test_a_cancelled_callback_is_cancelled(autojump_clock: object) -> None:
+    async def consent(_: object) -> Any:
+        await trio.sleep_forever()
+
+    async with open_client(asking_server(), consent=consent) as client:
+        with trio.move_on_after(1) as scope:
+            await client.call_tool("wait")
+        assert scope.cancelled_caught

@@ -43,7 +43,7 @@ from .._errors import (
 )
 from .._extensions import is_specified, with_plain_extensions
 from .._user_types import TypedFunction, to_object
-from .._util import has_cancelled, run_all, succeeds
+from .._util import has_cancelled, own_cancellation, run_all, succeeds
 from ..peer import HandlerPool, HandlerRun, IncomingRequest, Limits
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object
 from ._callbacks import Callbacks, OnElicitComplete, OnLog, Replies
@@ -498,7 +498,8 @@ class CustomMessages:
             Exception: any exception of *resolve*.
         """
         assert self.client is not None
-        complete: Any = await resolve(self.client, json)
+        with own_cancellation("the function of the extension", _log):
+            complete: Any = await resolve(self.client, json)
         if not is_object(complete) or complete.get("resultType", "complete") != "complete":
             raise LocalProtocolError(f"the extension returned an incomplete result for {method!r}")
         return complete

@@ -23,6 +23,7 @@ from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability, StructureError
+from .._util import own_cancellation
 from ..schema import SchemaError, compile_schema
 from ..wire import (
     INVALID_PARAMS,
@@ -79,7 +80,8 @@ async def with_consent(consent: Consent | None, request: C) -> C:
     """
     if consent is None:
         return request
-    allowed = await consent(request)
+    with own_cancellation("the consent hook", _log):
+        allowed = await consent(request)
     if type(allowed) is not type(request):
         raise TypeError(
             f"consent must return the {type(request).__name__} that may proceed, and returned {allowed!r:.200}"

@@ -18,6 +18,7 @@ from .. import types
 from .._errors import LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
 from .._user_types import to_object
+from .._util import own_cancellation
 from ..peer import ConnectionStatistics
 from ..wire import LISTEN, ChangeFilter, JsonObject
 from ._answer import ANSWERS, STATE, read_interim
@@ -436,8 +437,9 @@ class Client:
         await request.begin()
         try:
             if on_progress is not None:
-                async for update in Updates(request):
-                    await on_progress(update)
+                with own_cancellation("on_progress", _log):
+                    async for update in Updates(request):
+                        await on_progress(update)
             return read_call(request, await request.result(), raise_on_error=raise_on_error)
         finally:
             request.leave()
