@@ -13,6 +13,7 @@ import msgspec
 import pydantic
 import pytest
 
+from tests.interaction.not_exceptions import NOT_EXCEPTIONS
 from trio_mcp import StructureError, types
 from trio_mcp._user_types import is_async, look_at, reader_of, to_object
 
@@ -132,6 +133,17 @@ def test_a_fault_is_reported_with_its_path(kind: Any, json: Any, faults: list[st
         assert [fault.partition(":")[0] for fault in refusal.value.faults] == ["$.when", "$.howMany"]
     else:
         assert list(refusal.value.faults) == faults
+
+
+@pytest.mark.parametrize("kind", NOT_EXCEPTIONS)
+def test_a_validator_that_raises_what_is_no_exception_refuses_the_value_unless_it_is_an_interrupt(kind: str) -> None:
+    def raise_it(_: object, __: object, ___: object) -> None:
+        failure = NOT_EXCEPTIONS[kind]()
+        raise failure
+
+    checked = attrs.make_class("Checked", {"member": attrs.field(type=int, validator=raise_it)}, frozen=True)
+    with pytest.raises(KeyboardInterrupt if kind == "interrupt" else StructureError):
+        reader_of(checked)({"member": 1})
 
 
 @pytest.mark.parametrize(

@@ -147,18 +147,25 @@ def server_link(stream: trio.abc.Stream, serving: Serving, used: Callable[[], No
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
 
-    def answer(exchange: IncomingMessageRequest) -> None:
-        if used is not None:
-            used()
-        serving.answer(exchange)
-
-    take = serving.answer if used is None else answer
-    link = Link(serving.admission(), take, notified, serving.limits, stream, send_now=_immediate(stream))
+    answer = serving.answer if used is None else _preceded(serving.answer, used)
+    link = Link(serving.admission(), answer, notified, serving.limits, stream, send_now=_immediate(stream))
     sender = sender_at(stream)
     if sender is not None:
         slots = SenderSlots.of(serving, serving.limits)
         link.slots, link.listens = slots.for_requests(sender), slots.for_listens(sender)
     return link
+
+
+def _preceded(
+    answer: Callable[[IncomingMessageRequest], None], used: Callable[[], None]
+) -> Callable[[IncomingMessageRequest], None]:
+    """Return a function that calls *used* and then *answer*."""
+
+    def call(exchange: IncomingMessageRequest) -> None:
+        used()
+        answer(exchange)
+
+    return call
 
 
 def sender_at(stream: trio.abc.Stream) -> Sender | None:
