@@ -16,7 +16,7 @@ from soak.vitals import is_measurable
 
 from .attacker import ATTACKS
 from .report import Limits
-from .run import Pace, run
+from .run import STOP, Pace, run
 
 __all__ = ["main"]
 
@@ -27,8 +27,13 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="siege", description=__doc__)
     parser.add_argument("--seconds-per-attack", type=float, default=_USUAL.attack, help="the duration of each attack")
     parser.add_argument("--rest-seconds", type=float, default=_USUAL.rest, help="the rest before the first attack")
+    parser.add_argument("--settle-seconds", type=float, default=_USUAL.settle, help="the pause after each attack")
     parser.add_argument(
-        "--only", action="append", choices=[*ATTACKS], metavar="NAME", help="one attack; may be given several times"
+        "--only",
+        action="append",
+        choices=[*ATTACKS, STOP],
+        metavar="NAME",
+        help=f"one of: {', '.join([*ATTACKS, STOP])}; may be given several times",
     )
     parser.add_argument(
         "--times", type=float, default=Limits().times, help="the p99 that is allowed, in times of the one at rest"
@@ -48,8 +53,8 @@ def main(given: Sequence[str] | None = None) -> int:
     if not is_measurable():
         print("siege needs Linux, whose /proc shows the resources of processes", file=sys.stderr)
         return 2
-    pace = Pace(rest=arguments.rest_seconds, attack=arguments.seconds_per_attack)
-    names = [name for name in ATTACKS if name in (arguments.only or ATTACKS)]
+    pace = Pace(rest=arguments.rest_seconds, attack=arguments.seconds_per_attack, settle=arguments.settle_seconds)
+    names = [name for name in [*ATTACKS, STOP] if not arguments.only or name in arguments.only]
     with tempfile.TemporaryDirectory() as temporary:
         folder: Path = arguments.folder or Path(temporary)
         report_progress = partial(print, flush=True)

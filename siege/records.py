@@ -52,6 +52,10 @@ class RecordFile:
         """Append a record."""
         os.write(self._descriptor, json.dumps(attrs.astuple(record)).encode() + b"\n")
 
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._descriptor)
+
 
 def read_records(folder: Path) -> Sequence[Record]:
     """Return all records of a folder."""

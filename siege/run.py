@@ -25,9 +25,11 @@ from .records import IN_FLIGHT, read_records
 from .report import REST, Limits, Phase, Report, Stop
 from .user import CALLS_IN_FLIGHT
 
-__all__ = ["Pace", "run"]
+__all__ = ["STOP", "Pace", "run"]
 
 ROOT = Path(__file__).parent.parent
+STOP = "stop"
+"""The name of the phase in which the server is stopped."""
 STUCK_STATUS = 199
 """The status of a server that a handler kept alive for too long; see docs/servers.md."""
 _WIND_DOWN_SECONDS = 1.0 + 5.0
@@ -35,7 +37,6 @@ _WIND_DOWN_SECONDS = 1.0 + 5.0
 _MARGIN_SECONDS = 10.0
 """The seconds by which a loaded machine may be late."""
 _SAMPLE_SECONDS = 0.2
-_WARM_UP_SECONDS = 2.0
 _READY_SECONDS = 30.0
 """The seconds within which a process must be ready."""
 _LOG = "server.log"
@@ -48,7 +49,7 @@ class Pace:
     rest: float = 15.0
     attack: float = 20.0
     settle: float = 3.0
-    """The time after each attack, in which the ordinary user is served too, but not measured."""
+    """The time before the first phase and after each, in which the ordinary user is served too, but not measured."""
 
 
 async def run(
@@ -62,7 +63,7 @@ async def run(
     """Besiege a server, and return the report.
 
     Args:
-        names: the attacks, in their order.
+        names: the attacks, in their order, and `STOP` as the last of them.
         pace: the durations.
         limits: the bounds that the report applies.
         folder: an empty folder for the log of the server, the records of the user, and the credentials of the parties.
@@ -156,15 +157,18 @@ class Siege:
                     await self._wait_until_served()
                     async with Child.run("siege.user", *arguments) as user:
                         await user.is_ready()
-                        await trio.sleep(_WARM_UP_SECONDS)
+                        await trio.sleep(self._pace.settle)
                         for name in (REST, *names):
                             self._report_progress(name)
-                            phases.append(await self._phase(name, server, user))
+                            if name == STOP:
+                                stop = await self._stop(server, user)
+                            else:
+                                phases.append(await self._phase(name, server, user))
                             if server.process.poll() is not None:
                                 break
                         else:
-                            self._report_progress("stop")
-                            stop = await self._stop(server, user)
+                            await user.command("end")
+                            server.process.terminate()
         return Report(rest=phases[0], attacks=phases[1:], records=read_records(self._folder), stop=stop, limits=limits)
 
     async def _wait_until_served(self) -> None:

@@ -4,8 +4,9 @@ It calls at a fixed pace, whether or not earlier calls were answered, so that a 
 delays as many calls as it would delay in life. One client speaks the newest revision, as one of `open_clients` with a
 hostile server beside it; one is a legacy client. Every second somebody connects anew. Each answer is checked.
 
-Its standard input commands it: ``hostile`` and ``peace`` begin and end the calls of the hostile server; ``stop`` ends
-the calls and leaves some in flight, which are recorded when they end. It prints ``ready`` when it has done so.
+Its standard input commands it: ``hostile`` and ``peace`` begin and end the calls of the hostile server; ``end`` ends
+the user; ``stop`` ends the calls and leaves some in flight, which are recorded when they end. It prints ``ready`` when
+it is at work, and when these calls are in flight.
 """
 
 from __future__ import annotations
@@ -204,9 +205,11 @@ async def run(folder: Path, port: int) -> None:
             print("ready", flush=True)
             async for command in _lines(stdin):
                 user.meets_hostility = command == "hostile"
-                if command == "stop":
+                if command in {"end", "stop"}:
                     break
             nursery.cancel_scope.cancel()
+        if command == "end":
+            return
         await last_calls.start(user.leave_calls_in_flight)
         print("ready", flush=True)
 
