@@ -197,7 +197,7 @@ async def _steal_state(place: Place) -> None:
     async with victim.connect() as own:
         result: dict[str, Any] = (await victim.post(own, victim.call("ask", {"n": 1}))).message()["result"]
         responses = {key: {"action": "accept", "content": {"n": 1}} for key in result["inputRequests"]}
-        answer = {"requestState": result["requestState"], "inputResponses": responses}
+        answer: dict[str, Any] = {"requestState": result["requestState"], "inputResponses": responses}
         async with thief.connect() as connection:
             request = thief.call("ask", {"n": 1}, **answer)
             await _refused(thief, "an answer to its question", await thief.post(connection, request))

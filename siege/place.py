@@ -62,11 +62,14 @@ Attack: TypeAlias = Callable[[Place], Awaitable[None]]
 async def flood(sender: Sender, one: Callable[[Http1], Awaitable[object]], *, at_once: int = AT_ONCE) -> None:
     """Do something again and again on some connections, until cancelled; a cut connection is opened anew."""
 
+    async def repeat(connection: Http1) -> None:
+        while True:
+            await one(connection)
+
     async def keep_doing() -> None:
         while True:
             async with sender.connect() as connection:
-                while True:
-                    await one(connection)
+                await repeat(connection)
             await trio.sleep(_AGAIN_SECONDS / 10)
 
     async with trio.open_nursery() as nursery:

@@ -203,6 +203,7 @@ async def run(folder: Path, port: int) -> None:
             for each in (user.call_at_pace, user.connect_anew, user.meet_hostility):
                 nursery.start_soon(each)
             print("ready", flush=True)
+            command = "end"
             async for command in _lines(stdin):
                 user.meets_hostility = command == "hostile"
                 if command in {"end", "stop"}:
