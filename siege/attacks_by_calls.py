@@ -33,11 +33,9 @@ _PARKED = 1500
 async def exceptions(place: Place) -> None:
     """Call handlers that raise what only the event loop, or the interpreter, should raise; in both eras."""
     sender = place.attacker
-    ways: list[tuple[str, dict[str, Any]]] = [("fail", {"how": how}) for how in FAILURES]
+    ways: list[tuple[str, dict[str, Any]]] = [*(("fail", {"how": how}) for how in FAILURES), ("fail_in_asyncio", {})]
     async with in_session(sender) as session:
-        for (tool, arguments), era in cycle(
-            [(way, era) for way in [*ways, ("fail_in_asyncio", {})] for era in (None, session)]
-        ):
+        for (tool, arguments), era in cycle([(way, era) for way in ways for era in (None, session)]):
             async with sender.connect() as connection:
                 reply = await sender.post(connection, sender.call(tool, arguments, session=era))
                 if not _has_failed(reply.message()):

@@ -8,7 +8,6 @@ import h2.config
 import h2.connection
 import h2.errors
 import h2.events
-import h2.settings
 import trio
 
 from .people import PATH
