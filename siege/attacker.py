@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from .attacks_by_calls import exceptions, open_questions, parked_questions, slow_calls, slow_threads
+from .attacks_by_calls import connection_storm, exceptions, open_questions, parked_questions, slow_calls, slow_threads
 from .attacks_by_connections import (
     idle_connections,
     rapid_resets,
@@ -69,6 +69,7 @@ async def stubborn_handlers(place: Place) -> None:
 ATTACKS: Mapping[str, Attack] = {
     EXCEPTIONS: exceptions,
     "slow calls": slow_calls,
+    "connection storm": connection_storm,
     "slow threads": slow_threads,
     "open questions": open_questions,
     "parked questions": parked_questions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import cycle
@@ -11,11 +11,11 @@ from typing import Any
 import trio
 
 from .people import PATH
-from .place import AT_ONCE, Place, flood, hold, in_session
+from .place import Place, flood, hold, in_session
 from .sender import Http1, Sender
 from .server import FAILURES
 
-__all__ = ["exceptions", "open_questions", "parked_questions", "slow_calls", "slow_threads"]
+__all__ = ["connection_storm", "exceptions", "open_questions", "parked_questions", "slow_calls", "slow_threads"]
 
 _SESSIONS = 4
 _CALLS_OF_SESSION = 1024
@@ -47,31 +47,34 @@ def _has_failed(message: Any) -> bool:
     return "error" in message or message["result"].get("isError") is True
 
 
-async def _post_and_leave(
-    sender: Sender, session: str | None, tool: str, arguments: Mapping[str, Any], times: int
-) -> None:
-    """Post calls, each on a connection of its own that is closed at once."""
-
-    async def post() -> None:
-        nonlocal times
-        while times:
-            times -= 1
-            async with sender.connect() as connection:
-                fields, body = sender.call(tool, arguments, session=session)
-                await connection.begin("POST", PATH, fields, body)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(AT_ONCE // 4):
-            nursery.start_soon(post)
-
-
 async def slow_calls(place: Place) -> None:
-    """Open four sessions, and post in each as many slow calls as run at once, without waiting for one."""
+    """Open four sessions, and post in each as many slow calls as run at once; leave when the response begins."""
+    await _post_and_leave(place, Http1.head)
+
+
+async def connection_storm(place: Place) -> None:
+    """Do the same, and leave as soon as each call is sent, so that nothing slows the sender down."""
+
+    async def leave(_: Http1) -> None:
+        await trio.lowlevel.checkpoint()
+
+    await _post_and_leave(place, leave)
+
+
+async def _post_and_leave(place: Place, then: Callable[[Http1], Awaitable[object]]) -> None:
+    """Post slow calls in several sessions, each call on a connection of its own, which is closed."""
     sender = place.attacker
+
+    async def post(session: str) -> None:
+        for _ in range(_CALLS_OF_SESSION):
+            async with sender.connect() as connection:
+                fields, body = sender.call("wait", {"seconds": _SLOW_SECONDS}, session=session)
+                await connection.begin("POST", PATH, fields, body)
+                await then(connection)
+
     async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
         for _ in range(_SESSIONS):
-            session = await stack.enter_async_context(in_session(sender))
-            nursery.start_soon(_post_and_leave, sender, session, "wait", {"seconds": _SLOW_SECONDS}, _CALLS_OF_SESSION)
+            nursery.start_soon(post, await stack.enter_async_context(in_session(sender)))
         await trio.sleep_forever()
 
 

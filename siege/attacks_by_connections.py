@@ -35,7 +35,7 @@ _MEGABYTES = 8
 _SESSIONS = 600
 _SLOW_HEADS = 300
 _AGAIN_SECONDS = 0.5
-_MOST_RESETS = 50
+_MOST_RESETS = 20
 """The streams that are reset in one go."""
 
 

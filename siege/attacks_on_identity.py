@@ -16,7 +16,8 @@ from .server import EVENTS
 
 __all__ = ["cross_site", "framed_twice", "garbage_tokens", "locked_store", "preflights", "proofs", "theft"]
 
-_GARBAGE_AT_ONCE = 100
+_GARBAGE_AT_ONCE = 40
+"""More than the introspections that the server makes at once."""
 _METADATA = f"/.well-known/oauth-protected-resource{PATH}"
 
 
