@@ -51,7 +51,7 @@ IN_PARALLEL = ("-n", "2")
 
 # Tests that put no message on a wire, as far as they take long, and those whose messages are made up.
 SILENT = (
-    *("benchmarks", "fuzz", "model", "soak"),
+    *("benchmarks", "fuzz", "model", "siege", "soak"),
     *("codegen", "schema", "types", "wire", "test_wire_validity.py"),
     *("server/asking/test_form_properties.py", "server/signature/test_signature_properties.py"),
     "server/test_expired_questions.py",
@@ -329,3 +329,14 @@ def soak(session: nox.Session) -> None:
     """
     session.install(".")
     session.run("python", "-m", "soak", *session.posargs)
+
+
+@nox.session(default=False)
+def siege(session: nox.Session) -> None:
+    """An attacker, an ordinary user and a sender without a token on one server: `-- --only NAME` runs one attack.
+
+    It takes about ten minutes (`-- --seconds-per-attack N`). It fails if the p99 of the ordinary user exceeds ten times
+    its value at rest, if an answer is lost or wrong, and if data of one user reach another.
+    """
+    session.install(".")
+    session.run("python", "-m", "siege", *session.posargs)
