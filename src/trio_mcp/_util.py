@@ -114,8 +114,7 @@ async def succeeds(work: Callable[[], Awaitable[object]], actor: str, log: loggi
     try:
         await work()
     except BaseException as exc:  # `failure_of` raises it again unless it is a failure
-        failure = failure_of(exc, actor, log)
-        log.log(logging.ERROR, "%s failed", actor, exc_info=failure)
+        log.log(logging.ERROR, "%s failed", actor, exc_info=failure_of(exc, actor, log))
         return False
     return True
 

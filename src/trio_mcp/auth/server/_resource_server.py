@@ -167,8 +167,8 @@ class TokenGuard:
             self._refusals.note(None, f"tokens cannot be checked: {shown_text(str(exc))}")
             return _UNAVAILABLE
         except BaseException as exc:  # noqa: BLE001 # rule 1: an application's own verifier may raise anything
-            failure = failure_of(exc, "the token verifier", _log)
-            self._refusals.note(None, f"the token verifier failed: {type(exc).__name__}", failure)
+            line = f"the token verifier failed: {type(exc).__name__}"
+            self._refusals.note(None, line, failure_of(exc, "the token verifier", _log))
             return _UNAVAILABLE
         return self.permit(access, ()) or access
 

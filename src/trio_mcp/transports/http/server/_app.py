@@ -154,8 +154,7 @@ class HttpRouter:
             await self._answer(request, receive, responding)
             await responding.finish()
         except BaseException as exc:  # noqa: BLE001 # a bug, a custom verifier, or a lifespan of a standalone serving
-            failure = failure_of(exc, "the application", _log)
-            _log.error("an HTTP request failed", exc_info=failure)
+            _log.log(logging.ERROR, "an HTTP request failed", exc_info=failure_of(exc, "the application", _log))
             if not responding.begun:
                 error = McpError(INTERNAL_ERROR, "the request failed; the server's log says why")
                 await responding.refuse(Refusal(500, error))
