@@ -255,8 +255,8 @@ _QUICK: Final = 0.02
 """The seconds of an operation that do not count as a delay."""
 _RECOVERY: Final = 0.05
 """The seconds of patience that return in each second."""
-_GRACE: Final = 3
-"""The passes of the scheduler that a result may take to arrive; the whole process may have stood still meanwhile."""
+_PART_SECONDS: Final = 0.01
+"""The length of the parts in which a delay is measured."""
 
 
 @define(eq=False)
@@ -329,24 +329,32 @@ class EventGuard:
         self._running[operation] = False
         self._nursery.start_soon(self._run, operation, name="the event store")
         try:
-            await self._wait(operation, self._refilled(begun))
+            delay = await self._wait(operation, self._refilled(begun))
         finally:
             if not operation.ended.is_set():
                 operation.scope.cancel(reason="no session waits for the operation")
         if operation.is_done:
-            self._note_end(what, operation, begun)
+            self._note_end(what, operation, begun, delay)
         elif self._running.get(operation) is False:
             self._leave_alone(what, None)
         outcome: T | None = operation.outcome
         return outcome
 
     @staticmethod
-    async def _wait(operation: _Operation[Any], seconds: float) -> None:
-        with trio.move_on_after(seconds):
-            await operation.ended.wait()
-        for _ in range(_GRACE):
-            if not operation.ended.is_set():
-                await trio.lowlevel.checkpoint()
+    async def _wait(operation: _Operation[Any], seconds: float) -> float:
+        """Wait for the end of an operation for at most *seconds*; return the seconds that count as its delay.
+
+        The time is measured in short parts, because a part that lasts longer than it should is not the fault of the
+        store: the process was busy or stood still.
+        """
+        delay = 0.0
+        while True:
+            begun = trio.current_time()
+            with trio.move_on_after(_PART_SECONDS):
+                await operation.ended.wait()
+            delay += min(trio.current_time() - begun, _PART_SECONDS)
+            if delay >= seconds or operation.ended.is_set():
+                return delay
 
     async def _run(self, operation: _Operation[Any]) -> None:
         try:
@@ -367,10 +375,10 @@ class EventGuard:
             self._counted_until = now
         return max(self._patience, 0.0)
 
-    def _note_end(self, what: str, operation: _Operation[Any], begun: float) -> None:
+    def _note_end(self, what: str, operation: _Operation[Any], begun: float, delay: float) -> None:
         now = trio.current_time()
-        if now - begun > _QUICK:
-            self._patience -= now - max(begun, self._counted_until)
+        if delay > _QUICK:
+            self._patience -= min(delay, now - max(begun, self._counted_until))
             self._counted_until = now
         if operation.failure is not None or self._patience <= 0:
             self._leave_alone(what, operation.failure)
