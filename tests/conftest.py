@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Generator
+from importlib.util import find_spec
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-settings.register_profile("steady", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""The profile of all property tests: none may depend on the speed of the machine. In CI its parent is that of
-hypothesis for CI."""
-settings.register_profile("long", settings.get_profile("steady"), max_examples=2_000)
-"""The profile with which `nox -s fuzz -- --seconds N` runs the tests of models and fuzz targets for longer."""
-settings.load_profile("steady")
+if find_spec("hypothesis") is not None:  # sessions without property tests do not install it
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("steady", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # The profile of all property tests: none may depend on the speed of the machine. In CI its parent is that of
+    # hypothesis for CI.
+    settings.register_profile("long", settings.get_profile("steady"), max_examples=2_000)
+    # The profile with which `nox -s fuzz -- --seconds N` runs the tests of models and fuzz targets for longer.
+    settings.load_profile("steady")
 
 pytest_plugins = ["tests.requirements_plugin"]
 

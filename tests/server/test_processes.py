@@ -304,7 +304,8 @@ async def test_an_idle_worker_that_is_stopped_is_killed_and_replaced(caplog: pyt
     async with served(isolating(tools.pid)) as (serving, client):
         stopped = await value_of(client, "pid")
         os.kill(stopped, signal.SIGSTOP)
-        await until(lambda: Path(f"/proc/{stopped}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        await until(lambda: os.waitid(os.P_PID, stopped, flags) is not None)  # all of its threads have stopped
 
         assert await value_of(client, "pid") != stopped
         assert is_gone(stopped)

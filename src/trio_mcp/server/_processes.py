@@ -125,6 +125,8 @@ class WorkerProcess:
     _mark: DescendantMark
     gone: trio.Event = field(factory=trio.Event, init=False)
     """Set when the process has ended and is reaped."""
+    _is_killed: bool = field(default=False, init=False)
+    """True if it was killed, and may not have ended yet."""
     _received: bytearray = field(factory=bytearray, init=False)
     _job_done: trio.Event | None = field(default=None, init=False)
     """Set when the current job is done; None between jobs."""
@@ -136,8 +138,8 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """True unless the process is known to have ended."""
-        return self._process.poll() is None
+        """True unless the process was killed, or is known to have ended."""
+        return not self._is_killed and self._process.poll() is None
 
     @property
     def is_stopped(self) -> bool:
@@ -175,6 +177,7 @@ class WorkerProcess:
             is_stopped = self.is_stopped
             if is_stopped and was_stopped:
                 _log.warning("worker process %d is stopped; it is killed", self.pid)
+                self._is_killed = True
                 _kill(self._process)
             was_stopped = is_stopped
 
