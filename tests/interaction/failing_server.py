@@ -49,12 +49,12 @@ def make_server() -> Server:  # noqa: C901 # a list of handlers, not a decision
         await raise_it(prefix)
         raise AssertionError
 
-    @server.method("x/fail")
+    @server.method("com.example/fail")
     async def failing_method(params: dict[str, Any]) -> dict[str, Any]:
         await raise_it(params["kind"])
         raise AssertionError
 
-    @server.notification("x/failed")
+    @server.notification("com.example/failed")
     async def failing_notification(params: dict[str, Any]) -> None:
         await raise_it(params["kind"])
 

@@ -42,7 +42,7 @@ def requests_that_fail(client: Client, kind: str) -> dict[str, Callable[[], Awai
         "a resource": partial(client.read_resource, f"fail://{kind}"),
         "a prompt": partial(client.get_prompt, "failing_prompt", {"kind": kind}),
         "a completion": partial(client.complete, completed, "kind", kind),
-        "a custom method": partial(client.request, "x/fail", {"kind": kind}, dict[str, Any]),
+        "a custom method": partial(client.request, "com.example/fail", {"kind": kind}, dict[str, Any]),
         "middleware": partial(client.list_tools, kind),
     }
 
@@ -61,7 +61,7 @@ async def test_an_exception_of_any_class_fails_its_call_alone(transport: str, re
                 with pytest.raises(ErrorResponse, match="failed; the server's log says why"):
                     await request()
             await client.call_tool("fail_later", {"kind": kind})
-            await client.notify("x/failed", {"kind": kind})
+            await client.notify("com.example/failed", {"kind": kind})
             assert await is_alive(client)
 
 

@@ -332,7 +332,7 @@ async def begin_session(app: HttpApp, nursery: trio.Nursery) -> tuple[AsgiCaller
 
 
 def notification(size: int) -> bytes:
-    return encode({"jsonrpc": "2.0", "method": "notifications/large", "params": {"text": "x" * size}}) + b"\n"
+    return encode({"jsonrpc": "2.0", "method": "com.example/large", "params": {"text": "x" * size}}) + b"\n"
 
 
 async def test_a_standing_stream_that_is_not_read_gives_way_and_its_session_goes_on() -> None:
