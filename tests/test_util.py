@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import signal
-import weakref
 from collections.abc import AsyncGenerator
 from functools import partial
 
@@ -395,24 +393,3 @@ def test_a_coroutine_that_is_closed_after_its_run_ends_silently() -> None:
 async def test_the_exceptions_in_a_nested_group_are_named_once() -> None:
     group = BaseExceptionGroup("all", [BaseExceptionGroup("two", [SystemExit(1), SystemExit(2)]), KeyError()])
     assert str(failure_of(group, "the handler", LOG)) == "a task of the handler raised SystemExit, KeyError"
-
-
-async def test_what_a_cancelled_block_held_is_free_without_the_garbage_collector() -> None:
-    class Large:
-        """What takes much memory, such as a response that nobody reads."""
-
-    async def hold() -> None:
-        large = Large()
-        references.append(weakref.ref(large))
-        async with owned_nursery():
-            await trio.sleep_forever()
-
-    references: list[weakref.ref[Large]] = []
-    gc.disable()
-    try:
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await hold()
-        assert references[0]() is None
-    finally:
-        gc.enable()

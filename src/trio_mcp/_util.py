@@ -154,37 +154,35 @@ async def owned_nursery(
     close the generator with `contextlib.aclosing`.
     """
     error: BaseException | None = None
-    cancelled: BaseException | None = None
-    bugs: BaseException | None = None
     try:
+        async with trio.open_nursery(strict_exception_groups=True) as nursery:  # also if trio.run was called without
+            try:
+                yield nursery
+            except BaseException as exc:  # noqa: BLE001 # raised again below, outside the nursery
+                cancelled, error = _split(exc)
+                if cancelled is not None:
+                    nursery.cancel_scope.cancel()
+                    if on_cancel is not None:
+                        on_cancel()
+                    raise cancelled from None  # the scope it belongs to is outside
+            if wind_down is not None:
+                with trio.move_on_after(WIND_DOWN_SECONDS, shield=True):
+                    await wind_down()
+            nursery.cancel_scope.cancel()
+            if on_cancel is not None:
+                on_cancel()
+    except BaseExceptionGroup as group:
+        cancelled, bugs = _split(group)
+        if error is None or (bugs is None and cancelled is None):
+            raise
+        if bugs is not None:
+            both: list[BaseException] = [error, *getattr(bugs, "exceptions", (bugs,))]
+            raise BaseExceptionGroup("the block failed, and so did the connection", both) from None
+    if error is not None:
         try:
-            async with trio.open_nursery(strict_exception_groups=True) as nursery:  # also if trio.run was without
-                try:
-                    yield nursery
-                except BaseException as exc:  # noqa: BLE001 # raised again below, outside the nursery
-                    cancelled, error = _split(exc)
-                    if cancelled is not None:
-                        nursery.cancel_scope.cancel()
-                        if on_cancel is not None:
-                            on_cancel()
-                        raise cancelled from None  # the scope it belongs to is outside
-                if wind_down is not None:
-                    with trio.move_on_after(WIND_DOWN_SECONDS, shield=True):
-                        await wind_down()
-                nursery.cancel_scope.cancel()
-                if on_cancel is not None:
-                    on_cancel()
-        except BaseExceptionGroup as group:
-            cancelled, bugs = _split(group)
-            if error is None or (bugs is None and cancelled is None):
-                raise
-            if bugs is not None:
-                sentence = "the block failed, and so did the connection"
-                raise BaseExceptionGroup(sentence, [error, *getattr(bugs, "exceptions", (bugs,))]) from None
-        if error is not None:
             raise error
-    finally:
-        del error, cancelled, bugs  # their tracebacks refer to this frame, and to what the block held
+        finally:
+            del error  # its traceback refers to this frame
 
 
 async def run_all(
