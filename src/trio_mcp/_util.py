@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from types import TracebackType
 from typing import cast
 
 import trio
@@ -135,10 +136,9 @@ def own_cancellation(actor: str, log: logging.Logger) -> Generator[None]:
         raise
 
 
-@asynccontextmanager
-async def owned_nursery(
+def owned_nursery(
     wind_down: Callable[[], Awaitable[None]] | None = None, *, on_cancel: Callable[[], None] | None = None
-) -> AsyncGenerator[trio.Nursery]:
+) -> AbstractAsyncContextManager[trio.Nursery]:
     """Open a nursery for tasks of this package that does not wrap the exceptions of its body.
 
     An exception of the body leaves the block unchanged, whatever its class and group depth (KeyboardInterrupt and
@@ -153,36 +153,75 @@ async def owned_nursery(
     Leave the block in the task that entered it, innermost first, as with any Trio nursery; inside an async generator
     close the generator with `contextlib.aclosing`.
     """
-    error: BaseException | None = None
-    try:
-        async with trio.open_nursery(strict_exception_groups=True) as nursery:  # also if trio.run was called without
-            try:
-                yield nursery
-            except BaseException as exc:  # noqa: BLE001 # raised again below, outside the nursery
-                cancelled, error = _split(exc)
-                if cancelled is not None:
-                    nursery.cancel_scope.cancel()
-                    if on_cancel is not None:
-                        on_cancel()
-                    raise cancelled from None  # the scope it belongs to is outside
-            if wind_down is not None:
-                with trio.move_on_after(WIND_DOWN_SECONDS, shield=True):
-                    await wind_down()
-            nursery.cancel_scope.cancel()
-            if on_cancel is not None:
-                on_cancel()
-    except BaseExceptionGroup as group:
-        cancelled, bugs = _split(group)
-        if error is None or (bugs is None and cancelled is None):
-            raise
-        if bugs is not None:
-            both: list[BaseException] = [error, *getattr(bugs, "exceptions", (bugs,))]
-            raise BaseExceptionGroup("the block failed, and so did the connection", both) from None
-    if error is not None:
+    return _OwnedNursery(wind_down, on_cancel)
+
+
+class _OwnedNursery(AbstractAsyncContextManager[trio.Nursery]):
+    """The block of `owned_nursery`.
+
+    It is a class and not a generator, and it deletes its references to exceptions: if a frame refers to an exception
+    whose traceback refers to that frame, all that a cancelled block held stays until the next full garbage collection.
+    """
+
+    def __init__(
+        self, wind_down: Callable[[], Awaitable[None]] | None, on_cancel: Callable[[], None] | None
+    ) -> None:
+        self._wind_down = wind_down
+        self._on_cancel = on_cancel
+        self._manager = trio.open_nursery(strict_exception_groups=True)  # also if trio.run was called without
+        self._nursery: trio.Nursery
+
+    @trio.lowlevel.enable_ki_protection  # an interrupt in between would leave the nursery open
+    async def __aenter__(self) -> trio.Nursery:
+        """Open the nursery."""
+        self._nursery = await self._manager.__aenter__()
+        return self._nursery
+
+    @trio.lowlevel.enable_ki_protection  # as above
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """End the tasks, and raise the exception of the body."""
+        cancelled, error = (None, None) if raised is None else _split(raised)
+        bugs: BaseException | None = None
         try:
+            try:
+                await self._close(cancelled)
+            except BaseExceptionGroup as group:
+                if error is None:
+                    raise
+                _, bugs = _split(group)  # a cancellation finds its scope without being raised
+            if error is None:
+                return True  # the nursery has caught its own cancellation
+            if bugs is not None:
+                message = "the block failed, and so did the connection"
+                raise BaseExceptionGroup(message, [error, *getattr(bugs, "exceptions", (bugs,))])
+            if error is raised:
+                return False
             raise error
         finally:
-            del error  # its traceback refers to this frame
+            del raised, trace, cancelled, error, bugs
+
+    async def _close(self, cancelled: BaseException | None) -> None:
+        """End the tasks; raise *cancelled*, or what the wind-down raises, and what tasks raise, as a group."""
+        try:
+            if self._wind_down is not None and cancelled is None:
+                with trio.move_on_after(WIND_DOWN_SECONDS, shield=True):
+                    await _run_unprotected(self._wind_down)
+            self._nursery.cancel_scope.cancel()
+            if self._on_cancel is not None:
+                self._on_cancel()
+        except BaseException as exc:  # noqa: BLE001 # the nursery raises it again
+            cancelled = exc
+        try:
+            await self._manager.__aexit__(type(cancelled), cancelled, getattr(cancelled, "__traceback__", None))
+        finally:
+            del cancelled
+
+
+@trio.lowlevel.disable_ki_protection
+async def _run_unprotected(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
 
 
 async def run_all(

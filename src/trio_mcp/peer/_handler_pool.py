@@ -334,6 +334,9 @@ class HandlerRun:
         self.release_slot()
         if self.pending is not None:
             self.pool.parking.forget(self.pending)
+            self.pending = None  # it refers to the run, and a cycle would wait for the garbage collector
+        if self._holds is not None:
+            self._holds.forget_slot()  # likewise
         if self.exchange is not None:
             self.exchange.abandon()
 

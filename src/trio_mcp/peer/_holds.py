@@ -77,6 +77,12 @@ class Holds:
         self._all.insert(0, hold)
         self.has_slot = True
 
+    def forget_slot(self) -> None:
+        """Stop holding the slot of the run, which has ended and has released it."""
+        if self.has_slot:
+            self.has_slot = False
+            del self._all[0]
+
     def drop(self, hold: Hold) -> None:
         """Release *hold* for good."""
         self._all.remove(hold)

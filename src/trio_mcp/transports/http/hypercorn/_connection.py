@@ -47,7 +47,7 @@ import math
 import re
 import socket
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
@@ -195,6 +195,7 @@ class _Connection:
                 await self._end(by_us=self._reading.cancelled_caught or self._has_timed_out)
         finally:
             self.abort()
+            del self._tasks, self._protocol  # they refer to this object, and a cycle waits for the garbage collector
 
     def report(self, failure: Exception) -> None:
         """Log the failure that ends the connection."""
@@ -211,6 +212,8 @@ class _Connection:
         Over HTTP/2 the other streams go on, unless the application is still in a write, which is shielded: then the
         client takes nothing of any stream.
         """
+        if self._is_lost:
+            return
         if isinstance(self._protocol, Http2):
             self._tasks.spawn(self._abort_unless_ended, request)
         else:
@@ -378,10 +381,9 @@ class Http1(H11Protocol):
     config: ProtocolConfig
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._emit, self.send = self.send, self._send_or_hold
-        self._holds = False
-        self._held = b""
+        *others, emit = arguments
+        self._output = _Http1Output(emit)
+        super().__init__(*others, self._output.send)
         self._is_last = False
 
     @property
@@ -403,7 +405,7 @@ class Http1(H11Protocol):
 
     async def stream_send(self, event: Event) -> None:
         """Send a part of a response."""
-        self._holds = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
+        self._output.holds = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
         is_last = self._is_last or self.context.terminated.is_set()
         if isinstance(event, Response) and event.status_code >= 200 and is_last:
             event = replace(event, headers=[*event.headers, (b"connection", b"close")])
@@ -411,17 +413,6 @@ class Http1(H11Protocol):
 
     async def announce_close(self) -> None:
         """Do nothing: HTTP/1.1 announces the close in the last response."""
-
-    async def _send_or_hold(self, event: ConnectionEvent) -> None:
-        if isinstance(event, RawData):
-            self._held += event.data
-            if self._holds:
-                return
-        if self._held:
-            data, self._held = self._held, b""
-            await self._emit(RawData(data))
-        if not isinstance(event, RawData):
-            await self._emit(event)
 
     async def _create_stream(self, request: h11.Request) -> None:
         if _size(request) > self.config.h11_max_incomplete_size:
@@ -434,6 +425,28 @@ class Http1(H11Protocol):
     async def _check_protocol(self, event: h11.Request) -> None:
         if self.config.http2 and (event.method, event.target, event.http_version) == _HTTP2_PREFACE:
             raise StartsHttp2(b"PRI * HTTP/2.0\r\n\r\n" + self.connection.trailing_data[0])
+
+
+@define(eq=False)
+class _Http1Output:
+    """The output of an HTTP/1.1 protocol, which can hold the head of a response until its body follows."""
+
+    _emit: Callable[[ConnectionEvent], Awaitable[None]]
+    holds: bool = field(default=False, init=False)
+    """True to hold the next bytes."""
+    _held: bytes = field(default=b"", init=False)
+
+    async def send(self, event: ConnectionEvent) -> None:
+        """Emit an event of the protocol, after the bytes that were held; or hold its bytes."""
+        if isinstance(event, RawData):
+            self._held += event.data
+            if self.holds:
+                return
+        if self._held:
+            data, self._held = self._held, b""
+            await self._emit(RawData(data))
+        if not isinstance(event, RawData):
+            await self._emit(event)
 
 
 def _size(request: h11.Request) -> int:

@@ -113,11 +113,8 @@ class HttpOutlet(ByteHolder):
 
     def __attrs_post_init__(self) -> None:
         limits = self.limits
-        self._outbox = Outbox(limits.outbox_bytes, limits.outbox_urgent_bytes, self._on_outbox_failure)
-
-    def _on_outbox_failure(self, failure: ConnectionLost) -> None:
-        if self._outbox.is_stalled:
-            self._on_failure(failure)
+        # Failures are noticed by `put_urgent`: a method of this object as callback would be a reference cycle.
+        self._outbox = Outbox(limits.outbox_bytes, limits.outbox_urgent_bytes, lambda _: None)
 
     def find_sender(self) -> Sender:
         """Return the client that its messages are for."""
@@ -182,7 +179,10 @@ class HttpOutlet(ByteHolder):
 
     def put_urgent(self, line: bytes) -> None:
         """Queue a message whose sender cannot wait."""
+        had_failed = self._outbox.failure is not None
         self._outbox.put_urgent(line)
+        if not had_failed and self._outbox.failure is not None:
+            self._on_failure(self._outbox.failure)
         self._changed.unpark_all()
         self._note_size()
 
