@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import trio
@@ -103,7 +103,7 @@ def add_long_tools(server: Server) -> None:
     @server.tool
     async def big(megabytes: int) -> str:
         await trio.lowlevel.checkpoint()
-        return "x" * (megabytes * 1_000_000)
+        return _text(megabytes)
 
     @server.tool
     async def stubborn() -> Number:
@@ -138,6 +138,12 @@ def add_failing_tools(server: Server) -> None:
     def fail_in_asyncio() -> Number:
         asyncio.run(_cancel_oneself())
         return Number(0)
+
+
+@cache
+def _text(megabytes: int) -> str:
+    """Return a large text. It is made once: what is under siege is the server, and not the speed of its handlers."""
+    return "x" * (megabytes * 1_000_000)
 
 
 async def _cancellation_of_another() -> trio.Cancelled:

@@ -28,18 +28,23 @@ revisions; a connection without an address (a pipe, memory) is a sender of its o
 9. A sender may take three times as many places as it leaves free: three quarters of them if it is the only one. So
    however many requests it makes, a newcomer finds a free place. A connection without an address is usually the only
    one of its server, and may take all places.
+10. Large results are written as JSON one at a time, because nobody else is served meanwhile. Senders take turns, and
+   after a result that took long there is a pause of three times as long for other requests. A connection without an
+   address is spared this.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Self, TypeAlias, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import trio
@@ -92,9 +97,12 @@ class HandlerPool:
     """The handlers that wait for answers."""
     limiter: FairLimiter = field(init=False)
     """The limit on how many handlers run at once, shared by all senders."""
+    large_results: LargeResults = field(init=False)
+    """The turns of large results, shared by all senders."""
 
     def __attrs_post_init__(self) -> None:
         self.limiter = FairLimiter(self.limits.max_running, leaves_places=True)
+        self.large_results = LargeResults()
         self.parking = ParkedRuns(self.limits.max_parked, self.limits.ask_seconds)
 
     def begin(
@@ -321,7 +329,9 @@ class HandlerRun:
             exchange = self.exchange
             if exchange is not None and not exchange.has_room():
                 await self._wait_for_room(exchange)
-            if self.exchange is not None:
+            if not self.slots.is_alone and is_large(outcome):
+                await self._respond_in_turn(outcome)
+            elif self.exchange is not None:
                 self.exchange.respond(outcome)
         finally:
             del self.pool.live[self]
@@ -373,6 +383,13 @@ class HandlerRun:
         """Log a failure that cannot be reported to the peer any more."""
         if not isinstance(failure, OutOfTimeError | ConnectionLost | AskExpired):
             _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=failure)
+
+    async def _respond_in_turn(self, outcome: JsonObject | McpError) -> None:
+        """Send a large result when it is its turn (rule 10)."""
+        with trio.CancelScope() as self._scope:  # as below
+            async with self.pool.large_results.turn(self.slots):
+                if self.exchange is not None:
+                    self.exchange.respond(outcome)
 
     async def _wait_for_room(self, exchange: IncomingRequest) -> None:
         """Wait until the response may be queued."""
@@ -529,6 +546,55 @@ class FairLimiter:
             self.taken += 1
             self._count(following, 1)
             begin()
+
+
+_LARGE = 2**20
+"""The number of characters from which a result is large. Smaller ones take few milliseconds."""
+_FIRST_ITEMS = 32
+_LONG_SECONDS = 0.005
+_PAUSE = 3
+"""The length of the pause after a result that took long, in times of that."""
+
+
+def is_large(outcome: object) -> bool:
+    """Return True if the strings in a result are long in sum; only the outer levels of it and the first items count."""
+    return _length(outcome, 3) >= _LARGE
+
+
+def _length(value: object, levels: int) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if levels and isinstance(value, dict | list):
+        items = value.values() if isinstance(value, dict) else value
+        return sum([_length(each, levels - 1) for each in islice(cast("Iterable[object]", items), _FIRST_ITEMS)])
+    return 0
+
+
+@define(eq=False)
+class LargeResults:
+    """The turns in which large results are written (rule 10)."""
+
+    _turns: FairLimiter = field(factory=lambda: FairLimiter(1), init=False)
+    _pause_until: float = field(default=-math.inf, init=False)
+    """The end of the pause, on Trio's clock."""
+
+    @asynccontextmanager
+    async def turn(self, group: Hashable) -> AsyncGenerator[None]:
+        """Wait for a turn, and keep it for as long as the block lasts.
+
+        Args:
+            group: the group that waits, usually the slots of a sender.
+        """
+        await self._turns.acquire(group)
+        try:
+            await trio.sleep_until(self._pause_until)
+            begin = time.perf_counter()
+            yield
+            seconds = time.perf_counter() - begin
+            if seconds > _LONG_SECONDS:
+                self._pause_until = trio.current_time() + _PAUSE * seconds
+        finally:
+            self._turns.release(group)
 
 
 @define(eq=False)

@@ -42,6 +42,7 @@ from attrs import define, field, frozen
 
 from .._util import WIND_DOWN_SECONDS
 from ..peer import HandlerPool, IncomingRequest, Limits
+from ._collection import frozen_heap
 
 __all__ = [
     "STUCK_STATUS",
@@ -255,7 +256,8 @@ _guard: ContextVar[StopGuard | None] = ContextVar("trio_mcp_stop_guard", default
 def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> Generator[StopGuard | None]:
     """Call *stop* in the event loop at each SIGINT and SIGTERM, if *listen* is true and this is the main thread.
 
-    Then the process is the server's own, and the serving that is opened inside of the block is guarded.
+    Then the process is the server's own: the serving that is opened inside of the block is guarded, and the garbage
+    collector spares what stays (`frozen_heap`).
     """
     if not listen or threading.current_thread() is not threading.main_thread():
         yield None
@@ -275,7 +277,8 @@ def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> Generator[S
     former = {number: signal.signal(number, on_signal) for number in _STOP_SIGNALS}
     _guard.set(guard)
     try:
-        yield guard
+        with frozen_heap():
+            yield guard
     finally:
         _guard.set(None)
         guard.is_over = True

@@ -74,6 +74,7 @@ JsonText: TypeAlias = msgspec.Raw
 """A JSON value that is encoded already; `encode` copies it byte for byte."""
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+_encode_lines: Callable[[Any], bytes] = msgspec.json.Encoder().encode_lines
 _encode_sorted: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic").encode
 _decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder().decode
 
@@ -135,8 +136,17 @@ def encode(value: Any) -> bytes:
         NotJsonError: *value* holds something that JSON does not have: NaN, an infinity, a lone surrogate, an object
             of an unknown class, a cycle.
     """
+    return _encoded(_encode, value, value)
+
+
+def encode_line(value: Any) -> bytes:
+    """Return what `encode` does, with a newline, without a copy of it; raise `NotJsonError` as it does."""
+    return _encoded(_encode_lines, (value,), value)
+
+
+def _encoded(write: Callable[[Any], bytes], written: Any, value: Any) -> bytes:
     try:
-        data = _encode(value)
+        data = write(written)
         has_null = b"null" in data if len(data) <= _LARGE else _has_null(data, value)
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_nothing) if has_null else None
     except RecursionError:
@@ -372,20 +382,20 @@ def _kind(value: object) -> str:
 def encode_request(id: RequestId, method: str, params: JsonObject | None) -> bytes:
     """Return the line of a request; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
-        return encode({"jsonrpc": "2.0", "id": id, "method": method}) + b"\n"
-    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + b"\n"
+        return encode_line({"jsonrpc": "2.0", "id": id, "method": method})
+    return encode_line({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
 
 def encode_notification(method: str, params: JsonObject | None) -> bytes:
     """Return the line of a notification; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
-        return encode({"jsonrpc": "2.0", "method": method}) + b"\n"
-    return encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
+        return encode_line({"jsonrpc": "2.0", "method": method})
+    return encode_line({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def encode_result(id: RequestId, result: JsonObject) -> bytes:
     """Return the line of a response with a result; raise `NotJsonError` if it cannot be written as JSON."""
-    return encode({"jsonrpc": "2.0", "id": id, "result": result}) + b"\n"
+    return encode_line({"jsonrpc": "2.0", "id": id, "result": result})
 
 
 def encode_error(id: RequestId | None, code: int, message: str, data: Any = None, *, omit_id: bool = False) -> bytes:
@@ -400,8 +410,8 @@ def encode_error(id: RequestId | None, code: int, message: str, data: Any = None
     if data is not None:
         error["data"] = data
     if id is None and omit_id:
-        return encode({"jsonrpc": "2.0", "error": error}) + b"\n"
-    return encode({"jsonrpc": "2.0", "id": id, "error": error}) + b"\n"
+        return encode_line({"jsonrpc": "2.0", "error": error})
+    return encode_line({"jsonrpc": "2.0", "id": id, "error": error})
 
 
 _SMALL = 4096

@@ -69,7 +69,7 @@ class IncomingHttpRequest(IncomingRequest):
     status: int = field(default=200, init=False)
     """The status of a response that consists of the answer alone."""
     _lines: deque[bytes] = field(factory=deque[bytes], init=False)
-    """The messages that wait to be written, each without its newline."""
+    """The messages that wait to be written, each with its newline: a copy without it would cost as much as the rest."""
     _size: int = field(default=0, init=False)
     """Their size in bytes, including those being written."""
     _taken: int = field(default=0, init=False)
@@ -85,14 +85,14 @@ class IncomingHttpRequest(IncomingRequest):
             await self._written.park()
 
     def sole_answer(self) -> bytes | None:
-        """Take the answer, if it is there and no message precedes it."""
+        """Take the line of the answer, if it is there and no message precedes it."""
         if self.open or len(self._lines) != 1:
             return None
         self._holder.release(self._size)
         return self._lines.popleft()
 
     async def take(self) -> list[bytes]:
-        """Return the messages to write next, in order; empty at the end. Those taken before are written."""
+        """Return the lines to write next, in order; none at the end. Those taken before are written."""
         self._size -= self._taken
         self._taken = 0
         if self._size < self._bound:
@@ -134,7 +134,7 @@ class IncomingHttpRequest(IncomingRequest):
         self._put(encode_notification(method, params))
 
     def _put(self, line: bytes) -> None:
-        self._lines.append(line.removesuffix(b"\n"))
+        self._lines.append(line)
         self._size += len(line)
         self._holder.hold(len(line))
         if self._written:
@@ -363,7 +363,7 @@ async def _respond(exchange: IncomingHttpRequest, responding: Responding, access
             return
         async with responding.stream() as stream:
             while lines := await _take(exchange, access_until):
-                await stream.send(b"".join(map(sse_event, lines)))
+                await stream.send(b"".join([sse_event(line.removesuffix(b"\n")) for line in lines]))
 
 
 async def _take(exchange: IncomingHttpRequest, access_until: float) -> list[bytes]:
