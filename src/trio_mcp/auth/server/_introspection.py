@@ -3,7 +3,8 @@
 Rules of this file:
 
 1. A bounded number of requests runs at once, for all senders together. The senders that wait get turns in rotation,
-   one request each, however many requests they have: a sender of many tokens delays another one by one turn.
+   one request each, however many requests they have: a sender of many tokens delays another one by one turn. A sender
+   whose latest tokens were all refused has few turns at once.
 2. A bounded number of requests waits, for a bounded time, with shares by sender (`trio_mcp._shares`). A request that
    gives way fails: its token may be valid, so the client may try again later.
 3. The sender of a token that was valid before is its principal. The sender of any other token is the client's address.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
@@ -61,6 +63,10 @@ class SenderFetch:
 # --- Turns ---
 
 _MOST_RUNNING = 32
+_MOST_RUNNING_OF_SUSPECT = 4
+_REFUSALS_OF_SUSPECT = 8
+"""The number of refused tokens in a row that make a sender a suspect."""
+_MOST_SUSPECTS = 1000
 _MOST_WAITING = 1000
 _WAIT_SECONDS = 10.0
 
@@ -87,7 +93,11 @@ class IntrospectionTurns:
     most_running: int = _MOST_RUNNING
     most_waiting: int = _MOST_WAITING
     running: int = field(default=0, init=False)
-    """The number of turns now. While requests wait, it is *most_running*."""
+    """The number of turns now."""
+    _running_of: Counter[Sender] = field(factory=Counter[Sender], init=False)
+    """The number of turns that each sender has now."""
+    _refusals: OrderedDict[Sender, int] = field(factory=OrderedDict[Sender, int], init=False)
+    """The number of refused tokens in a row of the senders that had one, the latest sender last."""
     _waiting: SharedBound[_WaitingRequest] = field(init=False)
     _rotation: dict[Sender, None] = field(factory=dict[Sender, None], init=False)
     """The senders that wait, the next one first."""
@@ -102,14 +112,33 @@ class IntrospectionTurns:
         Raises:
             VerifierUnavailable: too many requests wait, or this one has waited for too long.
         """
-        if self.running < self.most_running:
-            self.running += 1
+        if self._may_have_turn(sender):
+            self._give_turn(sender)
         else:
             await self._wait(sender)
         try:
             yield
         finally:
-            self._pass_on()
+            self._end_turn(sender)
+
+    def learn(self, sender: Sender, *, is_valid: bool) -> None:
+        """Take note of the result for a token."""
+        if is_valid:
+            self._refusals.pop(sender, None)
+            return
+        self._refusals[sender] = self._refusals.get(sender, 0) + 1
+        self._refusals.move_to_end(sender)
+        if len(self._refusals) > _MOST_SUSPECTS:
+            self._refusals.popitem(last=False)
+
+    def _may_have_turn(self, sender: Sender) -> bool:
+        is_suspect = self._refusals.get(sender, 0) >= _REFUSALS_OF_SUSPECT
+        most = _MOST_RUNNING_OF_SUSPECT if is_suspect else self.most_running
+        return self.running < self.most_running and self._running_of[sender] < most
+
+    def _give_turn(self, sender: Sender) -> None:
+        self.running += 1
+        self._running_of[sender] += 1
 
     async def _wait(self, sender: Sender) -> None:
         self._make_room(sender)
@@ -142,19 +171,21 @@ class IntrospectionTurns:
         if request in self._waiting:
             self._remove(request)
         elif not request.gave_way:
-            self._pass_on()
+            self._end_turn(request.sender)
 
-    def _pass_on(self) -> None:
-        """Give a turn that has ended to the next sender, if one waits."""
-        sender = next(iter(self._rotation), None)
-        if sender is None:
-            self.running -= 1
-            return
-        request = next(iter(self._waiting.entries_of(sender)))
-        self._remove(request)
-        if sender in self._rotation:  # it has other requests, whose turn comes after those of all other senders
-            self._rotation[sender] = self._rotation.pop(sender)
-        request.called.set()
+    def _end_turn(self, sender: Sender) -> None:
+        """End a turn of a sender, and give what is free to those that wait."""
+        self.running -= 1
+        self._running_of[sender] -= 1
+        if not self._running_of[sender]:
+            del self._running_of[sender]
+        while (following := next(filter(self._may_have_turn, self._rotation), None)) is not None:
+            request = next(iter(self._waiting.entries_of(following)))
+            self._remove(request)
+            if following in self._rotation:  # it has other requests, whose turn comes after those of all other senders
+                self._rotation[following] = self._rotation.pop(following)
+            self._give_turn(following)
+            request.called.set()
 
     def _remove(self, request: _WaitingRequest) -> None:
         self._waiting.remove(request)
@@ -362,7 +393,9 @@ class IntrospectionVerifier:
             headers = {**ACCEPT_JSON, "content-type": "application/x-www-form-urlencoded", **client.headers}
             form = urlencode({"token": token, "token_type_hint": "access_token", **client.form}).encode()
             call = HttpCall(method="POST", url=place.url, headers=headers, body=form, named_by=place.named_by)
-            return _read_answer(await fetch_json(call, fetch), place.server.issuer)
+            verdict = _read_answer(await fetch_json(call, fetch), place.server.issuer)
+            self._turns.learn(sender, is_valid=not isinstance(verdict, str))
+            return verdict
 
     async def _where(self, fetch: Fetch) -> _IntrospectionEndpoint:
         if self.issuer is None:
