@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import signal
+import weakref
 from collections.abc import AsyncGenerator
 from functools import partial
 
@@ -393,3 +395,59 @@ def test_a_coroutine_that_is_closed_after_its_run_ends_silently() -> None:
 async def test_the_exceptions_in_a_nested_group_are_named_once() -> None:
     group = BaseExceptionGroup("all", [BaseExceptionGroup("two", [SystemExit(1), SystemExit(2)]), KeyError()])
     assert str(failure_of(group, "the handler", LOG)) == "a task of the handler raised SystemExit, KeyError"
+
+
+class Large:
+    """An object that takes much memory, such as a response that nobody reads."""
+
+
+async def end_by_cancellation(references: list[weakref.ref[Large]]) -> None:
+    async def hold() -> None:
+        large = Large()
+        references.append(weakref.ref(large))
+        async with owned_nursery():
+            await trio.sleep_forever()
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await hold()
+
+
+async def end_by_nested_cancellation(references: list[weakref.ref[Large]]) -> None:
+    with trio.CancelScope():
+        async with owned_nursery() as nursery:
+            nursery.cancel_scope.cancel()
+            await end_by_cancellation(references)
+
+
+async def end_by_two_failures(references: list[weakref.ref[Large]]) -> None:
+    async def fail_when_cancelled() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise KeyError
+
+    async def hold() -> None:
+        large = Large()
+        references.append(weakref.ref(large))
+        async with owned_nursery() as nursery:
+            nursery.start_soon(fail_when_cancelled)
+            await wait_all_tasks_blocked()
+            raise ValueError
+
+    with contextlib.suppress(BaseExceptionGroup):
+        await hold()
+
+
+@pytest.mark.parametrize("end", [end_by_cancellation, end_by_nested_cancellation, end_by_two_failures])
+async def test_what_a_block_held_is_free_without_the_garbage_collector(
+    end: Callable[[list[weakref.ref[Large]]], Awaitable[None]],
+) -> None:
+    references: list[weakref.ref[Large]] = []
+    gc.disable()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end, references)
+        assert references[0]() is None
+    finally:
+        gc.enable()

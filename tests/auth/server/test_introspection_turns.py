@@ -161,3 +161,40 @@ async def test_a_turn_that_fails_is_over(nursery: trio.Nursery) -> None:
             async with turns.turn(USER):
                 raise ValueError("a bug")
     assert turns.running == 0
+
+
+async def test_a_sender_whose_latest_tokens_were_all_refused_has_four_turns_at_once(nursery: trio.Nursery) -> None:
+    takers = Takers(IntrospectionTurns(most_running=6), nursery)
+    for _ in range(8):
+        takers.turns.learn(ATTACKER, is_valid=False)
+        takers.turns.learn(USER, is_valid=False)
+    takers.turns.learn(USER, is_valid=True)
+
+    await takers.start(ATTACKER, ["a0", "a1", "a2", "a3", "a4", "a5"])
+    assert takers.order == ["a0", "a1", "a2", "a3"]
+    await takers.start(USER, ["u0", "u1", "u2"])
+    assert takers.order[4:] == ["u0", "u1"]
+
+    await takers.end("u0")  # the attacker comes first in the rotation, and has its four turns
+    assert takers.order[6:] == ["u2"]
+    await takers.end("a0")
+    assert takers.order[7:] == ["a4"]
+
+    takers.turns.learn(ATTACKER, is_valid=True)
+    await takers.end("u1")
+    assert takers.order[8:] == ["a5"]
+    await takers.end_all()
+    assert (len(takers.order), takers.turns.running) == (9, 0)
+
+
+async def test_a_bounded_number_of_senders_is_known_for_refused_tokens(nursery: trio.Nursery) -> None:
+    takers = Takers(IntrospectionTurns(), nursery)
+    for _ in range(8):
+        takers.turns.learn(ATTACKER, is_valid=False)
+    for number in range(1000):
+        takers.turns.learn(sender_of(None, f"198.51.{number // 250}.{number % 250}"), is_valid=False)
+
+    await takers.start(ATTACKER, [f"{number}" for number in range(6)])
+
+    assert len(takers.running) == 6
+    await takers.end_all()

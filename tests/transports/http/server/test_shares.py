@@ -112,6 +112,11 @@ async def site(limits: Limits, *, by: str = "address", **settings: Any) -> Async
         return "done"
 
     @server.tool
+    async def big() -> str:
+        await trio.lowlevel.checkpoint()
+        return "x" * 2**20
+
+    @server.tool
     def wait_in_thread() -> str:
         trio.from_thread.run(go.wait)
         return "done"
@@ -322,3 +327,13 @@ async def test_isolated_functions_of_one_sender_leave_worker_processes_to_anothe
 
             assert text_of(asking).isdecimal()
             await line.aclose()
+
+
+async def test_a_client_with_many_large_results_does_not_delay_the_results_of_another() -> None:
+    async with site(Limits()) as served:
+        attacker, user = served.sender("192.0.2.1"), served.sender("192.0.2.2")
+        many = [attacker.post(modern_call("big")) for _ in range(20)]
+        mine = await user.done(modern_call("big"))
+        before = sum(each.complete for each in many)
+        assert len(text_of(mine)) == 2**20
+        assert before < 10

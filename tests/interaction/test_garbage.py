@@ -1,0 +1,134 @@
+"""What has ended is free at once, without the garbage collector, which would have to interrupt everybody for it."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import TypeAlias
+
+import pytest
+import trio
+
+from trio_mcp import Accepted, Context, Server, open_http_client, serve_http, types
+
+USED = frozenset({"_Connection", "Http1", "AppTasks", "Responding", "HttpRequest", "HandlerRun", "IncomingHttpRequest"})
+"""The classes of what connections, requests and handlers consist of."""
+LEGACY_USED = frozenset({"HttpOutlet", "Outbox", "IncomingMessageRequest"})
+RUN = frozenset({"HandlerRun"})
+TIMES = 3
+
+Use: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+def make_server(begun: trio.Event) -> Server:
+    server = Server("garbage", version="1")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        await trio.sleep_forever()
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        match await ctx.elicit("Who?", str):
+            case Accepted(value=name):
+                return name
+            case _:
+                return ""
+
+    return server
+
+
+def alive(kinds: frozenset[str]) -> Counter[str]:
+    """Count the objects of these classes of the package."""
+    found = (type(each) for each in gc.get_objects())
+    return Counter(kind.__name__ for kind in found if kind.__name__ in kinds and kind.__module__.startswith("trio_mcp"))
+
+
+async def until_gone(kinds: frozenset[str], before: Counter[str]) -> None:
+    """Wait until there are no more objects of these classes than before."""
+    with trio.fail_after(60):
+        while not alive(kinds) <= before:  # noqa: ASYNC110 # the server notices a while later that a client has left
+            await trio.sleep(0.01)
+
+
+@contextmanager
+def collector_disabled() -> Generator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[tuple[str, trio.Event]]:
+    """Serve over HTTP; the block gets the URL, and the event of a call that has begun."""
+    begun = trio.Event()
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, make_server(begun), port=0))
+        yield bound.url, begun
+        nursery.cancel_scope.cancel()
+
+
+async def say_nothing(url: str) -> None:
+    """Connect, and leave."""
+    host, _, port = url.split("/")[2].partition(":")
+    stream = await trio.open_tcp_stream(host, int(port))
+    await stream.aclose()
+
+
+async def call(url: str, *, revision: str) -> None:
+    async with open_http_client(url, revision=revision) as client:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+        assert result.structured_content == {"result": 3}
+
+
+async def answer_a_question(url: str, *, revision: str) -> None:
+    async def answer(_: types.ElicitRequestParams) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        return types.ElicitResult(action="accept", content={"value": "me"})
+
+    async with open_http_client(url, revision=revision, on_elicit=answer) as client:
+        await client.call_tool("ask")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(say_nothing, id="connection"),
+        pytest.param(partial(call, revision="2026-07-28"), id="call"),
+        pytest.param(partial(call, revision="2025-11-25"), id="legacy call"),
+        pytest.param(partial(answer_a_question, revision="2026-07-28"), id="question"),
+        pytest.param(partial(answer_a_question, revision="2025-11-25"), id="legacy question"),
+    ],
+)
+async def test_what_a_client_used_is_free_when_it_has_left(use: Use) -> None:
+    async with served() as (url, _):
+        await use(url)  # loads modules
+        with collector_disabled():
+            before = alive(USED | LEGACY_USED)
+            for _ in range(TIMES):
+                await use(url)
+            await until_gone(USED | LEGACY_USED, before)
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+async def test_what_a_cancelled_call_used_is_free(revision: str) -> None:
+    async with served() as (url, begun), open_http_client(url, revision=revision) as client:
+        with collector_disabled():
+            before = alive(RUN)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "wait")
+                await begun.wait()
+                assert alive(RUN) > before
+                nursery.cancel_scope.cancel()
+            await until_gone(RUN, before)

@@ -1,0 +1,137 @@
+"""Garbage collections in a process that exists to serve: what they visit, and when they visit everything again."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from attrs import define
+
+from tests.server import frozen_program
+from trio_mcp import open_memory_client, open_stdio_client
+from trio_mcp.server._collection import FrozenHeap, frozen_heap
+
+PROGRAM = Path(__file__).with_name("frozen_program.py")
+
+
+@define
+class Clock:
+    """A clock that the test moves."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Generator[Clock]:
+    """A clock; afterwards nothing is frozen."""
+    yield Clock()
+    gc.unfreeze()
+
+
+def collect(heap: FrozenHeap, clock: Clock, *, seconds: float, generation: int = 2) -> None:
+    """Report a collection to *heap* that takes that long."""
+    info = {"generation": generation, "collected": 0, "uncollectable": 0}
+    heap.on_collection("start", info)
+    clock.now += seconds
+    heap.on_collection("stop", info)
+
+
+def test_what_exists_when_the_serving_begins_is_frozen_until_it_ends() -> None:
+    callbacks = list(gc.callbacks)
+    with frozen_heap():
+        assert gc.get_freeze_count() > 1000
+        assert len(gc.callbacks) == len(callbacks) + 1
+    assert (gc.get_freeze_count(), gc.callbacks) == (0, callbacks)
+
+
+def test_the_survivors_of_a_long_full_collection_are_frozen(clock: Clock) -> None:
+    heap = FrozenHeap(clock)
+    gc.freeze()
+    before = gc.get_freeze_count()
+    kept = [[n] for n in range(1000)]
+
+    collect(heap, clock, seconds=0.019)
+    collect(heap, clock, seconds=1.0, generation=1)
+    assert gc.get_freeze_count() <= before
+
+    collect(heap, clock, seconds=0.02)
+    assert gc.get_freeze_count() >= before + len(kept)
+
+
+def test_everything_is_visited_again_when_twice_as_many_objects_are_frozen(clock: Clock) -> None:
+    heap = FrozenHeap(clock)
+    gc.freeze()
+    collect(heap, clock, seconds=0.1)
+    kept = [[n] for n in range(gc.get_freeze_count() + 1000)]
+
+    collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() == 0  # the next collection visits all
+    collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() > len(kept)
+
+    collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() > len(kept)  # not twice as many as at the last time
+
+
+def test_everything_is_visited_again_after_five_minutes(clock: Clock) -> None:
+    heap = FrozenHeap(clock)
+    gc.freeze()
+    clock.now = 299.0
+    collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() > 0
+
+    clock.now = 300.0
+    collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() == 0
+    collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() > 0
+
+    clock.now = 599.0
+    collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() > 0
+
+
+def test_cycles_of_frozen_objects_are_collected_after_everything_was_thawed(clock: Clock) -> None:
+    heap = FrozenHeap(clock)
+    marks = [Node() for _ in range(10)]
+    gc.freeze()
+    marks.clear()
+    gc.collect()
+    assert Node.alive == 10
+
+    clock.now = 300.0
+    collect(heap, clock, seconds=0.1)
+    gc.collect()
+    assert Node.alive == 0
+
+
+class Node:
+    """An object in a reference cycle."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+        Node.alive += 1
+
+    def __del__(self) -> None:
+        Node.alive -= 1
+
+
+async def test_objects_are_frozen_in_the_process_of_a_server() -> None:
+    async with open_stdio_client([sys.executable, str(PROGRAM)]) as client:
+        result = await client.call_tool("frozen_objects")
+    assert isinstance(result.structured_content, dict)
+    assert result.structured_content["result"] > 1000
+
+
+async def test_no_objects_are_frozen_in_the_process_of_a_host() -> None:
+    async with open_memory_client(frozen_program.server) as client:
+        result = await client.call_tool("frozen_objects")
+    assert result.structured_content == {"result": 0}
