@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 
 import pytest

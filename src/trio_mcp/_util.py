@@ -163,9 +163,7 @@ class _OwnedNursery(AbstractAsyncContextManager[trio.Nursery]):
     whose traceback refers to that frame, all that a cancelled block held stays until the next full garbage collection.
     """
 
-    def __init__(
-        self, wind_down: Callable[[], Awaitable[None]] | None, on_cancel: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, wind_down: Callable[[], Awaitable[None]] | None, on_cancel: Callable[[], None] | None) -> None:
         self._wind_down = wind_down
         self._on_cancel = on_cancel
         self._manager = trio.open_nursery(strict_exception_groups=True)  # also if trio.run was called without
@@ -214,7 +212,10 @@ class _OwnedNursery(AbstractAsyncContextManager[trio.Nursery]):
         except BaseException as exc:  # noqa: BLE001 # the nursery raises it again
             cancelled = exc
         try:
-            await self._manager.__aexit__(type(cancelled), cancelled, getattr(cancelled, "__traceback__", None))
+            if cancelled is None:
+                await self._manager.__aexit__(None, None, None)
+            else:
+                await self._manager.__aexit__(type(cancelled), cancelled, cancelled.__traceback__)
         finally:
             del cancelled
 

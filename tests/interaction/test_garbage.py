@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TypeAlias
 
 import pytest
 import trio
+from attrs import frozen
 
 from trio_mcp import Accepted, Context, Server, open_http_client, serve_http, types
 
@@ -21,6 +22,13 @@ RUN = frozenset({"HandlerRun"})
 TIMES = 3
 
 Use: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+@frozen
+class Name:
+    """The form for the user."""
+
+    name: str
 
 
 def make_server(begun: trio.Event) -> Server:
@@ -37,8 +45,8 @@ def make_server(begun: trio.Event) -> Server:
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        match await ctx.elicit("Who?", str):
-            case Accepted(value=name):
+        match await ctx.elicit("Who?", Name):
+            case Accepted(value=Name(name)):
                 return name
             case _:
                 return ""
@@ -48,7 +56,7 @@ def make_server(begun: trio.Event) -> Server:
 
 def alive(kinds: frozenset[str]) -> Counter[str]:
     """Count the objects of these classes of the package."""
-    found = (type(each) for each in gc.get_objects())
+    found: Iterator[type] = map(type, gc.get_objects())
     return Counter(kind.__name__ for kind in found if kind.__name__ in kinds and kind.__module__.startswith("trio_mcp"))
 
 
@@ -95,10 +103,11 @@ async def call(url: str, *, revision: str) -> None:
 async def answer_a_question(url: str, *, revision: str) -> None:
     async def answer(_: types.ElicitRequestParams) -> types.ElicitResult:
         await trio.lowlevel.checkpoint()
-        return types.ElicitResult(action="accept", content={"value": "me"})
+        return types.ElicitResult(action="accept", content={"name": "me"})
 
     async with open_http_client(url, revision=revision, on_elicit=answer) as client:
-        await client.call_tool("ask")
+        result = await client.call_tool("ask")
+        assert result.structured_content == {"result": "me"}
 
 
 @pytest.mark.parametrize(

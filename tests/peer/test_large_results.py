@@ -10,7 +10,7 @@ import trio.testing
 from attrs import define, field
 
 from trio_mcp import McpError
-from trio_mcp.peer._handler_pool import LargeResults, is_large
+from trio_mcp.peer import LargeResults, is_large
 
 HALF = "x" * 2**19
 

@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import define
@@ -14,6 +15,8 @@ from tests.server import frozen_program
 from trio_mcp import open_memory_client, open_stdio_client
 from trio_mcp.server._collection import FrozenHeap, frozen_heap
 
+MANY = 10**9
+"""More objects than any process has."""
 PROGRAM = Path(__file__).with_name("frozen_program.py")
 
 
@@ -44,14 +47,14 @@ def collect(heap: FrozenHeap, clock: Clock, *, seconds: float, generation: int =
 
 def test_what_exists_when_the_serving_begins_is_frozen_until_it_ends() -> None:
     callbacks = list(gc.callbacks)
-    with frozen_heap():
+    with frozen_heap(is_own_process=True):
         assert gc.get_freeze_count() > 1000
         assert len(gc.callbacks) == len(callbacks) + 1
     assert (gc.get_freeze_count(), gc.callbacks) == (0, callbacks)
 
 
 def test_the_survivors_of_a_long_full_collection_are_frozen(clock: Clock) -> None:
-    heap = FrozenHeap(clock)
+    heap = FrozenHeap(clock, many=MANY)
     gc.freeze()
     before = gc.get_freeze_count()
     kept = [[n] for n in range(1000)]
@@ -65,10 +68,9 @@ def test_the_survivors_of_a_long_full_collection_are_frozen(clock: Clock) -> Non
 
 
 def test_everything_is_visited_again_when_twice_as_many_objects_are_frozen(clock: Clock) -> None:
-    heap = FrozenHeap(clock)
     gc.freeze()
-    collect(heap, clock, seconds=0.1)
-    kept = [[n] for n in range(gc.get_freeze_count() + 1000)]
+    heap = FrozenHeap(clock, many=gc.get_freeze_count() + 10_000)
+    kept = [[n] for n in range(20_000)]
 
     collect(heap, clock, seconds=0.1)
     assert gc.get_freeze_count() == 0  # the next collection visits all
@@ -80,7 +82,7 @@ def test_everything_is_visited_again_when_twice_as_many_objects_are_frozen(clock
 
 
 def test_everything_is_visited_again_after_five_minutes(clock: Clock) -> None:
-    heap = FrozenHeap(clock)
+    heap = FrozenHeap(clock, many=MANY)
     gc.freeze()
     clock.now = 299.0
     collect(heap, clock, seconds=0.1)
@@ -98,7 +100,7 @@ def test_everything_is_visited_again_after_five_minutes(clock: Clock) -> None:
 
 
 def test_cycles_of_frozen_objects_are_collected_after_everything_was_thawed(clock: Clock) -> None:
-    heap = FrozenHeap(clock)
+    heap = FrozenHeap(clock, many=MANY)
     marks = [Node() for _ in range(10)]
     gc.freeze()
     marks.clear()
@@ -124,11 +126,21 @@ class Node:
         Node.alive -= 1
 
 
+def test_the_growth_of_a_small_heap_does_not_matter(clock: Clock) -> None:
+    heap = FrozenHeap(clock, many=MANY)
+    collect(heap, clock, seconds=0.1)
+    kept = [[n] for n in range(2 * gc.get_freeze_count())]
+
+    collect(heap, clock, seconds=0.1)
+
+    assert gc.get_freeze_count() > len(kept)
+
+
 async def test_objects_are_frozen_in_the_process_of_a_server() -> None:
     async with open_stdio_client([sys.executable, str(PROGRAM)]) as client:
         result = await client.call_tool("frozen_objects")
-    assert isinstance(result.structured_content, dict)
-    assert result.structured_content["result"] > 1000
+    content: Any = result.structured_content
+    assert content["result"] > 1000
 
 
 async def test_no_objects_are_frozen_in_the_process_of_a_host() -> None:

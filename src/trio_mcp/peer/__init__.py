@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from ._handler_pool import HandlerPool as HandlerPool
     from ._handler_pool import HandlerRun as HandlerRun
     from ._handler_pool import HandlerSlots as HandlerSlots
+    from ._handler_pool import LargeResults as LargeResults
     from ._handler_pool import OutOfTimeError as OutOfTimeError
     from ._handler_pool import SenderSlots as SenderSlots
+    from ._handler_pool import is_large as is_large
     from ._holds import Hold as Hold
     from ._holds import Holds as Holds
     from ._limits import BUSY as BUSY
@@ -70,8 +72,8 @@ else:
                 "OutgoingMessageRequest", "OutgoingRequest", "Update", "UpdateBudget", "UpdateListener", "advance",
             ),
             "_handler_pool": (
-                "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "OutOfTimeError",
-                "SenderSlots",
+                "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "LargeResults",
+                "OutOfTimeError", "SenderSlots", "is_large",
             ),
             "_holds": ("Hold", "Holds"),
             "_limits": ("BUSY", "Limits"),

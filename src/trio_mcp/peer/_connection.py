@@ -295,8 +295,8 @@ class MessageConnection(abc.ABC):
                 request.withdraw()
             request.finish(copy(reason))
         self.ledger.outgoing.clear()
-        for callback in self._on_disconnect:
-            callback(copy(reason))
+        while self._on_disconnect:  # those that were called are forgotten: they refer to this connection
+            self._on_disconnect.pop(0)(copy(reason))
 
     def take(self, line: bytes | Oversized, outlet: Outlet) -> None:
         """Process one message of the peer, or one batch of them. Synchronous, and never raises.

@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Mapping
 from copy import copy
 from enum import Enum, IntEnum, auto
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 
 import trio
 from attrs import define, field
@@ -499,6 +499,9 @@ class OutgoingMessageRequest(OutgoingRequest):
 class IncomingRequest(abc.ABC):
     """A request that this side answers. Responding and notifying only queue a message, and never wait."""
 
+    line_end: ClassVar[bytes] = b"\n"
+    """What follows a message: messages on a stream are lines."""
+
     method: str
     params: JsonObject | None
     context: ExchangeContext
@@ -611,8 +614,8 @@ class IncomingRequest(abc.ABC):
 
     def _line_of(self, outcome: JsonObject | McpError) -> bytes:
         if isinstance(outcome, McpError):
-            return encode_error(self.id, outcome.code, outcome.message, outcome.data)
-        return encode_result(self.id, outcome)
+            return encode_error(self.id, outcome.code, outcome.message, outcome.data, end=self.line_end)
+        return encode_result(self.id, outcome, end=self.line_end)
 
     def _conclude(self, result: JsonObject) -> None:
         """Respond to an endless request, because this side ends it."""

@@ -39,12 +39,12 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import trio
@@ -53,7 +53,7 @@ from attrs import define, field
 from .._errors import AskExpired, ConnectionLost, McpError
 from .._shares import Sender
 from .._util import failure_of
-from ..wire import INTERNAL_ERROR, JsonObject
+from ..wire import INTERNAL_ERROR, JsonObject, is_array, is_object
 from ._holds import Hold, Holds
 from ._limits import BUSY, Limits
 from ._parking import ParkedRuns, Question, QuestionBatch
@@ -70,8 +70,10 @@ __all__ = [
     "HandlerPool",
     "HandlerRun",
     "HandlerSlots",
+    "LargeResults",
     "OutOfTimeError",
     "SenderSlots",
+    "is_large",
 ]
 
 
@@ -564,9 +566,9 @@ def is_large(outcome: object) -> bool:
 def _length(value: object, levels: int) -> int:
     if isinstance(value, str):
         return len(value)
-    if levels and isinstance(value, dict | list):
-        items = value.values() if isinstance(value, dict) else value
-        return sum([_length(each, levels - 1) for each in islice(cast("Iterable[object]", items), _FIRST_ITEMS)])
+    if levels and (is_object(value) or is_array(value)):
+        items = value.values() if is_object(value) else value
+        return sum([_length(each, levels - 1) for each in islice(items, _FIRST_ITEMS)])
     return 0
 
 

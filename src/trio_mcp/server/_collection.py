@@ -9,7 +9,7 @@ Rules of this file:
    that took long. Collections do not visit frozen objects.
 2. A frozen object is freed as ever when the last reference to it is gone. Only reference cycles of frozen objects stay.
    So everything is visited again after some minutes, and when there are twice as many frozen objects as at the last
-   time.
+   time, and many.
 3. This is for the process of a server (`stopped_by_signals`). A host program decides for itself.
 """
 
@@ -28,13 +28,20 @@ __all__ = ["FrozenHeap", "frozen_heap"]
 _LONG_SECONDS = 0.02
 _THAW_SECONDS = 300.0
 _GROWTH = 2
+_MANY = 500_000  # about a hundred megabytes
 _FULL = 2
 """The generation of a full collection."""
 
 
 @contextmanager
-def frozen_heap() -> Generator[None]:
-    """Apply the rules of this file for the duration of the block. A collector that is disabled stays so."""
+def frozen_heap(*, is_own_process: bool) -> Generator[None]:
+    """Apply the rules of this file for the duration of the block, unless the process is that of a host program.
+
+    A collector that is disabled stays so.
+    """
+    if not is_own_process:
+        yield
+        return
     heap = FrozenHeap()
     gc.freeze()
     gc.callbacks.append(heap.on_collection)
@@ -51,19 +58,22 @@ class FrozenHeap:
 
     Args:
         clock: returns the time in seconds.
+        many: the number of frozen objects below which their growth does not matter.
     """
 
     _clock: Callable[[], float] = time.perf_counter
+    _many: int = field(default=_MANY, alias="many")
     _began: float = field(default=0.0, init=False)
     """The time at which the current collection began."""
-    _most: int = field(default=0, init=False)
-    """The number of frozen objects above which all are visited again; 0 if it is not known yet."""
+    _most: int = field(init=False)
+    """The number of frozen objects above which all are visited again."""
     _until: float = field(init=False)
     """The time at which all are visited again."""
     _is_thawed: bool = field(default=False, init=False)
     """True if the next full collection visits everything."""
 
     def __attrs_post_init__(self) -> None:
+        self._most = self._many
         self._until = self._clock() + _THAW_SECONDS
 
     def on_collection(self, phase: str, info: dict[str, Any]) -> None:
@@ -77,12 +87,11 @@ class FrozenHeap:
             self._after_long_collection(now)
 
     def _after_long_collection(self, now: float) -> None:
-        self._most = self._most or _GROWTH * gc.get_freeze_count()
         gc.freeze()
         frozen = gc.get_freeze_count()
         if self._is_thawed:
             self._is_thawed = False
-            self._most, self._until = _GROWTH * frozen, now + _THAW_SECONDS
+            self._most, self._until = max(self._many, _GROWTH * frozen), now + _THAW_SECONDS
         elif frozen > self._most or now >= self._until:
             gc.unfreeze()
             self._is_thawed = True

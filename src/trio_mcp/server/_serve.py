@@ -18,14 +18,15 @@ from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
 from ..transports import (
-    BoundedListener,
     ConnectionBound,
+    bounded,
     claim_stdio,
     default_max_connections,
     sender_at,
     server_link,
     socket_of,
 )
+from ._collection import frozen_heap
 from ._stopping import stopped_by_signals
 
 __all__ = ["serve_listeners", "serve_stdio", "serve_stream"]
@@ -92,7 +93,11 @@ async def serve_listeners(
     served = _ServedConnections(max_connections)
     try:
         listen = signals and task_status is trio.TASK_STATUS_IGNORED
-        with stopped_by_signals(served.stop, listen=listen), served.opening:
+        with (
+            stopped_by_signals(served.stop, listen=listen) as guard,
+            frozen_heap(is_own_process=guard is not None),
+            served.opening,
+        ):
             async with server.serving() as serving:
                 await served.serve(serving, list(listeners), task_status)
     finally:
@@ -119,7 +124,11 @@ async def serve_stdio(
     """
     served = _ServedConnections(1)
     listen = signals and task_status is trio.TASK_STATUS_IGNORED
-    with stopped_by_signals(served.stop, listen=listen) as guard, served.opening:
+    with (
+        stopped_by_signals(served.stop, listen=listen) as guard,
+        frozen_heap(is_own_process=guard is not None),
+        served.opening,
+    ):
         async with claim_stdio() as stream, server.serving() as serving:  # the lifespan may print too
             task_status.started()
             await served.serve_connection(serving, stream, on_end=None if guard is None else guard.begin)
@@ -199,9 +208,9 @@ class _ServedConnections:
         async with owned_nursery() as connections:
             with self._accepting:
                 try:
-                    bounded = [BoundedListener(listener, self._bound.make_room) for listener in listeners]
                     task_status.started(listeners)  # they queue connections already
-                    await trio.serve_listeners(serve_one, bounded, handler_nursery=connections)
+                    with bounded(listeners, self._bound) as within_bound:
+                        await trio.serve_listeners(serve_one, within_bound, handler_nursery=connections)
                 except ExceptionGroup as group:
                     if len(group.exceptions) == 1:  # a listener that can no longer accept
                         raise group.exceptions[0] from None

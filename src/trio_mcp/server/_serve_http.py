@@ -42,6 +42,7 @@ from ..transports import (
     tls_context,
 )
 from ..wire import HttpPolicy, is_modern
+from ._collection import frozen_heap
 from ._stopping import STUCK_STATUS, stopped_by_signals
 from .asking import AskingMode
 from .features import keys_by_default
@@ -364,7 +365,8 @@ class HttpService:
         """
         try:
             with (
-                stopped_by_signals(self.stop, listen=signals),
+                stopped_by_signals(self.stop, listen=signals) as guard,
+                frozen_heap(is_own_process=guard is not None),
                 self._opening,
                 sockets or await bind_sockets(self.listening) as listened,
             ):

@@ -42,7 +42,6 @@ from attrs import define, field, frozen
 
 from .._util import WIND_DOWN_SECONDS
 from ..peer import HandlerPool, IncomingRequest, Limits
-from ._collection import frozen_heap
 
 __all__ = [
     "STUCK_STATUS",
@@ -256,8 +255,7 @@ _guard: ContextVar[StopGuard | None] = ContextVar("trio_mcp_stop_guard", default
 def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> Generator[StopGuard | None]:
     """Call *stop* in the event loop at each SIGINT and SIGTERM, if *listen* is true and this is the main thread.
 
-    Then the process is the server's own: the serving that is opened inside of the block is guarded, and the garbage
-    collector spares what stays (`frozen_heap`).
+    Then the process is the server's own: the block gets the guard of the serving that is opened inside.
     """
     if not listen or threading.current_thread() is not threading.main_thread():
         yield None
@@ -277,8 +275,7 @@ def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> Generator[S
     former = {number: signal.signal(number, on_signal) for number in _STOP_SIGNALS}
     _guard.set(guard)
     try:
-        with frozen_heap():
-            yield guard
+        yield guard
     finally:
         _guard.set(None)
         guard.is_over = True

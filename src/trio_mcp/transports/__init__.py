@@ -9,6 +9,8 @@ from .._facade import lazy_names
 if TYPE_CHECKING:
     from ._connection_bound import BoundedListener as BoundedListener
     from ._connection_bound import ConnectionBound as ConnectionBound
+    from ._connection_bound import TurnListener as TurnListener
+    from ._connection_bound import bounded as bounded
     from ._connection_bound import default_max_connections as default_max_connections
     from ._connection_bound import socket_of as socket_of
     from ._memory import memory_transport as memory_transport
@@ -52,7 +54,9 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_connection_bound": ("BoundedListener", "ConnectionBound", "default_max_connections", "socket_of"),
+            "_connection_bound": (
+                "BoundedListener", "ConnectionBound", "TurnListener", "bounded", "default_max_connections", "socket_of",
+            ),
             "_memory": ("memory_transport",),
             "_stream": ("guarded_tap", "sender_at", "server_link", "stream_transport"),
             "http": (

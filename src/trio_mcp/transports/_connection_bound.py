@@ -9,6 +9,9 @@ Rules of this file:
 3. The system may have no descriptor left below the bound, because the program uses many itself. Then the connection
    that is idle longest is closed as well, and accepting goes on.
 4. All this is one line of the log in a minute: whoever fills the bound must not fill the log too.
+5. The system hands over connections in the order of their arrival. While there is room, all that have arrived are
+   accepted at once, and are then served in turns by address. So a burst of one address delays a newcomer by one turn.
+   Those that wait count against the bound, and are not idle.
 """
 
 from __future__ import annotations
@@ -16,16 +19,19 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import socket
 import sys
-from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar, cast
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import trio
 from attrs import define, field
 
-from .._shares import Sender, SharedBound
+from .._shares import Sender, SharedBound, sender_of
 
-__all__ = ["BoundedListener", "ConnectionBound", "default_max_connections", "socket_of"]
+__all__ = ["BoundedListener", "ConnectionBound", "TurnListener", "bounded", "default_max_connections", "socket_of"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
@@ -35,6 +41,10 @@ _RETRY_SECONDS = 0.1
 """The pause before the next attempt to accept, if no connection could be closed."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """The errors of `accept` that say that the process or the system has no room for a connection."""
+_MOST_AT_ONCE = 64
+"""The number of connections that are accepted without a checkpoint in between."""
+_RESERVE = 8
+"""The places that are kept for connections whose turn has come, but whose task has not begun."""
 
 
 def default_max_connections() -> int:
@@ -87,6 +97,10 @@ class ConnectionBound(Generic[C]):
 
     def __len__(self) -> int:
         return len(self._by_use)
+
+    def has_room(self, connections: int = 1) -> bool:
+        """Return True if so many more connections can be counted without closing one."""
+        return self._shares.has_room(connections)
 
     def admit(self, sender: Sender | None, newcomer: C) -> bool:
         """Count a new connection, and close another one if there is no room; return False if it is refused itself.
@@ -168,6 +182,130 @@ class BoundedListener(trio.abc.Listener[S]):
     async def aclose(self) -> None:
         """Close the listener."""
         await self._listener.aclose()
+
+
+@define(eq=False)
+class _Waiting:
+    """A connection that waits for its turn to be served."""
+
+    sender: Sender
+    accepted: socket.socket
+    is_idle: bool = field(default=False, init=False)
+
+    def abort(self) -> None:
+        """Close it now."""
+        self.accepted.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """True if it was closed to make room."""
+        return self.accepted.fileno() < 0
+
+
+@define(eq=False)
+class TurnListener(trio.abc.Listener[trio.SocketStream]):
+    """A listener that accepts connections in turns by address (rule 5).
+
+    Args:
+        listener: a listener on a socket, which the owner closes.
+        bound: counts the connections that wait.
+    """
+
+    _listener: trio.SocketListener
+    _bound: ConnectionBound[Any]
+    _queues: dict[Sender, deque[_Waiting]] = field(factory=dict[Sender, "deque[_Waiting]"], init=False)
+    """The connections that wait, by sender; the sender of the next turn is the first."""
+
+    async def accept(self) -> trio.SocketStream:
+        """Wait for a connection, and for its turn."""
+        while True:
+            self._accept_arrived()
+            await trio.lowlevel.checkpoint_if_cancelled()
+            following = next(self._turns(), None)
+            if following is not None:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                return trio.SocketStream(trio.socket.from_stdlib_socket(following.accepted))
+            if self._bound.has_room(_RESERVE):
+                await trio.lowlevel.wait_readable(self._listener.socket)
+            else:
+                return await self._listener.accept()
+
+    def _accept_arrived(self) -> None:
+        """Accept what has arrived, as far as there is room."""
+        if self._listener.socket.fileno() < 0:
+            raise trio.ClosedResourceError("the listener is closed")
+        with _sharing_descriptor(self._listener.socket) as listening:
+            for _ in range(_MOST_AT_ONCE):
+                if not self._bound.has_room(_RESERVE):
+                    return
+                try:
+                    accepted, address = listening.accept()
+                except BlockingIOError:
+                    return
+                except OSError as error:
+                    if error.errno in _EXHAUSTED:
+                        raise
+                    continue  # an error of one connection, whose client has left already
+                is_unix = isinstance(address, str | bytes)
+                sender = sender_of(None, None if is_unix else str(address[0]))
+                waiting = _Waiting(sender, accepted)
+                self._bound.admit(sender, waiting)
+                self._queues.setdefault(sender, deque()).append(waiting)
+
+    def _turns(self) -> Iterator[_Waiting]:
+        """Take the connections that wait, and were not closed meanwhile, in turns by sender."""
+        while self._queues:
+            sender = next(iter(self._queues))
+            queue = self._queues.pop(sender)
+            following = queue.popleft()
+            if queue:
+                self._queues[sender] = queue
+            self._bound.remove(following)
+            if not following.is_closed:
+                yield following
+
+    def close_waiting(self) -> None:
+        """Close the connections that wait."""
+        for each in self._turns():
+            each.abort()
+
+    async def aclose(self) -> None:
+        """Close the listener, and the connections that wait."""
+        self.close_waiting()
+        await self._listener.aclose()
+
+
+@contextmanager
+def bounded(
+    listeners: Iterable[trio.abc.Listener[S]], bound: ConnectionBound[Any]
+) -> Generator[list[trio.abc.Listener[S]]]:
+    """Make listeners stay within a bound (rules 3 and 5). At the end of the block, connections that wait are closed.
+
+    Turns are for listeners on a socket. What other listeners accept is known only to them.
+    """
+    turns: list[TurnListener] = []
+    made: list[trio.abc.Listener[S]] = []
+    for each in listeners:
+        inner = each
+        if isinstance(each, trio.SocketListener):
+            turns.append(TurnListener(each, bound))
+            inner = cast("trio.abc.Listener[S]", turns[-1])
+        made.append(BoundedListener(inner, bound.make_room))
+    try:
+        yield made
+    finally:
+        for turn in turns:
+            turn.close_waiting()
+
+
+@contextmanager
+def _sharing_descriptor(of: trio.socket.SocketType) -> Generator[socket.socket]:
+    """Return a socket of the standard library for the descriptor of a socket of Trio, which stays its owner."""
+    shared = socket.socket(of.family, of.type, of.proto, fileno=of.fileno())
+    try:
+        yield shared
+    finally:
+        shared.detach()
 
 
 def socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:

@@ -74,7 +74,6 @@ JsonText: TypeAlias = msgspec.Raw
 """A JSON value that is encoded already; `encode` copies it byte for byte."""
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
-_encode_lines: Callable[[Any], bytes] = msgspec.json.Encoder().encode_lines
 _encode_sorted: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic").encode
 _decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder().decode
 
@@ -136,17 +135,8 @@ def encode(value: Any) -> bytes:
         NotJsonError: *value* holds something that JSON does not have: NaN, an infinity, a lone surrogate, an object
             of an unknown class, a cycle.
     """
-    return _encoded(_encode, value, value)
-
-
-def encode_line(value: Any) -> bytes:
-    """Return what `encode` does, with a newline, without a copy of it; raise `NotJsonError` as it does."""
-    return _encoded(_encode_lines, (value,), value)
-
-
-def _encoded(write: Callable[[Any], bytes], written: Any, value: Any) -> bytes:
     try:
-        data = write(written)
+        data = _encode(value)
         has_null = b"null" in data if len(data) <= _LARGE else _has_null(data, value)
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_nothing) if has_null else None
     except RecursionError:
@@ -382,27 +372,34 @@ def _kind(value: object) -> str:
 def encode_request(id: RequestId, method: str, params: JsonObject | None) -> bytes:
     """Return the line of a request; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
-        return encode_line({"jsonrpc": "2.0", "id": id, "method": method})
-    return encode_line({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        return encode({"jsonrpc": "2.0", "id": id, "method": method}) + b"\n"
+    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + b"\n"
 
 
-def encode_notification(method: str, params: JsonObject | None) -> bytes:
+def encode_notification(method: str, params: JsonObject | None, *, end: bytes = b"\n") -> bytes:
     """Return the line of a notification; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
-        return encode_line({"jsonrpc": "2.0", "method": method})
-    return encode_line({"jsonrpc": "2.0", "method": method, "params": params})
+        return _ended(encode({"jsonrpc": "2.0", "method": method}), end)
+    return _ended(encode({"jsonrpc": "2.0", "method": method, "params": params}), end)
 
 
-def encode_result(id: RequestId, result: JsonObject) -> bytes:
+def _ended(data: bytes, end: bytes) -> bytes:
+    return data + end if end else data  # a copy of a large message takes as long as writing it
+
+
+def encode_result(id: RequestId, result: JsonObject, *, end: bytes = b"\n") -> bytes:
     """Return the line of a response with a result; raise `NotJsonError` if it cannot be written as JSON."""
-    return encode_line({"jsonrpc": "2.0", "id": id, "result": result})
+    return _ended(encode({"jsonrpc": "2.0", "id": id, "result": result}), end)
 
 
-def encode_error(id: RequestId | None, code: int, message: str, data: Any = None, *, omit_id: bool = False) -> bytes:
+def encode_error(
+    id: RequestId | None, code: int, message: str, data: Any = None, *, omit_id: bool = False, end: bytes = b"\n"
+) -> bytes:
     """Return the line of a response with an error; raise `NotJsonError` if it cannot be written as JSON.
 
     Args:
         omit_id: omit an unknown id, as revisions from 2025-11-25 on require, instead of sending null.
+        end: what follows the message on its line.
     """
     if len(message) > MAX_ERROR_CHARACTERS:  # it may quote megabytes that the peer sent
         message = f"{message[:MAX_ERROR_CHARACTERS]} [...]"
@@ -410,8 +407,8 @@ def encode_error(id: RequestId | None, code: int, message: str, data: Any = None
     if data is not None:
         error["data"] = data
     if id is None and omit_id:
-        return encode_line({"jsonrpc": "2.0", "error": error})
-    return encode_line({"jsonrpc": "2.0", "id": id, "error": error})
+        return _ended(encode({"jsonrpc": "2.0", "error": error}), end)
+    return _ended(encode({"jsonrpc": "2.0", "id": id, "error": error}), end)
 
 
 _SMALL = 4096

@@ -331,7 +331,7 @@ async def test_isolated_functions_of_one_sender_leave_worker_processes_to_anothe
 
 async def test_a_client_with_many_large_results_does_not_delay_the_results_of_another() -> None:
     async with site(Limits()) as served:
-        attacker, user = served.sender("192.0.2.1"), served.sender("192.0.2.2")
+        attacker, user = served.sender("mallory"), served.sender("ann")
         many = [attacker.post(modern_call("big")) for _ in range(20)]
         mine = await user.done(modern_call("big"))
         before = sum(each.complete for each in many)

@@ -381,9 +381,9 @@ class Http1(H11Protocol):
     config: ProtocolConfig
 
     def __init__(self, *arguments: Any) -> None:
-        *others, emit = arguments
-        self._output = _Http1Output(emit)
-        super().__init__(*others, self._output.send)
+        self._output = _Http1Output(arguments[-1])
+        arguments = (*arguments[:-1], self._output.send)
+        super().__init__(*arguments)
         self._is_last = False
 
     @property

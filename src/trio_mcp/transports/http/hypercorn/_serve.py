@@ -20,13 +20,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define, field
 
 from ...._util import owned_nursery
-from ..._connection_bound import BoundedListener
+from ..._connection_bound import bounded
 from ..server import AsgiApp
 from ._application import lifespan_of
 from ._sockets import Bound, HttpListening, HttpSockets, bind_sockets, tls_context
@@ -78,9 +78,9 @@ async def serve_asgi(
     async with owned_nursery() as nursery:
         nursery.start_soon(stop.watch, stopping)
         with stop.opening, sockets or await bind_sockets(listening) as listened:
-            listeners = _listeners(listened, tls_context(listening))
+            encryption = tls_context(listening)
             async with lifespan_of(app) as state:
-                serving = _AcceptPhase(Connections(app, listening, state), listeners, stop.obey())
+                serving = _AcceptPhase(Connections(app, listening, state), listened, encryption, stop.obey())
                 await serving.run(partial(task_status.started, listened.bound), drain, drain_seconds)
 
 
@@ -104,20 +104,13 @@ class _Stop:
         return self._asked
 
 
-_Listener: TypeAlias = "trio.abc.Listener[trio.SocketStream] | trio.abc.Listener[trio.SSLStream[trio.SocketStream]]"
-
-
-def _listeners(listened: HttpSockets, context: ssl.SSLContext | None) -> list[_Listener]:
-    plain = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listened.sockets]
-    return [*plain] if context is None else [trio.SSLListener(each, context) for each in plain]
-
-
 @define(eq=False)
 class _AcceptPhase:
     """Accepts connections until the stop, then drains them."""
 
     _connections: Connections
-    _listeners: list[_Listener]
+    _sockets: HttpSockets
+    _encryption: ssl.SSLContext | None
     _stop: trio.Event
     _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _refusing: trio.Event = field(factory=trio.Event, init=False)
@@ -144,10 +137,10 @@ class _AcceptPhase:
 
     async def _accept(self, nursery: trio.Nursery) -> None:
         with self._accepting:
-            make_room = self._connections.bound.make_room
-            listeners = [
-                BoundedListener(listener, make_room)
-                for listener in cast("list[trio.abc.Listener[Any]]", self._listeners)
-            ]
-            await trio.serve_listeners(self._connections.serve, listeners, handler_nursery=nursery)
+            plain = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in self._sockets.sockets]
+            with bounded(plain, self._connections.bound) as within_bound:
+                listeners: list[trio.abc.Listener[Any]] = [*within_bound]
+                if self._encryption is not None:
+                    listeners = [trio.SSLListener(each, self._encryption) for each in within_bound]
+                await trio.serve_listeners(self._connections.serve, listeners, handler_nursery=nursery)
         self._refusing.set()

@@ -183,6 +183,8 @@ class HttpSession(MessageConnection):
         """Delete what is stored of an ended session, after its last HTTP request has ended."""
         while self._requests_in_flight:
             await self._request_ended.park()
+        self._notified = _ignore  # which refers to this session, as do the callbacks of the outlet
+        self.outlet.disown()
 
     def close(self, reason: ConnectionLost) -> None:
         """End the session now; idempotent (rule 3)."""
@@ -482,6 +484,10 @@ class StreamableSession(HttpSession):
 
     def _outbox_bytes(self) -> int:
         return sum(outlet.size for outlet in self._outlets.values())
+
+
+def _ignore(method: str, params: JsonObject) -> None:
+    """Drop a notification of a session that has ended."""
 
 
 async def _next_chunk(source: EventSource, until: float) -> bytes:

@@ -116,6 +116,10 @@ class HttpOutlet(ByteHolder):
         # Failures are noticed by `put_urgent`: a method of this object as callback would be a reference cycle.
         self._outbox = Outbox(limits.outbox_bytes, limits.outbox_urgent_bytes, lambda _: None)
 
+    def disown(self) -> None:
+        """Call nobody any more: its session has ended."""
+        self._on_failure = self._cut = _ignore
+
     def find_sender(self) -> Sender:
         """Return the client that its messages are for."""
         return self.sender
@@ -272,6 +276,10 @@ class HttpOutlet(ByteHolder):
         if not self._readers:
             self._outbox.fail(reason)
             self._note_size()
+
+
+def _ignore(_: ConnectionLost) -> None:
+    """Drop the failure of an outlet whose session has ended."""
 
 
 def _event_id_of(stream: int, number: int) -> str:

@@ -64,12 +64,14 @@ class IncomingHttpRequest(IncomingRequest):
         holder: holds the messages that wait to be written.
     """
 
+    line_end = b""
+
     _bound: int
     _holder: ByteHolder
     status: int = field(default=200, init=False)
     """The status of a response that consists of the answer alone."""
     _lines: deque[bytes] = field(factory=deque[bytes], init=False)
-    """The messages that wait to be written, each with its newline: a copy without it would cost as much as the rest."""
+    """The messages that wait to be written."""
     _size: int = field(default=0, init=False)
     """Their size in bytes, including those being written."""
     _taken: int = field(default=0, init=False)
@@ -85,14 +87,14 @@ class IncomingHttpRequest(IncomingRequest):
             await self._written.park()
 
     def sole_answer(self) -> bytes | None:
-        """Take the line of the answer, if it is there and no message precedes it."""
+        """Take the answer, if it is there and no message precedes it."""
         if self.open or len(self._lines) != 1:
             return None
         self._holder.release(self._size)
         return self._lines.popleft()
 
     async def take(self) -> list[bytes]:
-        """Return the lines to write next, in order; none at the end. Those taken before are written."""
+        """Return the messages to write next, in order; empty at the end. Those taken before are written."""
         self._size -= self._taken
         self._taken = 0
         if self._size < self._bound:
@@ -131,7 +133,7 @@ class IncomingHttpRequest(IncomingRequest):
             self._space.unpark_all()
 
     def _notify(self, method: str, params: JsonObject) -> None:
-        self._put(encode_notification(method, params))
+        self._put(encode_notification(method, params, end=self.line_end))
 
     def _put(self, line: bytes) -> None:
         self._lines.append(line)
@@ -363,7 +365,7 @@ async def _respond(exchange: IncomingHttpRequest, responding: Responding, access
             return
         async with responding.stream() as stream:
             while lines := await _take(exchange, access_until):
-                await stream.send(b"".join([sse_event(line.removesuffix(b"\n")) for line in lines]))
+                await stream.send(b"".join(map(sse_event, lines)))
 
 
 async def _take(exchange: IncomingHttpRequest, access_until: float) -> list[bytes]:
