@@ -9,7 +9,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,14 @@ import trio.testing
 from attrs import define, field
 
 from tests.transports.http.socket_clients import OK, get, read_all, read_until
-from trio_mcp.transports import BoundedListener, ConnectionBound, default_max_connections, socket_of
+from trio_mcp.transports import (
+    BoundedListener,
+    ConnectionBound,
+    TurnListener,
+    bounded,
+    default_max_connections,
+    socket_of,
+)
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "few_descriptors.py"
@@ -168,3 +176,118 @@ async def test_the_socket_of_a_stream_is_found_below_tls_too() -> None:
             assert socket_of(stream) is stream.socket
             assert socket_of(trio.SSLStream(stream, ssl.create_default_context())) is stream.socket
             assert socket_of(trio.testing.memory_stream_pair()[0]) is None
+
+
+@define(eq=False)
+class Clients:
+    """Clients at several addresses of this machine, which connect to one listener."""
+
+    listener: trio.SocketListener
+    streams: list[trio.SocketStream] = field(factory=list[trio.SocketStream], init=False)
+
+    async def connect(self, *hosts: int) -> None:
+        """Connect once from 127.0.0.n for each number."""
+        for host in hosts:
+            client = trio.socket.socket()
+            await client.bind((f"127.0.0.{host}", 0))
+            await client.connect(self.listener.socket.getsockname())
+            self.streams.append(trio.SocketStream(client))
+
+
+@asynccontextmanager
+async def connecting() -> AsyncGenerator[Clients]:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    clients = Clients(listener)
+    try:
+        yield clients
+    finally:
+        for each in clients.streams:
+            each.socket.close()
+        await listener.aclose()
+
+
+async def hosts_of_accepted(listener: trio.abc.Listener[trio.SocketStream], times: int) -> list[int]:
+    """Accept so many connections; return the numbers of the hosts that they come from, in order."""
+    hosts: list[int] = []
+    for _ in range(times):
+        async with await listener.accept() as stream:
+            hosts.append(int(stream.socket.getpeername()[0].rpartition(".")[2]))
+    return hosts
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no address but 127.0.0.1")
+
+
+@linux_only
+async def test_connections_that_have_arrived_are_served_in_turns_by_address() -> None:
+    bound = ConnectionBound[Connection](100)
+    async with connecting() as clients:
+        listener = TurnListener(clients.listener, bound)
+        await clients.connect(2, 2, 2, 2, 3, 3, 4)
+        assert await hosts_of_accepted(listener, 3) == [2, 3, 4]
+        await clients.connect(5)
+        assert await hosts_of_accepted(listener, 5) == [2, 3, 5, 2, 2]
+        assert len(bound) == 0
+
+
+@linux_only
+async def test_connections_are_accepted_in_the_order_of_their_arrival_if_there_is_no_room_to_wait() -> None:
+    async with connecting() as clients:
+        await clients.connect(2, 2, 2, 3)
+        assert await hosts_of_accepted(TurnListener(clients.listener, ConnectionBound[Connection](7)), 4) == [
+            2,
+            2,
+            2,
+            3,
+        ]
+
+
+@linux_only
+async def test_a_connection_that_waits_gives_way_like_any_other() -> None:
+    bound = ConnectionBound[Connection](11)
+    async with connecting() as clients:
+        listener = TurnListener(clients.listener, bound)
+        await clients.connect(2, 2, 2, 2)
+        assert await hosts_of_accepted(listener, 1) == [2]  # the others wait
+        for _ in range(8):
+            assert bound.admit(None, Connection(is_idle=False))
+        assert bound.admit("elsewhere", Connection(is_idle=False))
+        assert await clients.streams[1].receive_some() == b""
+        assert await hosts_of_accepted(listener, 2) == [2, 2]
+
+
+async def test_connections_that_wait_are_closed_when_nobody_accepts_any_more() -> None:
+    bound = ConnectionBound[Connection](100)
+    async with connecting() as clients:
+        await clients.connect(1, 1)
+        with bounded([clients.listener], bound) as (listener,):
+            await hosts_of_accepted(listener, 1)
+            assert len(bound) == 1
+        assert await clients.streams[1].receive_some() == b""
+        assert len(bound) == 0
+
+
+async def test_a_listener_that_is_closed_accepts_nothing() -> None:
+    async with connecting() as clients:
+        listener = TurnListener(clients.listener, ConnectionBound[Connection](100))
+        await listener.aclose()
+        with pytest.raises(trio.ClosedResourceError):
+            await listener.accept()
+
+
+async def test_a_listener_waits_until_a_connection_arrives(nursery: trio.Nursery) -> None:
+    async with connecting() as clients:
+        listener = TurnListener(clients.listener, ConnectionBound[Connection](100))
+        nursery.start_soon(clients.connect, 1)
+        assert await hosts_of_accepted(listener, 1) == [1]
+
+
+async def test_a_cancelled_listener_takes_no_turn() -> None:
+    async with connecting() as clients:
+        listener = TurnListener(clients.listener, ConnectionBound[Connection](100))
+        await clients.connect(1)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await listener.accept()
+        assert scope.cancelled_caught
+        assert await hosts_of_accepted(listener, 1) == [1]
