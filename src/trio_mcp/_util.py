@@ -193,7 +193,7 @@ class _OwnedNursery(AbstractAsyncContextManager[trio.Nursery]):
                 return True  # the nursery has caught its own cancellation
             if bugs is not None:
                 message = "the block failed, and so did the connection"
-                raise BaseExceptionGroup(message, [error, *getattr(bugs, "exceptions", (bugs,))])
+                raise BaseExceptionGroup(message, [error, *getattr(bugs, "exceptions", (bugs,))]) from None
             if error is raised:
                 return False
             raise error

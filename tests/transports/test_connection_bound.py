@@ -256,11 +256,12 @@ async def test_a_connection_that_waits_gives_way_like_any_other() -> None:
         assert await hosts_of_accepted(listener, 2) == [2, 2]
 
 
-async def test_connections_that_wait_are_closed_when_nobody_accepts_any_more() -> None:
+async def test_connections_that_wait_are_closed_with_the_listener() -> None:
     bound = ConnectionBound[Connection](100)
     async with connecting() as clients:
         await clients.connect(1, 1)
-        with bounded([clients.listener], bound) as (listener,):
+        (listener,) = bounded([clients.listener], bound)
+        async with listener:
             await hosts_of_accepted(listener, 1)
             assert len(bound) == 1
         assert await clients.streams[1].receive_some() == b""

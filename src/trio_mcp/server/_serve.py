@@ -209,8 +209,7 @@ class _ServedConnections:
             with self._accepting:
                 try:
                     task_status.started(listeners)  # they queue connections already
-                    with bounded(listeners, self._bound) as within_bound:
-                        await trio.serve_listeners(serve_one, within_bound, handler_nursery=connections)
+                    await trio.serve_listeners(serve_one, bounded(listeners, self._bound), handler_nursery=connections)
                 except ExceptionGroup as group:
                     if len(group.exceptions) == 1:  # a listener that can no longer accept
                         raise group.exceptions[0] from None

@@ -207,7 +207,7 @@ class TurnListener(trio.abc.Listener[trio.SocketStream]):
     """A listener that accepts connections in turns by address (rule 5).
 
     Args:
-        listener: a listener on a socket, which the owner closes.
+        listener: a listener on a socket.
         bound: counts the connections that wait.
     """
 
@@ -264,38 +264,26 @@ class TurnListener(trio.abc.Listener[trio.SocketStream]):
             if not following.is_closed:
                 yield following
 
-    def close_waiting(self) -> None:
-        """Close the connections that wait."""
-        for each in self._turns():
-            each.abort()
-
     async def aclose(self) -> None:
-        """Close the listener, and the connections that wait."""
-        self.close_waiting()
-        await self._listener.aclose()
+        """Close the listener, so that the system refuses connections, and then the connections that wait."""
+        try:
+            await self._listener.aclose()
+        finally:
+            for each in self._turns():
+                each.abort()
 
 
-@contextmanager
-def bounded(
-    listeners: Iterable[trio.abc.Listener[S]], bound: ConnectionBound[Any]
-) -> Generator[list[trio.abc.Listener[S]]]:
-    """Make listeners stay within a bound (rules 3 and 5). At the end of the block, connections that wait are closed.
+def bounded(listeners: Iterable[trio.abc.Listener[S]], bound: ConnectionBound[Any]) -> list[trio.abc.Listener[S]]:
+    """Return listeners that stay within a bound (rules 3 and 5).
 
     Turns are for listeners on a socket. What other listeners accept is known only to them.
     """
-    turns: list[TurnListener] = []
     made: list[trio.abc.Listener[S]] = []
     for each in listeners:
-        inner = each
-        if isinstance(each, trio.SocketListener):
-            turns.append(TurnListener(each, bound))
-            inner = cast("trio.abc.Listener[S]", turns[-1])
+        is_on_socket = isinstance(each, trio.SocketListener)
+        inner = cast("trio.abc.Listener[S]", TurnListener(each, bound)) if is_on_socket else each
         made.append(BoundedListener(inner, bound.make_room))
-    try:
-        yield made
-    finally:
-        for turn in turns:
-            turn.close_waiting()
+    return made
 
 
 @contextmanager

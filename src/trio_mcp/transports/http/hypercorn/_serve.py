@@ -138,9 +138,9 @@ class _AcceptPhase:
     async def _accept(self, nursery: trio.Nursery) -> None:
         with self._accepting:
             plain = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in self._sockets.sockets]
-            with bounded(plain, self._connections.bound) as within_bound:
-                listeners: list[trio.abc.Listener[Any]] = [*within_bound]
-                if self._encryption is not None:
-                    listeners = [trio.SSLListener(each, self._encryption) for each in within_bound]
-                await trio.serve_listeners(self._connections.serve, listeners, handler_nursery=nursery)
+            within_bound = bounded(plain, self._connections.bound)
+            listeners: list[trio.abc.Listener[Any]] = [*within_bound]
+            if self._encryption is not None:
+                listeners = [trio.SSLListener(each, self._encryption) for each in within_bound]
+            await trio.serve_listeners(self._connections.serve, listeners, handler_nursery=nursery)
         self._refusing.set()
