@@ -46,11 +46,12 @@ def collect(heap: FrozenHeap, clock: Clock, *, seconds: float, generation: int =
 
 
 def test_what_exists_when_the_serving_begins_is_frozen_until_it_ends() -> None:
-    callbacks = list(gc.callbacks)
+    callbacks, thresholds = list(gc.callbacks), gc.get_threshold()
     with frozen_heap(is_own_process=True):
         assert gc.get_freeze_count() > 1000
         assert len(gc.callbacks) == len(callbacks) + 1
-    assert (gc.get_freeze_count(), gc.callbacks) == (0, callbacks)
+        assert gc.get_threshold() == (*thresholds[:2], 3)
+    assert (gc.get_freeze_count(), gc.callbacks, gc.get_threshold()) == (0, callbacks, thresholds)
 
 
 def test_the_survivors_of_a_long_full_collection_are_frozen(clock: Clock) -> None:
@@ -59,11 +60,11 @@ def test_the_survivors_of_a_long_full_collection_are_frozen(clock: Clock) -> Non
     before = gc.get_freeze_count()
     kept = [[n] for n in range(1000)]
 
-    collect(heap, clock, seconds=0.019)
+    collect(heap, clock, seconds=0.004)
     collect(heap, clock, seconds=1.0, generation=1)
     assert gc.get_freeze_count() <= before
 
-    collect(heap, clock, seconds=0.02)
+    collect(heap, clock, seconds=0.005)
     assert gc.get_freeze_count() >= before + len(kept)
 
 
@@ -73,10 +74,14 @@ def test_everything_is_visited_again_when_twice_as_many_objects_are_frozen(clock
     kept = [[n] for n in range(20_000)]
 
     collect(heap, clock, seconds=0.1)
+    assert gc.get_freeze_count() > len(kept)  # they are counted every ten seconds
+    clock.now = 10.0
+    collect(heap, clock, seconds=0.1)
     assert gc.get_freeze_count() == 0  # the next collection visits all
     collect(heap, clock, seconds=0.1)
     assert gc.get_freeze_count() > len(kept)
 
+    clock.now = 30.0
     collect(heap, clock, seconds=0.1)
     assert gc.get_freeze_count() > len(kept)  # not twice as many as at the last time
 
@@ -131,6 +136,7 @@ def test_the_growth_of_a_small_heap_does_not_matter(clock: Clock) -> None:
     collect(heap, clock, seconds=0.1)
     kept = [[n] for n in range(2 * gc.get_freeze_count())]
 
+    clock.now = 20.0
     collect(heap, clock, seconds=0.1)
 
     assert gc.get_freeze_count() > len(kept)

@@ -6,7 +6,8 @@ A full collection of Python visits every container object of the process, and no
 Rules of this file:
 
 1. The objects that exist when the serving begins are frozen (`gc.freeze`), and so are those that survive a collection
-   that took long. Collections do not visit frozen objects.
+   that took long. Collections do not visit frozen objects. Full collections are therefore short, and made more often
+   than usual, so that each has less to visit.
 2. A frozen object is freed as ever when the last reference to it is gone. Only reference cycles of frozen objects stay.
    So everything is visited again after some minutes, and when there are twice as many frozen objects as at the last
    time, and many.
@@ -25,8 +26,11 @@ from attrs import define, field
 
 __all__ = ["FrozenHeap", "frozen_heap"]
 
-_LONG_SECONDS = 0.02
+_LONG_SECONDS = 0.005
+_MIDDLE_COLLECTIONS = 3
+"""The number of collections of the middle generation after which there may be a full one; Python's default is 10."""
 _THAW_SECONDS = 300.0
+_COUNT_SECONDS = 10.0
 _GROWTH = 2
 _MANY = 500_000  # about a hundred megabytes
 _FULL = 2
@@ -45,9 +49,12 @@ def frozen_heap(*, is_own_process: bool) -> Generator[None]:
     heap = FrozenHeap()
     gc.freeze()
     gc.callbacks.append(heap.on_collection)
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, min(old, _MIDDLE_COLLECTIONS))
     try:
         yield
     finally:
+        gc.set_threshold(young, middle, old)
         gc.callbacks.remove(heap.on_collection)
         gc.unfreeze()
 
@@ -69,12 +76,15 @@ class FrozenHeap:
     """The number of frozen objects above which all are visited again."""
     _until: float = field(init=False)
     """The time at which all are visited again."""
+    _count_at: float = field(init=False)
+    """The time at which the frozen objects are counted again."""
     _is_thawed: bool = field(default=False, init=False)
     """True if the next full collection visits everything."""
 
     def __attrs_post_init__(self) -> None:
         self._most = self._many
-        self._until = self._clock() + _THAW_SECONDS
+        now = self._clock()
+        self._until, self._count_at = now + _THAW_SECONDS, now + _COUNT_SECONDS
 
     def on_collection(self, phase: str, info: dict[str, Any]) -> None:
         """Look at a collection; `gc` calls this at its start and at its end."""
@@ -88,10 +98,17 @@ class FrozenHeap:
 
     def _after_long_collection(self, now: float) -> None:
         gc.freeze()
-        frozen = gc.get_freeze_count()
         if self._is_thawed:
             self._is_thawed = False
-            self._most, self._until = max(self._many, _GROWTH * frozen), now + _THAW_SECONDS
-        elif frozen > self._most or now >= self._until:
+            self._most = max(self._many, _GROWTH * gc.get_freeze_count())
+            self._until = now + _THAW_SECONDS
+        elif now >= self._until or self._has_grown(now):
             gc.unfreeze()
             self._is_thawed = True
+
+    def _has_grown(self, now: float) -> bool:
+        """Return True if too many objects are frozen. They are counted now and then, because that visits them all."""
+        if now < self._count_at:
+            return False
+        self._count_at = now + _COUNT_SECONDS
+        return gc.get_freeze_count() > self._most
