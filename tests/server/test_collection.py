@@ -64,7 +64,7 @@ def test_the_survivors_of_a_long_full_collection_are_frozen(clock: Clock) -> Non
     collect(heap, clock, seconds=1.0, generation=1)
     assert gc.get_freeze_count() <= before
 
-    collect(heap, clock, seconds=0.005)
+    collect(heap, clock, seconds=0.006)
     assert gc.get_freeze_count() >= before + len(kept)
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -416,3 +417,41 @@ async def test_if_all_connections_are_in_use_the_address_with_the_most_gives_way
         for stream in greedy[:2]:
             assert await read_all(stream) in {b"", b"[reset]"}
         assert await read_all(await connect_from("127.0.0.3")) in {b"", b"[reset]"}
+
+
+class Passes(trio.abc.Instrument):
+    """An instrument that counts the passes of the event loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Count a pass."""
+        self.number += 1
+
+
+async def test_the_requests_of_clients_that_leave_together_end_in_many_passes_of_the_event_loop() -> None:
+    passes, left = Passes(), Counter[int]()
+    waiting, clients = 0, 60
+
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal waiting
+        waiting += 1
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        left[passes.number] += 1
+
+    async with serving(App({"/": wait})) as served:
+        streams = [await served.connect() for _ in range(clients)]
+        for stream in streams:
+            await stream.send_all(get("/"))
+        while waiting < clients:
+            await trio.lowlevel.checkpoint()
+        trio.lowlevel.add_instrument(passes)
+        for stream in streams:
+            stream.socket.close()  # without a pass in between
+        while left.total() < clients:
+            await trio.lowlevel.checkpoint()
+        trio.lowlevel.remove_instrument(passes)
+
+    assert max(left.values()) <= 16

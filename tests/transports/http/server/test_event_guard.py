@@ -273,3 +273,31 @@ async def test_memory_is_never_too_slow_even_if_the_process_stood_still(nursery:
         await record.append(1, 1, [b"a"])
 
         assert await record.read(1, 0) == (1, [b"a"])
+
+
+async def test_a_client_with_many_events_delays_another_one_by_a_bounded_number_of_operations(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async def takes_a_moment() -> None:
+        await trio.sleep(0.001)
+
+    guard = EventGuard(Store(takes_a_moment), nursery)
+    many = EventRecord(guard, "192.0.2.1")
+    async with trio.open_nursery() as attack:
+        for number in range(1000):
+            attack.start_soon(many.append, 1, number, [b"a"])
+        await wait_all_tasks_blocked()
+        begun = trio.current_time()
+        await EventRecord(guard, "192.0.2.2").append(1, 1, [b"a"])
+        assert trio.current_time() - begun == pytest.approx(0.001)
+        attack.cancel_scope.cancel()
+
+
+async def test_operations_that_wait_for_a_turn_end_with_the_store_that_hangs(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    store = Store(hangs)
+    guard = EventGuard(store, nursery)
+
+    assert await use(guard, 200) <= MOST_DELAY
+    assert store.calls < 200

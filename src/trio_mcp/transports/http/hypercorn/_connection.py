@@ -87,6 +87,9 @@ _LATE_SECONDS = 1.0
 """The time to read data that arrived in time, and to wait for its rest, such as the last of many TLS records."""
 _CUT_SECONDS = 1.0
 """The time for an application to leave a response that is cut, unless a write holds it."""
+_ENDS_AT_ONCE = 16
+_PASSES_OF_END = 3
+"""The passes of the event loop in which most of the requests of a connection notice its end."""
 _LINGER_SECONDS = 2.0
 """The time that a client which is still sending is read from after the last response. If the connection were closed at
 once, the system would discard the unread part of that response."""
@@ -115,6 +118,8 @@ class Connections:
     config: ProtocolConfig = field(init=False)
     context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
     bound: ConnectionBound[_Connection] = field(init=False)
+    ends: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_ENDS_AT_ONCE), init=False)
+    """Limits how many connections end their requests at once, so that clients which leave together delay nobody."""
     _open: set[_Connection] = field(factory=set["_Connection"], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -330,8 +335,11 @@ class _Connection:
         """Tell the protocol and the application, and close the stream."""
         if by_us:
             await self._protocol.announce_close()
-        await self._protocol.handle(Closed())
-        self._tasks.end()
+        async with self._common.ends:
+            await self._protocol.handle(Closed())
+            self._tasks.end()
+            for _ in range(_PASSES_OF_END):
+                await trio.lowlevel.checkpoint()
         self.is_idle = True  # all that is left is to close it
         with (
             trio.move_on_after(self._common.listening.write_seconds),

@@ -8,6 +8,8 @@ Rules of this file:
 3. A store that fails, is slow or hangs costs resumption and nothing else: `EventGuard` stops waiting for it, for all
    sessions at once, and leaves it alone for some seconds.
 4. SQLite is used by one worker thread at a time.
+5. A bounded number of operations is in flight, with turns by client: a client with many events delays another one by
+   these few.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 """
@@ -28,8 +30,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import trio
 from attrs import define, field, frozen
 
+from ...._shares import Sender
 from ...._util import failure_of
 from ....abc import EventLog
+from ....peer import FairLimiter
 
 if TYPE_CHECKING:
     import sqlite3
@@ -256,6 +260,7 @@ _QUICK: Final = 0.02
 _RECOVERY: Final = 0.05
 """The seconds of patience that return in each second."""
 _PART_SECONDS: Final = 0.01
+_MOST_IN_FLIGHT: Final = 64
 """The length of the parts in which a delay is measured."""
 
 
@@ -307,24 +312,26 @@ class EventGuard:
     """False between a failure and the next success; one operation at a time is tried meanwhile."""
     _running: dict[_Operation[Any], bool] = field(factory=dict["_Operation[Any]", bool], init=False)
     """The operations that have not ended; True if no session waits for them any more."""
+    _turns: FairLimiter = field(factory=lambda: FairLimiter(_MOST_IN_FLIGHT, leaves_places=True), init=False)
 
-    async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
-        """Store events, if the store can."""
-        await self._try("store events", partial(self._events.append, owner, stream, first, events))
+    async def attempt(self, what: str, call: Callable[[EventLog], Awaitable[T]], sender: Sender) -> T | None:
+        """Return the result of an operation, or None if the store is left alone.
 
-    async def read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
-        """Return some events, and the number of the first; none if the store fails."""
-        found = await self._try("read events", partial(self._events.read, owner, stream, after))
-        return found or (0, ())
-
-    async def forget(self, owner: str) -> None:
-        """Delete the events of an owner, if the store can; otherwise they are deleted when they are too old."""
-        await self._try("delete events", partial(self._events.forget, owner))
-
-    async def _try(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
+        Args:
+            what: a verb and an object, for the log.
+            call: makes the operation.
+            sender: the client for which it is made (rule 5).
+        """
         if not self._may_try():
             await trio.lowlevel.checkpoint()
             return None
+        await self._turns.acquire(sender)
+        try:
+            return await self._try(what, partial(call, self._events)) if self._may_try() else None
+        finally:
+            self._turns.release(sender)
+
+    async def _try(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
         operation, begun = _Operation(call), trio.current_time()
         self._running[operation] = False
         self._nursery.start_soon(self._run, operation, name="the event store")
@@ -412,6 +419,8 @@ class EventRecord:
     """The events of one owner, whose name in the log is unknown outside this process."""
 
     _events: EventGuard
+    _sender: Sender = None
+    """The client for which they are stored, which may have several records."""
     _owner: str = field(factory=lambda: secrets.token_hex(16), init=False)
     _appending: int = field(default=0, init=False)
     """The number of calls of `append` in flight."""
@@ -424,21 +433,26 @@ class EventRecord:
             return
         self._appending += 1
         try:
-            await self._events.append(self._owner, stream, first, events)
+            await self._events.attempt(
+                "store events", lambda log: log.append(self._owner, stream, first, events), self._sender
+            )
         finally:
             self._appending -= 1
             self._appended.unpark_all()
 
     async def read(self, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
         """Return some events after number *after*, and the number of the first; none if the store fails."""
-        return await self._events.read(self._owner, stream, after)
+        found = await self._events.attempt(
+            "read events", lambda log: log.read(self._owner, stream, after), self._sender
+        )
+        return found or (0, ())
 
     async def forget(self) -> None:
-        """Delete everything, and store nothing more."""
+        """Delete everything, if the store can, and store nothing more. It deletes what is too old in any case."""
         self._is_closed = True
         while self._appending:
             await self._appended.park()
-        await self._events.forget(self._owner)
+        await self._events.attempt("delete events", lambda log: log.forget(self._owner), self._sender)
 
 
 _TABLES = """

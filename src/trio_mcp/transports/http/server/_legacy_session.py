@@ -298,7 +298,7 @@ class StreamableSession(HttpSession):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         events = self.host.events
-        self._record = None if events is None else EventRecord(events)
+        self._record = None if events is None else EventRecord(events, self.sender)
         self._standing = self._new_outlet(_STANDING, stored=True)
 
     @property
