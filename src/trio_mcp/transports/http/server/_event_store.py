@@ -260,7 +260,7 @@ _QUICK: Final = 0.02
 _RECOVERY: Final = 0.05
 """The seconds of patience that return in each second."""
 _PART_SECONDS: Final = 0.01
-_MOST_IN_FLIGHT: Final = 64
+_MOST_IN_FLIGHT: Final = 16
 """The length of the parts in which a delay is measured."""
 
 
