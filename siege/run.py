@@ -46,7 +46,8 @@ _LOG = "server.log"
 class Pace:
     """The durations of a siege, in seconds."""
 
-    rest: float = 15.0
+    rest: float = 30.0
+    """Longer than an attack: its p99 is the measure of all others."""
     attack: float = 20.0
     settle: float = 3.0
     """The time before the first phase and after each, in which the ordinary user is served too, but not measured."""
