@@ -30,6 +30,10 @@ _READABLE: Final = sys.implementation.name == "cpython" and dis.opmap.keys() >= 
 """True if this interpreter has these instructions."""
 
 
+_RECEIVERS: Final = ("self", "cls")
+_CONTEXTS: Final = ("ctx", "context")
+
+
 @frozen
 class Callee:
     """The findings about a callable."""
@@ -65,7 +69,8 @@ def inspect_callable(
         namespace: names that annotations may use in addition to those of the function's module and closure.
 
     Raises:
-        TypeError: a server cannot call it, or an annotation cannot be resolved; the message names the parameter.
+        TypeError: a server cannot call it, an annotation cannot be resolved, or a parameter without annotation has a
+            name that says that no caller fills it; the message names the parameter.
     """
     try:
         signature = inspect.signature(function)
@@ -80,6 +85,9 @@ def inspect_callable(
         parameter.replace(annotation=_resolved(core, parameter.annotation, names, f"{name}: parameter {label!r}"))
         for label, parameter in signature.parameters.items()
     )
+    for parameter in parameters:
+        if parameter.annotation is parameter.empty:
+            _refuse_unfilled(parameter, f"{name}: parameter {parameter.name!r}")
     classes = ((parameter.name, _injected_class(parameter.annotation, inject)) for parameter in parameters)
     return Callee(
         parameters=parameters,
@@ -168,6 +176,17 @@ def _resolved(core: Any, annotation: Any, names: Mapping[str, Any], where: str) 
         ) from error
     except Exception as error:
         raise TypeError(f"{where}: {annotation!r} cannot be resolved: {error}") from error
+
+
+def _refuse_unfilled(parameter: inspect.Parameter, where: str) -> None:
+    """Refuse a parameter without annotation that the server or an instance would fill, not the caller."""
+    if parameter.name in _RECEIVERS:
+        raise TypeError(f"{where}: this is not a method of an instance: register the bound method (`thing.method`)")
+    if parameter.name in _CONTEXTS:
+        raise TypeError(
+            f"{where} has no annotation: `{parameter.name}: Context` receives the context of trio_mcp; "
+            "an argument of this name needs its type"
+        )
 
 
 def _injected_class(annotation: Any, inject: Collection[type]) -> type | None:
