@@ -283,7 +283,8 @@ class Server:
         The input schema comes from the signature, descriptions from the docstring's ``Args:`` or from
         ``Annotated[..., "text"]``, constraints from ``Annotated[..., msgspec.Meta(ge=1)]``; pydantic's ``Field`` gives
         both, in ``Annotated`` or as a default. A return annotation gives an output schema; without one, the return
-        value becomes content. A parameter annotated `Context` receives it.
+        value becomes content. A parameter annotated `Context` receives it, and one annotated with `Resolve` its
+        dependency.
 
         Args:
             name: the name of the tool; by default the name of the function.
@@ -312,7 +313,8 @@ class Server:
                 (`x-mcp-header`) in a way that clients must not accept.
             TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
                 a value of its type; the message names it. Or the function cannot be isolated, because it is async,
-                takes a `Context`, or cannot be imported by its name.
+                takes a `Context` or a dependency, or cannot be imported by its name. Or a dependency cannot be
+                resolved.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
@@ -336,8 +338,9 @@ class Server:
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a resource template if *uri* has ``{variables}``.
 
-        The function gets the variables of the template, and a `Context` if a parameter is annotated so. A variable is a
-        string, or is converted by the parameter's annotation; an exploded variable (``{/path*}``) is a list. The
+        The function gets the variables of the template, and a `Context` or dependencies (`Resolve`) if parameters are
+        annotated so. A variable is a string, or is converted by the parameter's annotation; an exploded variable
+        (``{/path*}``) is a list. The
         function returns a string, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list
         of these, or a whole `types.ReadResourceResult`. It raises `ResourceNotFound` if there is no such resource; the
         client gets the error code of its revision. For constant contents, use `Resources.add_static`.
@@ -434,8 +437,9 @@ class Server:
         """Register a function that suggests values for an argument of a prompt or a variable of a resource template.
 
         The function's first parameter takes the string typed so far. Further parameters, named after other arguments of
-        the same prompt or template, take the values that are already chosen, or None; a parameter annotated `Context`
-        receives it. The function returns strings, best first, of which 100 are sent, or a `types.Completion`.
+        the same prompt or template, take the values that are already chosen, or None; a parameter may also be annotated
+        with `Context` or `Resolve`. The function returns strings, best first, of which 100 are sent, or a
+        `types.Completion`.
 
         Args:
             prompt: the name of a registered prompt.
@@ -444,7 +448,8 @@ class Server:
 
         Raises:
             ValueError: there is no such argument, or it already has a completion.
-            TypeError: a parameter of the function is not one of the other arguments.
+            TypeError: a parameter of the function is not one of the other arguments, or a dependency cannot be
+                resolved.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
         """
@@ -517,7 +522,9 @@ def _decorated(
 ) -> F | Callable[[F], F]:
     """Register *function*, or return a decorator that does; *kind* is the name of the decorator."""
     if isinstance(function, str):
-        raise TypeError(f"@server.{kind}({function!r}): a name is given as name=: write @server.{kind}(name={function!r})")
+        raise TypeError(
+            f"@server.{kind}({function!r}): a name is given as name=: write @server.{kind}(name={function!r})"
+        )
     if function is None:
         return lambda later: _decorated(kind, add, later, **options)  # type: ignore[return-value]  # with a function it returns one
     add(function, **options)

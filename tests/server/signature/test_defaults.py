@@ -10,18 +10,17 @@ import math
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, NewType, TypedDict, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NewType, Optional, TypedDict
 
 import msgspec
 import pydantic
 import pytest
 
-from trio_mcp import Context, ErrorResponse, Server, open_client
+from trio_mcp import Context, ErrorResponse, Resolve, Server, open_client
 from trio_mcp.server.signature import ArgumentFaults, describe
 
 Id = NewType("Id", int)
-S = TypeVar("S", bound=str)
 
 
 class Colour(enum.StrEnum):
@@ -145,7 +144,7 @@ def test_a_constraint_of_a_field_that_does_not_apply_is_refused() -> None:
 
 
 def test_a_parameter_with_a_field_needs_an_annotation() -> None:
-    def f(x=pydantic.Field(1)) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001 # as users write
+    def f(x=pydantic.Field(1)) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001, B008 # as users write
 
     assert refusal(f) == "f: parameter 'x' has no annotation: annotate it with its type; `Any` takes every value"
 
@@ -155,7 +154,7 @@ async def test_fields_are_honoured_in_prompts_and_resource_templates() -> None:
 
     @server.prompt
     def poem(lines: int = pydantic.Field(4, le=14, description="how many")) -> str:
-        return "la\n" * lines
+        return "la " * lines
 
     @server.resource("note:///{name}")
     def note(name: str = pydantic.Field(min_length=2)) -> str:
@@ -167,7 +166,7 @@ async def test_fields_are_honoured_in_prompts_and_resource_templates() -> None:
         assert [(each.name, each.description, each.required) for each in listed.arguments] == [
             ("lines", "how many", False)
         ]
-        assert "la\n" * 4 in str(await client.get_prompt("poem"))
+        assert "la " * 4 in str(await client.get_prompt("poem"))
         with pytest.raises(ErrorResponse, match="lines"):
             await client.get_prompt("poem", {"lines": "15"})
         with pytest.raises(ErrorResponse, match="no resource"):
@@ -182,12 +181,19 @@ async def test_fields_are_honoured_in_prompts_and_resource_templates() -> None:
 )
 def test_a_dependency_of_another_framework_is_refused_with_the_cure(dependency: Depends, named: str) -> None:
     cure = (
-        f"f: parameter 'x': Depends({named}) is of another framework, and nothing would call it: write "
+        f"f: parameter 'x': nothing would call Depends({named}) here: write "
         f"`x: Annotated[int, Resolve({named})]` with Resolve of trio_mcp"
     )
 
     assert refusal(with_default(int, dependency)) == cure
     assert refusal(with_default(Annotated[int, dependency], 1)) == cure
+
+
+def test_a_dependency_in_a_default_is_refused_with_the_cure() -> None:
+    assert refusal(with_default(int, Resolve(database))) == (
+        "f: parameter 'x': nothing would call Resolve(database) here: write "
+        "`x: Annotated[int, Resolve(database)]` with Resolve of trio_mcp"
+    )
 
 
 def test_a_dependency_of_another_framework_is_refused_without_annotation_too() -> None:
@@ -244,7 +250,7 @@ def test_none_is_a_default_only_where_the_annotation_has_it() -> None:
     ("annotation", "default"),
     [
         (Annotated[int, msgspec.Meta(ge=1)], 0),
-        (Annotated[str, msgspec.Meta(min_length=1)] | None, ""),
+        (Optional[Annotated[str, msgspec.Meta(min_length=1)]], ""),  # noqa: UP045 # pyright takes Annotated for no operand of |
         (list[Annotated[int, msgspec.Meta(ge=1)]], [1, 0]),
         (int, pydantic.Field(0, ge=1)),
     ],
@@ -270,7 +276,6 @@ def test_a_default_that_does_not_fit_its_constraints_is_refused(annotation: Any,
         (Point, Point(1)),
         (Movie, {"title": "M"}),
         (Sequence[str], ()),
-        (Iterable[str], {"a": 1}),
         (Collection[int], frozenset({1})),
         (Mapping[str, int], {"a": 1}),
         (list, [object]),
@@ -308,9 +313,9 @@ class Shop:
     def search(self, query: str) -> str:
         return query
 
-    @staticmethod
-    def count(self: int) -> int:
-        return self
+
+def count(self: int) -> int:
+    return self
 
 
 def test_a_method_is_registered_bound() -> None:
@@ -318,13 +323,13 @@ def test_a_method_is_registered_bound() -> None:
         "search: parameter 'self': this is not a method of an instance: register the bound method (`thing.method`)"
     )
     assert list(describe(Shop().search).input_schema["properties"]) == ["query"]
-    assert list(describe(Shop.count).input_schema["properties"]) == ["self"]
+    assert list(describe(count).input_schema["properties"]) == ["self"]
 
 
 @pytest.mark.parametrize("named", ["ctx", "context"])
 def test_a_context_without_annotation_is_refused_with_the_cure(named: str) -> None:
     namespace: dict[str, Any] = {}
-    exec(f"def f(a: int, {named}): ...\ndef g({named}: str): ...", namespace)  # noqa: S102 # for both names
+    exec(f"def f(a: int, {named}): ...\ndef g({named}: str): ...", namespace)
     cure = (
         f"f: parameter '{named}' has no annotation: `{named}: Context` receives the context of trio_mcp; "
         "an argument of this name needs its type"
@@ -338,11 +343,13 @@ def test_a_context_without_annotation_is_refused_with_the_cure(named: str) -> No
 def test_prompts_resources_and_completions_refuse_them_too() -> None:
     server = Server("s")
 
-    def greet(ctx, name: str) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001 # as users write
+    def greet(ctx: int, name: str) -> str:
         return name
 
-    def plain(name) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001 # as users write
-        return str(name)
+    def plain(name: str) -> str:
+        return name
+
+    del greet.__annotations__["ctx"], plain.__annotations__["name"]
 
     @server.prompt
     def poem(name: str, ctx: Context) -> str:

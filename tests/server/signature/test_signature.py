@@ -399,8 +399,9 @@ def test_any_function_may_wait_on_an_interpreter_with_unknown_instructions(
     assert may_wait(without_await)
 
 
-def test_a_builtin_function_can_be_a_tool() -> None:
-    found = describe(math.sqrt, name="root")
+def test_a_builtin_function_without_annotations_can_be_a_tool_with_a_schema_of_its_own() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+    found = describe(math.sqrt, name="root", input_schema=schema)
 
     assert found.call(found.bind({"x": 4}), {}) == 2.0
 

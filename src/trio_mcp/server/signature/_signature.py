@@ -11,7 +11,7 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, cast, get_args, get_origin
 
 from attrs import evolve, field, frozen
 
@@ -19,7 +19,7 @@ from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
 from ._annotations import FORMATS, AnnotationReader, Definitions, Inexpressible, Shape, publish_member
 from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
-from ._inspect import Callee, inspect_callable, may_wait, mentions, parse_docstring
+from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions, parse_docstring
 
 __all__ = [
     "ArgumentFaults",
@@ -109,7 +109,8 @@ def read_defaults(callee: Callee, name: str) -> tuple[Callee, dict[str, Callable
     A ``Field`` is honoured as a default and in ``Annotated``; a default that a factory makes is `MISSING` here.
 
     Raises:
-        TypeError: a parameter has a ``Depends`` of another framework, or a ``Field`` that cannot be honoured.
+        TypeError: a parameter has a ``Depends`` of another framework, a `Resolve` as default, or a ``Field`` that
+            cannot be honoured.
     """
     parameters: list[inspect.Parameter] = []
     makers: dict[str, Callable[[], Any]] = {}
@@ -122,8 +123,8 @@ def read_defaults(callee: Callee, name: str) -> tuple[Callee, dict[str, Callable
         annotation, default = parameter.annotation, parameter.default
         notes = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
         for each in (*notes, default):
-            _refuse_foreign_dependency(each, parameter, where)
-        written = default if default is not parameter.empty else next(filter(_is_pydantic_field, notes), None)
+            _refuse_misplaced_dependency(each, parameter, where)
+        written: Any = default if default is not parameter.empty else next(filter(_is_pydantic_field, notes), None)
         if _is_pydantic_field(written):
             default = _default_of(written, where)
             if default is not parameter.empty:
@@ -140,7 +141,7 @@ def _is_pydantic_field(value: Any) -> bool:
 
 
 def _default_of(written: Any, where: str) -> Any:
-    """Return the default of a ``Field``: `MISSING` if a factory makes it, `inspect.Parameter.empty` if there is none."""
+    """Return the default of a ``Field``: `MISSING` if a factory makes it, `Parameter.empty` if there is none."""
     if written.is_required():
         return inspect.Parameter.empty
     if written.default_factory is None:
@@ -150,15 +151,16 @@ def _default_of(written: Any, where: str) -> Any:
     return MISSING
 
 
-def _refuse_foreign_dependency(value: Any, parameter: inspect.Parameter, where: str) -> None:
-    """Refuse the ``Depends(...)`` of FastAPI and FastMCP, which would be a value for the handler or be ignored."""
-    if not any(cls.__name__.lstrip("_") == "Depends" for cls in type(value).__mro__):
+def _refuse_misplaced_dependency(value: Any, parameter: inspect.Parameter, where: str) -> None:
+    """Refuse the ``Depends(...)`` of FastAPI and FastMCP, and a `Resolve` in a default: nothing would call them."""
+    kinds = {cls.__name__.lstrip("_") for cls in type(value).__mro__}
+    if "Depends" not in kinds and not isinstance(value, Resolve):
         return
-    function = getattr(value, "dependency", None) or getattr(value, "factory", None)
-    named = getattr(function, "__name__", "function")
+    candidates = (getattr(value, attribute, None) for attribute in ("function", "dependency", "factory"))
+    named = getattr(next(filter(None, candidates), None), "__name__", "function")
     given = Any if parameter.annotation is parameter.empty else parameter.annotation
     raise TypeError(
-        f"{where}: Depends({named}) is of another framework, and nothing would call it: write "
+        f"{where}: nothing would call {type(value).__name__.lstrip('_')}({named}) here: write "
         f"`{parameter.name}: Annotated[{_written(given)}, Resolve({named})]` with Resolve of trio_mcp"
     )
 
@@ -172,7 +174,9 @@ def _check_default(default: Any, annotation: Any, shape: Shape, definitions: Def
     if not is_value_of(default, annotation):
         written = _written(annotation)
         if default is None:
-            raise TypeError(f"{where}: its default None is not a value of {written}: annotate it with `{written} | None`")
+            raise TypeError(
+                f"{where}: its default None is not a value of {written}: annotate it with `{written} | None`"
+            )
         raise TypeError(f"{where}: its default {default!r:.200} is not a value of {written}")
     if type(default) not in _CONSTRAINED or not _is_constrained(shape.schema):
         return
@@ -221,27 +225,27 @@ def _items_fit(values: Any, cls: type, arguments: tuple[Any, ...]) -> bool:
     if cls is tuple and arguments[-1] is not Ellipsis:
         return len(values) == len(arguments) and all(map(is_value_of, values, arguments))
     if isinstance(values, Mapping):
-        return all(
-            is_value_of(key, arguments[0]) and is_value_of(each, arguments[-1]) for key, each in values.items()
-        )
+        members = cast("Mapping[Any, Any]", values)
+        return all(is_value_of(key, arguments[0]) and is_value_of(each, arguments[-1]) for key, each in members.items())
     return all(is_value_of(each, arguments[0]) for each in values)
 
 
 def _is_constrained(schema: Any) -> bool:
     """Return True if values of the right type may not fit a schema; otherwise the validator need not be loaded."""
     if isinstance(schema, list):
-        return any(map(_is_constrained, schema))
-    return isinstance(schema, dict) and (
-        not _CONSTRAINTS.isdisjoint(schema) or any(map(_is_constrained, schema.values()))
-    )
+        return any(map(_is_constrained, cast("list[Any]", schema)))
+    if not isinstance(schema, dict):
+        return False
+    facts = cast("dict[str, Any]", schema)
+    return not _CONSTRAINTS.isdisjoint(facts) or any(map(_is_constrained, facts.values()))
 
 
 def _written(annotation: Any) -> str:
     """Return an annotation as it is written in a program, without metadata."""
     if get_origin(annotation) is Annotated:
         return _written(get_args(annotation)[0])
-    if isinstance(annotation, type) and get_origin(annotation) is None:
-        return annotation.__name__
+    if hasattr(annotation, "__name__") and not get_args(annotation):
+        return str(annotation.__name__)
     return str(annotation).removeprefix("typing.")
 
 
@@ -339,8 +343,8 @@ class Signature:
     wraps_result: bool
     """True if the structured content is ``{"result": value}`` instead of the value."""
 
-    injected: Mapping[str, type]
-    """The parameters that the server fills, with the class of the instance."""
+    injected: Mapping[str, Injected]
+    """The parameters that the server fills, with the class of the instance or the dependency."""
 
     is_async: bool
     """True if a call returns a coroutine; otherwise the function runs in a worker thread."""
@@ -395,12 +399,12 @@ class Signature:
             loaded |= {name: make() for name, make in self._defaults.items() if name not in loaded}
         return loaded
 
-    def call(self, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
+    def call(self, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
         """Call the function.
 
         Args:
             bound: the result of `bind`.
-            injected: an instance for each class in `Signature.injected`.
+            injected: an instance for each class in `Signature.injected`, and a value for each dependency.
 
         Returns:
             The result of the function: a coroutine if `is_async`. Its exceptions are passed on.
@@ -408,8 +412,8 @@ class Signature:
         if not self.injected and not self._positional:
             return self._function(**bound)
         keywords = dict(bound)
-        for name, cls in self.injected.items():
-            keywords[name] = injected[cls]
+        for name, key in self.injected.items():
+            keywords[name] = injected[key]
         given = [keywords.pop(name, default) for name, default in self._positional]
         return self._function(*given, **keywords)
 
