@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from .server import Middleware as Middleware
     from .server import RateLimit as RateLimit
     from .server import Request as Request
+    from .server import Resolve as Resolve
     from .server import Sample as Sample
     from .server import Server as Server
     from .server import StuckTask as StuckTask
@@ -131,8 +132,8 @@ else:
             "server": (
                 "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed",
                 "Elicit", "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request",
-                "Sample", "Server", "StuckTask", "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio",
-                "serve_stream",
+                "Resolve", "Sample", "Server", "StuckTask", "Visit", "http_app", "serve_http", "serve_listeners",
+                "serve_stdio", "serve_stream",
             ),
             "transports": ("HttpApp", "MemoryEventStore", "SessionSettings", "SqliteEventStore"),
             "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),

@@ -168,7 +168,7 @@ def test_an_async_function_cannot_be_isolated() -> None:
 def test_a_function_that_takes_a_context_cannot_be_isolated() -> None:
     def work(ctx: Context) -> None: ...
 
-    assert "it cannot have a Context, which stays in the process of the server" in refusal(work)
+    assert "it cannot have a Context or a Resolve, which stay in the process of the server" in refusal(work)
 
 
 def test_a_function_that_cannot_be_imported_cannot_be_isolated() -> None:

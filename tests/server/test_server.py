@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -29,6 +31,20 @@ def test_revisions_are_sorted() -> None:
 
 def test_the_repr_of_a_server_does_not_contain_its_keys() -> None:
     assert "secret" not in repr(Server("s", keys=[b"a secret of thirty-two letters ."]))
+
+
+def test_a_decorator_that_is_given_the_wrong_thing_says_how_it_is_written() -> None:
+    decorators: Any = Server("s")
+
+    def stock() -> str:
+        return "tea"
+
+    with pytest.raises(TypeError, match=r"write @server.resource\('notes://stock'\) above stock"):
+        decorators.resource(stock)
+    with pytest.raises(TypeError, match=r"write @server.tool\(name='sum'\)"):
+        decorators.tool("sum")
+    with pytest.raises(TypeError, match=r"write @server.prompt\(name='x'\)"):
+        decorators.prompt("x")
 
 
 @pytest.mark.requirement("B.18-S1", "B.20-S1a")

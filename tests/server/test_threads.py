@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from tests.peer.fake_exchange import exchange
 from trio_mcp import Server, open_client
 from trio_mcp.peer import FairLimiter, HandlerPool, HandlerRun
-from trio_mcp.server._threads import Threads
+from trio_mcp.server._threads import Threads, take_place
 from trio_mcp.wire import JsonObject
 
 
@@ -121,3 +121,19 @@ async def test_a_place_is_released_if_the_call_is_cancelled_before_it_gets_a_thr
 async def _cancel_when_blocked(scope: trio.CancelScope) -> None:
     await trio.testing.wait_all_tasks_blocked(0.01)
     scope.cancel()
+
+
+async def test_a_place_that_was_taken_before_is_given_back_when_the_thread_ends_or_does_not_start() -> None:
+    limiter, threads = FairLimiter(1), Threads(1)
+
+    async with trio.open_nursery() as nursery:
+        of_thread = run(nursery)
+        hold = await take_place(of_thread, limiter)
+        assert await threads.run(lambda: limiter.taken, of_thread, hold=hold) == 1
+        assert limiter.taken == 0
+
+        hold = await take_place(of_thread, limiter)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await threads.run(lambda: None, of_thread, hold=hold)
+        assert limiter.taken == 0

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .features import Audio as Audio
     from .features import CacheHint as CacheHint
     from .features import Image as Image
+    from .signature import Resolve as Resolve
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -65,5 +66,6 @@ else:
                 "Visit",
             ),
             "features": ("Audio", "CacheHint", "Image"),
+            "signature": ("Resolve",),
         },
     )  # fmt: skip

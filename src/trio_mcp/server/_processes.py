@@ -296,7 +296,8 @@ def isolated(function: Callable[..., Any], signature: Signature) -> Isolated:
         raise TypeError(f'{name}: isolate="process" is for plain `def` functions: a worker process does not run Trio')
     if signature.injected:
         raise TypeError(
-            f'{name}: with isolate="process" it cannot have a Context, which stays in the process of the server'
+            f'{name}: with isolate="process" it cannot have a Context or a Resolve, '
+            "which stay in the process of the server"
         )
     _check_importable(function, name)
     return Isolated(name, function, evolve(signature, function=_as_called))

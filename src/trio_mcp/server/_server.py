@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, Literal, TypeVar, cast, get_args, overload
 
 from attrs import define
 
@@ -281,8 +281,10 @@ class Server:
         """Register a function as a tool; bare or called. The function is returned unchanged.
 
         The input schema comes from the signature, descriptions from the docstring's ``Args:`` or from
-        ``Annotated[..., "text"]``, constraints from ``Annotated[..., msgspec.Meta(ge=1)]``. A return annotation gives
-        an output schema; without one, the return value becomes content. A parameter annotated `Context` receives it.
+        ``Annotated[..., "text"]``, constraints from ``Annotated[..., msgspec.Meta(ge=1)]``; pydantic's ``Field`` gives
+        both, in ``Annotated`` or as a default. A return annotation gives an output schema; without one, the return
+        value becomes content. A parameter annotated `Context` receives it, and one annotated with `Resolve` its
+        dependency.
 
         Args:
             name: the name of the tool; by default the name of the function.
@@ -309,12 +311,14 @@ class Server:
         Raises:
             ValueError: a tool of this name is registered, an option is not valid, or the schema uses header fields
                 (`x-mcp-header`) in a way that clients must not accept.
-            TypeError: a parameter cannot be described by a JSON Schema; the message names it. Or the function cannot be
-                isolated, because it is async, takes a `Context`, or cannot be imported by its name.
+            TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
+                a value of its type; the message names it. Or the function cannot be isolated, because it is async,
+                takes a `Context` or a dependency, or cannot be imported by its name. Or a dependency cannot be
+                resolved.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return _decorated(partial(self.tools.add, namespace=callers_names()), *args, **options)
+        return _decorated("tool", partial(self.tools.add, namespace=callers_names()), *args, **options)
 
     def resource(
         self,
@@ -334,8 +338,9 @@ class Server:
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a resource template if *uri* has ``{variables}``.
 
-        The function gets the variables of the template, and a `Context` if a parameter is annotated so. A variable is a
-        string, or is converted by the parameter's annotation; an exploded variable (``{/path*}``) is a list. The
+        The function gets the variables of the template, and a `Context` or dependencies (`Resolve`) if parameters are
+        annotated so. A variable is a string, or is converted by the parameter's annotation; an exploded variable
+        (``{/path*}``) is a list. The
         function returns a string, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list
         of these, or a whole `types.ReadResourceResult`. It raises `ResourceNotFound` if there is no such resource; the
         client gets the error code of its revision. For constant contents, use `Resources.add_static`.
@@ -360,12 +365,15 @@ class Server:
         Raises:
             ValueError: the URI is registered or not valid, its variables are not the function's parameters, *scopes*
                 are not valid, or *cache* is public although the resource needs scopes.
-            TypeError: a parameter cannot be described by a JSON Schema; the message names it. Or *cache* is not a
-                `CacheHint`.
+            TypeError: a parameter cannot be described by a JSON Schema, or its default is not a value of its type; the
+                message names it. Or *cache* is not a `CacheHint`, or *uri* is not a string.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
-        namespace = callers_names()
+        namespace, given = callers_names(), cast("object", uri)
+        if not isinstance(given, str):
+            called = getattr(given, "__name__", "it")
+            raise TypeError(f"@server.resource takes a URI: write @server.resource('notes://{called}') above {called}")
 
         def register(function: F) -> F:
             self.resources.add(
@@ -418,18 +426,20 @@ class Server:
 
         Raises:
             ValueError: a prompt of this name is registered, or *scopes* are not valid.
-            TypeError: a parameter cannot be described by a JSON Schema; the message names it.
+            TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
+                a value of its type; the message names it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        return _decorated(partial(self.prompts.add, namespace=callers_names()), *args, **options)
+        return _decorated("prompt", partial(self.prompts.add, namespace=callers_names()), *args, **options)
 
     def completion(self, *, prompt: str | None = None, template: str | None = None, argument: str) -> Callable[[F], F]:
         """Register a function that suggests values for an argument of a prompt or a variable of a resource template.
 
         The function's first parameter takes the string typed so far. Further parameters, named after other arguments of
-        the same prompt or template, take the values that are already chosen, or None; a parameter annotated `Context`
-        receives it. The function returns strings, best first, of which 100 are sent, or a `types.Completion`.
+        the same prompt or template, take the values that are already chosen, or None; a parameter may also be annotated
+        with `Context` or `Resolve`. The function returns strings, best first, of which 100 are sent, or a
+        `types.Completion`.
 
         Args:
             prompt: the name of a registered prompt.
@@ -438,7 +448,8 @@ class Server:
 
         Raises:
             ValueError: there is no such argument, or it already has a completion.
-            TypeError: a parameter of the function is not one of the other arguments.
+            TypeError: a parameter of the function is not one of the other arguments, or a dependency cannot be
+                resolved.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
         """
@@ -506,10 +517,16 @@ class Server:
         return function
 
 
-def _decorated(add: Callable[..., None], function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-    """Register *function*, or return a decorator that does."""
+def _decorated(
+    kind: str, add: Callable[..., None], function: F | None = None, /, **options: Any
+) -> F | Callable[[F], F]:
+    """Register *function*, or return a decorator that does; *kind* is the name of the decorator."""
+    if isinstance(function, str):
+        raise TypeError(
+            f"@server.{kind}({function!r}): a name is given as name=: write @server.{kind}(name={function!r})"
+        )
     if function is None:
-        return lambda later: _decorated(add, later, **options)  # type: ignore[return-value]  # with a function it returns one
+        return lambda later: _decorated(kind, add, later, **options)  # type: ignore[return-value]  # with a function it returns one
     add(function, **options)
     return function
 

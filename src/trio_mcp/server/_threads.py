@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -77,6 +77,7 @@ class Threads:
         run: HandlerRun,
         *,
         limiter: FairLimiter | None = None,
+        hold: Hold | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> T:
         """Call *function* in a thread; if cancelled, abandon the thread.
@@ -84,6 +85,7 @@ class Threads:
         Args:
             run: the handler run; it gives back its place while it waits for an answer.
             limiter: a further limit of concurrent threads; a place is given back when the thread ends.
+            hold: a place that the run has taken before, and that this gives back when the thread ends.
             on_begin: called when the function starts.
         """
 
@@ -96,8 +98,12 @@ class Threads:
                 del self._runs[thread]
 
         with clock_stands_still():
-            permit: Any = _Permit(run, [self._limiter] if limiter is None else [limiter, self._limiter], on_begin)
-            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=permit)
+            limiters = [self._limiter] if limiter is None else [limiter, self._limiter]
+            permit = _Permit(run, limiters, on_begin, hold)
+            try:
+                return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=cast("Any", permit))
+            finally:
+                permit.close_unused()
 
 
 async def take_place(run: HandlerRun, limiter: FairLimiter) -> Hold:
@@ -123,10 +129,15 @@ class _Permit:
     _limiters: Sequence[FairLimiter]
     """The limiters to acquire, in this order."""
     _on_begin: Callable[[], object]
+    _taken_before: Hold | None
+    """A place to give back with the others; None after it was added to them."""
     _held: list[Hold] = field(factory=list[Hold], init=False)
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for a place of each limiter."""
+        if self._taken_before is not None:
+            self._held.append(self._taken_before)
+            self._taken_before = None
         try:
             for limiter in self._limiters:
                 self._held.append(await take_place(self._run, limiter))
@@ -139,3 +150,8 @@ class _Permit:
         """Give back the places, because the thread has ended."""
         for hold in self._held:
             self._run.holds.drop(hold)
+
+    def close_unused(self) -> None:
+        """Give back the place that was taken before, if Trio was cancelled before it acquired this."""
+        if self._taken_before is not None:
+            self._run.holds.drop(self._taken_before)

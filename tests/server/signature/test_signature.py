@@ -148,17 +148,15 @@ def test_the_description_in_an_annotation_takes_precedence_over_the_docstring() 
     assert [published[name]["description"] for name in "ab"] == ["from here", "and here"]
 
 
-def test_defaults_without_a_json_form_or_of_another_type_are_not_published() -> None:
-    def f(a: int = None, b: float = math.nan, c: Any = object(), d: Point = Point(1)) -> None: ...  # type: ignore[assignment]  # noqa: B008, RUF013  # as users write
+def test_defaults_without_a_json_form_are_not_published() -> None:
+    def f(b: float = math.nan, c: Any = object(), d: Point = Point(1)) -> None: ...  # noqa: B008  # as users write
 
     published = describe(f).input_schema
-    assert {name: schema.get("default") for name, schema in published["properties"].items()} == {
-        "a": None,
-        "b": None,
-        "c": None,
+    assert {name: schema.get("default", ...) for name, schema in published["properties"].items()} == {
+        "b": ...,
+        "c": ...,
         "d": {"x": 1, "y": 0, "norm": 0.5},
     }
-    assert "default" not in published["properties"]["a"]
     assert "required" not in published
 
 
@@ -401,8 +399,9 @@ def test_any_function_may_wait_on_an_interpreter_with_unknown_instructions(
     assert may_wait(without_await)
 
 
-def test_a_builtin_function_can_be_a_tool() -> None:
-    found = describe(math.sqrt, name="root")
+def test_a_builtin_function_without_annotations_can_be_a_tool_with_a_schema_of_its_own() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+    found = describe(math.sqrt, name="root", input_schema=schema)
 
     assert found.call(found.bind({"x": 4}), {}) == 2.0
 

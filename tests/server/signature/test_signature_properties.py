@@ -152,7 +152,6 @@ SIGNATURES: dict[str, dict[str, Any]] = {
     "truth": {"b": bool},
     "null": {"n": None},
     "anything": {"value": Any, "thing": object},
-    "unannotated": {"value": REQUIRED},
     "bare list": {"items": list},
     "bare dict": {"members": dict},
     "bare tuple": {"items": tuple},

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from attrs import define, evolve, field, frozen
@@ -20,9 +20,12 @@ from ... import types
 from ..._errors import McpError
 from ...wire import INVALID_PARAMS, encode
 from .._context import Context, run_of, serving_of
-from ..signature import Callee, inspect_callable
-from ._prompts import Prompts, TextFunction, name_of
+from ..signature import Callee, Injected, inspect_callable
+from ._prompts import Prompts, TextFunction, dependencies_of, name_of
 from ._resources import Resources
+
+if TYPE_CHECKING:
+    from .._resolve import Dependencies
 
 __all__ = ["Completions"]
 
@@ -44,12 +47,21 @@ class _Completer:
     """The parameter that takes the string typed so far."""
     resolved: tuple[str, ...]
     """The parameters that take the chosen values of other arguments."""
+    dependencies: Dependencies | None
 
-    async def suggest(self, context: Context, value: str, resolved: Mapping[str, str]) -> types.Completion:
-        """Return the suggestions of the function for an argument that begins with *value*."""
-        keywords: dict[str, Any] = {name: resolved.get(name) for name in self.resolved}
-        keywords |= dict.fromkeys(self.callee.injected, context)
-        work = partial(self.function, **{self.typed: value}, **keywords)
+    async def suggest(self, context: Context, value: str, resolved: Mapping[str, str]) -> Any:
+        """Return the suggestions of the function for an argument that begins with *value*: a `types.Completion`."""
+        keywords: dict[str, Any] = {self.typed: value, **{name: resolved.get(name) for name in self.resolved}}
+        if self.dependencies is None:
+            return await self._suggest(context, keywords, {Context: context})
+        async with self.dependencies.resolved(context) as injected:
+            return await self._suggest(context, keywords, injected)
+
+    async def _suggest(
+        self, context: Context, keywords: Mapping[str, Any], injected: Mapping[Injected, Any]
+    ) -> types.Completion:
+        filled = {name: injected[key] for name, key in self.callee.injected.items()}
+        work = partial(self.function, **keywords, **filled)
         if self.callee.is_async:
             return _completion(await work())
         # in the thread, because an iterator may compute its values there
@@ -155,7 +167,9 @@ def _completer(function: Callable[..., Any], others: set[str], namespace: Mappin
         if parameter.kind not in _NAMED or parameter.name not in others:
             known = ", ".join(sorted(others)) or "none"
             raise TypeError(f"{name}: parameter {str(parameter)!r} is not one of the other arguments ({known})")
-    return _Completer(function, callee, parameters[0].name, tuple(parameter.name for parameter in parameters[1:]))
+    rest = tuple(parameter.name for parameter in parameters[1:])
+    dependencies = dependencies_of(callee.injected, name, namespace)
+    return _Completer(function, callee, parameters[0].name, rest, dependencies)
 
 
 def _completion(values: Iterable[str] | types.Completion) -> types.Completion:

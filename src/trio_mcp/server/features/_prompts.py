@@ -5,9 +5,9 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
@@ -16,11 +16,35 @@ from ..._errors import McpError
 from ..._user_types import kinds_of, value_from_text
 from ...wire import INVALID_PARAMS
 from .._context import Context, run_of, serving_of
-from ..signature import ArgumentFaults, Signature, describe
+from ..signature import ArgumentFaults, Injected, Resolve, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes
 from ._content import content_blocks, legacy_messages
 
-__all__ = ["Prompts", "TextFunction", "look_at", "name_of"]
+if TYPE_CHECKING:
+    from .._resolve import Dependencies
+
+__all__ = ["Prompts", "TextFunction", "dependencies_of", "look_at", "name_of"]
+
+
+def dependencies_of(
+    injected: Mapping[str, Injected], name: str, namespace: Mapping[str, Any] | None
+) -> Dependencies | None:
+    """Return the dependencies of a handler; None if it has none.
+
+    Args:
+        injected: the parameters that the server fills.
+        name: the name of the handler in errors.
+        namespace: names for annotations, in addition to those of the functions' modules.
+
+    Raises:
+        TypeError: a dependency cannot be resolved; the message says why.
+    """
+    resolved = [each for each in injected.values() if isinstance(each, Resolve)]
+    if not resolved:
+        return None
+    from .._resolve import Dependencies  # noqa: PLC0415 # few programs have dependencies
+
+    return Dependencies.of(resolved, name, namespace or {})
 
 
 @frozen(eq=False)
@@ -34,6 +58,7 @@ class TextFunction:
     _signature: Signature = field(alias="signature")
     _texts: frozenset[str] = field(alias="texts")
     """The parameters that take a string unconverted."""
+    _dependencies: Dependencies | None = field(alias="dependencies")
 
     @property
     def description(self) -> str | None:
@@ -43,11 +68,11 @@ class TextFunction:
     @property
     def waits(self) -> bool:
         """True if a call may need a thread, or suspend its task."""
-        return self._signature.waits
+        return self._signature.waits or (self._dependencies is not None and self._dependencies.waits)
 
     @property
     def may_ask(self) -> bool:
-        """True if the function takes a `Context`, and may ask questions."""
+        """True if the function takes a `Context` or has dependencies, and may ask questions."""
         return bool(self._signature.injected)
 
     @property
@@ -97,12 +122,21 @@ class TextFunction:
         plain = "string" in kinds_of(items, self.schema)
         return [each if plain else value_from_text(each, items, self.schema) for each in text]
 
-    async def call(self, context: Context, bound: Mapping[str, Any]) -> Any:
+    def call(self, context: Context, bound: Mapping[str, Any]) -> Awaitable[Any]:
         """Call the function with bound arguments: in this task if it is async, in a worker thread otherwise."""
+        if self._dependencies is None:
+            return self._call(context, bound, {Context: context})
+        return self._resolve(self._dependencies, context, bound)
+
+    async def _resolve(self, dependencies: Dependencies, context: Context, bound: Mapping[str, Any]) -> Any:
+        async with dependencies.resolved(context) as injected:
+            return await self._call(context, bound, injected)
+
+    async def _call(self, context: Context, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
         signature = self._signature
         if signature.is_async:
-            return await signature.call(bound, {Context: context})
-        work = partial(signature.call, bound, {Context: context})
+            return await signature.call(bound, injected)
+        work = partial(signature.call, bound, injected)
         return await serving_of(context).threads.run(work, run_of(context))
 
 
@@ -120,7 +154,8 @@ def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any
     schema = signature.input_schema
     parameters: Mapping[str, Any] = schema.get("properties", {})
     texts = frozenset(name for name, each in parameters.items() if "string" in kinds_of(each, schema))
-    return TextFunction(signature=signature, texts=texts)
+    dependencies = dependencies_of(signature.injected, name, namespace)
+    return TextFunction(signature=signature, texts=texts, dependencies=dependencies)
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -25,10 +25,13 @@ from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_place
-from ..signature import ArgumentFaults, ResultFaults, Signature, describe
+from ..signature import ArgumentFaults, Injected, ResultFaults, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
 from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
-from ._prompts import name_of
+from ._prompts import dependencies_of, name_of
+
+if TYPE_CHECKING:
+    from .._resolve import Dependencies
 
 __all__ = ["RawSchema", "Tools", "legacy_schema", "read_raw_schema", "written_schemas"]
 
@@ -99,7 +102,7 @@ _CONTENT_FOR_DATA = (
     "types.TextContent, list[Image | str] and so on), or as types.CallToolResult"
 )
 
-_NOTHING: Mapping[type, Any] = {}
+_NOTHING: Mapping[Injected, Any] = {}
 _COMMON_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -123,21 +126,23 @@ class _Tool(Listable):
     """Set if the function runs in a worker process."""
     scopes: frozenset[str]
     """The scopes that a caller needs."""
+    dependencies: Dependencies | None
     _limiters: WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter] = field(
         factory=WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter], init=False
     )
     """The limiters of `max_concurrency` by Trio run, because a task of one run cannot wake one of another."""
     _runs_freely: bool = field(init=False)
-    """True if a call waits only for its function: it has no limiter and needs no worker, and has no timeout."""
+    """True if a call waits only for its function: it has no limiter, timeout or dependencies, and needs no worker."""
     waits: bool = field(init=False)
     """True if a call may wait for something."""
     may_ask: bool = field(init=False)
-    """True if the function takes a `Context`, and may ask questions."""
+    """True if the function takes a `Context` or has dependencies, and may ask questions."""
 
     def __attrs_post_init__(self) -> None:
         limited = self.max_concurrency is not None or not math.isinf(self.timeout)
-        self._runs_freely = not limited and self.isolated is None and self.signature.is_async
-        self.waits = not self._runs_freely or self.signature.waits
+        free, dependencies = not limited and self.isolated is None and self.signature.is_async, self.dependencies
+        self._runs_freely = free and dependencies is None
+        self.waits = not free or self.signature.waits or (dependencies is not None and dependencies.waits)
         self.may_ask = bool(self.signature.injected)
 
     def published(self, revision: str) -> JsonObject:
@@ -169,7 +174,8 @@ class _Tool(Listable):
             Exception: raised by the function; `explain` makes a tool error of it.
         """
         signature = self.signature
-        bound, injected = signature.bind(params.arguments or {}), _NOTHING
+        bound = signature.bind(params.arguments or {})
+        injected: Mapping[Injected, Any] = _NOTHING
         if signature.injected:
             injected = {Context: context}
         if self._runs_freely:
@@ -178,7 +184,7 @@ class _Tool(Listable):
             value = await self._work(context, bound, injected)
         return self._result(value, run_of(context).context.revision)
 
-    async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
+    async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
         """Call the function with a place of its limiter, a timeout, a thread or a process."""
         run, serving = run_of(context), serving_of(context)
         work, limiter = partial(self.signature.call, bound, injected), self.limiter()
@@ -188,6 +194,8 @@ class _Tool(Listable):
                 run.allow(self.timeout)
 
         try:
+            if self.dependencies is not None:
+                return await self._resolve(self.dependencies, context, bound, limiter, begin)
             if self.isolated is not None:
                 return await serving.processes.run(self.isolated, bound, run, limiter=limiter, on_begin=begin)
             if not self.signature.is_async:
@@ -204,6 +212,29 @@ class _Tool(Listable):
         finally:
             if not math.isinf(self.timeout):
                 run.end_limit()  # the timeout applies to the tool, not to the middleware around it
+
+    async def _resolve(
+        self,
+        dependencies: Dependencies,
+        context: Context,
+        bound: Mapping[str, Any],
+        limiter: FairLimiter | None,
+        begin: Callable[[], None],
+    ) -> Any:
+        """Call the function with its dependencies, which share its place of the limiter and its timeout."""
+        run = run_of(context)
+        hold = None if limiter is None else await take_place(run, limiter)
+        try:
+            begin()
+            async with dependencies.resolved(context) as injected:
+                work = partial(self.signature.call, bound, injected)
+                if self.signature.is_async:
+                    return await work()
+                given, hold = hold, None  # the thread keeps the place, also if it is abandoned
+                return await serving_of(context).threads.run(work, run, hold=given)
+        finally:
+            if hold is not None:
+                run.holds.drop(hold)
 
     def _result(self, value: Any, revision: str) -> types.CallToolResult | ExtensionResult | JsonObject:
         signature = self.signature
@@ -302,7 +333,8 @@ class Tools:
         )
         limit = math.inf if timeout is None else timeout
         isolation = None if isolate is None else isolated(function, signature)
-        tool = _Tool(definition, signature, written_schemas(given), limit, max_concurrency, isolation, needed)
+        found = dependencies_of(signature.injected, name, namespace)
+        tool = _Tool(definition, signature, written_schemas(given), limit, max_concurrency, isolation, needed, found)
         self.catalog.add(name, tool)
 
     def input_schema(self, name: str) -> JsonObject | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ._conversion import MISSING as MISSING
     from ._conversion import to_json as to_json
     from ._inspect import Callee as Callee
+    from ._inspect import Injected as Injected
+    from ._inspect import Resolve as Resolve
     from ._inspect import inspect_callable as inspect_callable
     from ._inspect import may_wait as may_wait
     from ._signature import ArgumentFaults as ArgumentFaults
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
     from ._signature import TypeReader as TypeReader
     from ._signature import describe as describe
     from ._signature import describe_type as describe_type
+    from ._signature import read_defaults as read_defaults
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
             "_annotations": ("FORMATS", "AnnotationReader", "Definitions", "Inexpressible", "Shape"),
             "_conversion": ("MISSING", "to_json"),
-            "_inspect": ("Callee", "inspect_callable", "may_wait"),
-            "_signature": ("ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type"),
+            "_inspect": ("Callee", "Injected", "Resolve", "inspect_callable", "may_wait"),
+            "_signature": (
+                "ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type",
+                "read_defaults",
+            ),
         },
     )  # fmt: skip

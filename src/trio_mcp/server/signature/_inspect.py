@@ -16,18 +16,61 @@ import re
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, Union, cast, get_args, get_origin
 
 from attrs import field, frozen
 
 from ._conversion import resolve_hints
 
-__all__ = ["Callee", "inspect_callable", "may_wait", "mentions"]
+__all__ = ["Callee", "Injected", "Resolve", "inspect_callable", "may_wait", "mentions"]
 
 _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE"})
 """The CPython instructions of every `await`, `async for`, `async with` and asynchronous comprehension."""
 _READABLE: Final = sys.implementation.name == "cpython" and dis.opmap.keys() >= _SUSPENDING
 """True if this interpreter has these instructions."""
+
+
+_RECEIVERS: Final = ("self", "cls")
+_CONTEXTS: Final = ("ctx", "context")
+
+
+@frozen(eq=False)
+class Resolve:
+    """A dependency of a handler: ``db: Annotated[Database, Resolve(database)]`` receives what *function* returns.
+
+    Tools, prompts, resources and completions may have dependencies. They are not in the published schema, and no caller
+    can fill them. Each function is called at most once for each call of the handler, before the handler starts; all
+    parameters that name it get the same value. Its own parameters may be a `Context` and further dependencies; others
+    need a default.
+
+    The function may be:
+
+    - an ``async def``, which runs in the task of the handler.
+    - a plain ``def`` or a class, which runs in a worker thread, like a plain handler.
+    - one with ``@asynccontextmanager`` or ``@contextmanager``, which yields the value. It is left after the handler has
+      ended, in reverse order, also if the handler has failed or is cancelled, and sees the exception, which it cannot
+      suppress. The code of ``@contextmanager`` runs in worker threads, which are waited for even if the call is
+      cancelled. A plain handler that is cancelled goes on in its thread, and may find its dependencies left.
+
+    What the function raises is treated as if the handler had raised it. `timeout=` and `max_concurrency=` of a tool
+    apply to its dependencies, too.
+
+    Args:
+        function: called with its own dependencies only.
+
+    Raises:
+        TypeError: *function* is not callable.
+    """
+
+    function: Callable[..., Any]
+
+    def __attrs_post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"Resolve({self.function!r}): must be given a function")
+
+
+Injected: TypeAlias = "type | Resolve"
+"""What a parameter that the server fills stands for: a class, such as `Context`, or a dependency."""
 
 
 @frozen
@@ -37,14 +80,16 @@ class Callee:
     parameters: tuple[inspect.Parameter, ...]
     """Its parameters, with resolved annotations."""
 
-    injected: Mapping[str, type]
-    """The parameters that the server fills: the name, and the class of the instance."""
+    injected: Mapping[str, Injected]
+    """The parameters that the server fills: the name, and the class of the instance or the dependency."""
 
     returns: Any
     """Its resolved return annotation; `inspect.Signature.empty` if it has none."""
 
     docstring: str | None
     is_async: bool
+    is_manager: bool
+    """True if a call returns a context manager; its body is a generator function."""
     namespace: Mapping[str, Any]
     """Names that its annotations may use in addition to those of its module."""
 
@@ -54,7 +99,12 @@ class Callee:
 
 
 def inspect_callable(
-    function: Callable[..., Any], name: str, inject: Collection[type], namespace: Mapping[str, Any]
+    function: Callable[..., Any],
+    name: str,
+    inject: Collection[type],
+    namespace: Mapping[str, Any],
+    *,
+    dependency: bool = False,
 ) -> Callee:
     """Inspect a callable.
 
@@ -63,9 +113,12 @@ def inspect_callable(
         name: its name in error messages.
         inject: parameters annotated with one of these classes, a subclass, or one of them or None are injected.
         namespace: names that annotations may use in addition to those of the function's module and closure.
+        dependency: True for the function of a dependency, which may have ``@contextmanager`` or
+            ``@asynccontextmanager``, and whose return annotation is not read.
 
     Raises:
-        TypeError: a server cannot call it, or an annotation cannot be resolved; the message names the parameter.
+        TypeError: a server cannot call it, an annotation cannot be resolved, or a parameter without annotation has a
+            name that says that no caller fills it; the message names the parameter.
     """
     try:
         signature = inspect.signature(function)
@@ -73,23 +126,38 @@ def inspect_callable(
         raise TypeError(f"{name}: its signature cannot be read: {error}") from error
     outer = _underlying(function)
     core = inspect.unwrap(outer)
-    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (outer, core)):
+    is_manager = not _is_generator(outer) and _is_generator(core)
+    if dependency and _is_generator(outer):
+        raise TypeError(f"{name}: a generator function needs @contextmanager or @asynccontextmanager above it")
+    if not dependency and (is_manager or _is_generator(outer)):
         raise TypeError(f"{name}: a generator function cannot be a handler: return the values together")
     names = {**_closure(core), **namespace}
     parameters = tuple(
         parameter.replace(annotation=_resolved(core, parameter.annotation, names, f"{name}: parameter {label!r}"))
         for label, parameter in signature.parameters.items()
     )
-    classes = ((parameter.name, _injected_class(parameter.annotation, inject)) for parameter in parameters)
+    for parameter in parameters:
+        if parameter.annotation is parameter.empty:
+            _refuse_unfilled(parameter, f"{name}: parameter {parameter.name!r}")
+    found = (
+        (parameter.name, _injected(parameter.annotation, inject, f"{name}: parameter {parameter.name!r}"))
+        for parameter in parameters
+    )
+    returns = Any if dependency else signature.return_annotation
     return Callee(
         parameters=parameters,
-        injected={label: cls for label, cls in classes if cls is not None},
-        returns=_resolved(core, signature.return_annotation, names, f"{name}: the return annotation"),
+        injected={label: each for label, each in found if each is not None},
+        returns=_resolved(core, returns, names, f"{name}: the return annotation"),
         docstring=getattr(core, "__doc__", None) or _class_docstring(function),
         # A plain wrapper around an async function returns its coroutine.
-        is_async=inspect.iscoroutinefunction(outer) or inspect.iscoroutinefunction(core),
+        is_async=any(map(inspect.iscoroutinefunction, (outer, core))) or inspect.isasyncgenfunction(core),
+        is_manager=is_manager,
         namespace=names,
     )
+
+
+def _is_generator(function: Any) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def may_wait(function: Callable[..., Any]) -> bool:
@@ -153,6 +221,13 @@ def _closure(core: Any) -> dict[str, Any]:
     return found
 
 
+def _globals(core: Any) -> Mapping[str, Any]:
+    """Return the names of the module of a function or class."""
+    if isinstance(core, type):
+        return getattr(sys.modules.get(core.__module__), "__dict__", {})
+    return getattr(core, "__globals__", {})
+
+
 def _resolved(core: Any, annotation: Any, names: Mapping[str, Any], where: str) -> Any:
     if annotation is inspect.Parameter.empty:
         return annotation
@@ -161,13 +236,47 @@ def _resolved(core: Any, annotation: Any, names: Mapping[str, Any], where: str) 
 
     holder.__annotations__ = {"it": annotation}
     try:
-        return resolve_hints(holder, {**getattr(core, "__globals__", {}), **names})["it"]
+        return resolve_hints(holder, {**_globals(core), **names})["it"]
     except NameError as error:
         raise TypeError(
             f"{where}: {annotation!r} cannot be resolved: {error}; define it at the top level of the module"
         ) from error
     except Exception as error:
         raise TypeError(f"{where}: {annotation!r} cannot be resolved: {error}") from error
+
+
+def _refuse_unfilled(parameter: inspect.Parameter, where: str) -> None:
+    """Refuse a parameter without annotation that the server or an instance would fill, not the caller."""
+    if parameter.name in _RECEIVERS:
+        raise TypeError(f"{where}: this is not a method of an instance: register the bound method (`thing.method`)")
+    if parameter.name in _CONTEXTS:
+        raise TypeError(
+            f"{where} has no annotation: `{parameter.name}: Context` receives the context of trio_mcp; "
+            "an argument of this name needs its type"
+        )
+
+
+def _injected(annotation: Any, inject: Collection[type], where: str) -> Injected | None:
+    """Return what the server fills a parameter with; None if it is an argument.
+
+    Raises:
+        TypeError: a dependency is not written as it must be.
+    """
+    if get_origin(annotation) is Annotated:
+        notes = get_args(annotation)[1:]
+        if any(note is Resolve for note in notes):
+            raise TypeError(f"{where}: Resolve without a function: write `Annotated[..., Resolve(function)]`")
+        resolved = next((note for note in notes if isinstance(note, Resolve)), None)
+        if resolved is not None:
+            return resolved
+    if _has_dependency(annotation):
+        raise TypeError(f"{where}: Resolve must be outermost, as in `Annotated[... | None, Resolve(function)]`")
+    return _injected_class(annotation, inject)
+
+
+def _has_dependency(annotation: Any) -> bool:
+    """Return True if a dependency occurs inside an annotation."""
+    return isinstance(annotation, Resolve) or any(map(_has_dependency, get_args(annotation)))
 
 
 def _injected_class(annotation: Any, inject: Collection[type]) -> type | None:

@@ -8,16 +8,18 @@ else, so the client can read every rule that is enforced.
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Never, NoReturn
+from functools import partial
+from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, cast, get_args, get_origin
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
-from ._annotations import FORMATS, AnnotationReader, Inexpressible, Shape, publish_member
+from ._annotations import FORMATS, AnnotationReader, Definitions, Inexpressible, Shape, publish_member
 from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
-from ._inspect import Callee, inspect_callable, may_wait, mentions, parse_docstring
+from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions, parse_docstring
 
 __all__ = [
     "ArgumentFaults",
@@ -30,6 +32,7 @@ __all__ = [
     "named_arguments",
     "publish_parameters",
     "publish_result",
+    "read_defaults",
     "shape_of",
 ]
 
@@ -61,7 +64,7 @@ def publish_parameters(
     """Return the input schema and the loader of each argument.
 
     Raises:
-        TypeError: a parameter cannot be published; the message names it.
+        TypeError: a parameter cannot be published, or its default is not a value of its type; the message names it.
     """
     annotations = AnnotationReader(output=False, namespace=callee.namespace)
     properties: dict[str, Any] = {}
@@ -71,13 +74,16 @@ def publish_parameters(
     for parameter in callee.arguments():
         if parameter not in named:
             raise TypeError(f"{name}: parameter {str(parameter)!r} cannot be published: give every argument a name")
-        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-        shape = shape_of(annotations, annotation, f"{name}: parameter {parameter.name!r}")
-        has_default = parameter.default is not parameter.empty
-        default = parameter.default if has_default else MISSING
+        where = f"{name}: parameter {parameter.name!r}"
+        if parameter.annotation is parameter.empty:
+            raise TypeError(f"{where} has no annotation: annotate it with its type; `Any` takes every value")
+        shape = shape_of(annotations, parameter.annotation, where)
+        default = MISSING if parameter.default is parameter.empty else parameter.default
+        if default is not MISSING:
+            _check_default(default, parameter.annotation, shape, annotations.definitions, where)
         properties[parameter.name] = publish_member(shape, documented.get(parameter.name), default)
         loaders[parameter.name] = shape.load
-        if not has_default:
+        if parameter.default is parameter.empty:
             required.append(parameter.name)
     schema: dict[str, Any] = {"type": "object"}
     if properties:
@@ -85,6 +91,162 @@ def publish_parameters(
     if required:
         schema["required"] = required
     return annotations.definitions.complete({**schema, "additionalProperties": False}), loaders
+
+
+# --- Defaults ---
+
+_CONSTRAINTS: Final = frozenset({
+    "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
+    "maxItems", "minProperties", "maxProperties", "pattern",
+})  # fmt: skip
+_CONSTRAINED: Final = (str, int, float, list, tuple, dict, set, frozenset)
+"""The classes of defaults that are checked against constraints: those whose JSON form is never wider than the input."""
+
+
+def read_defaults(callee: Callee, name: str) -> tuple[Callee, dict[str, Callable[[], Any]]]:
+    """Return the callable with the defaults that are written as pydantic's ``Field(...)``, and what makes each of them.
+
+    A ``Field`` is honoured as a default and in ``Annotated``; a default that a factory makes is `MISSING` here.
+
+    Raises:
+        TypeError: a parameter has a ``Depends`` of another framework, a `Resolve` as default, or a ``Field`` that
+            cannot be honoured.
+    """
+    parameters: list[inspect.Parameter] = []
+    makers: dict[str, Callable[[], Any]] = {}
+    arguments = {parameter.name for parameter in callee.arguments()}
+    for parameter in callee.parameters:
+        if parameter.name not in arguments:
+            parameters.append(parameter)
+            continue
+        where = f"{name}: parameter {parameter.name!r}"
+        annotation, default = parameter.annotation, parameter.default
+        notes = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+        for each in (*notes, default):
+            _refuse_misplaced_dependency(each, parameter, where)
+        written: Any = default if default is not parameter.empty else next(filter(_is_pydantic_field, notes), None)
+        if _is_pydantic_field(written):
+            default = _default_of(written, where)
+            if default is not parameter.empty:
+                makers[parameter.name] = partial(written.get_default, call_default_factory=True)
+            if written is parameter.default and annotation is not parameter.empty:
+                annotation = Annotated[annotation, written]
+        parameters.append(parameter.replace(default=default, annotation=annotation))
+    return evolve(callee, parameters=tuple(parameters)), makers
+
+
+def _is_pydantic_field(value: Any) -> bool:
+    """Return True if *value* was made by pydantic's ``Field(...)``, without importing pydantic."""
+    return any((cls.__module__, cls.__name__) == ("pydantic.fields", "FieldInfo") for cls in type(value).__mro__)
+
+
+def _default_of(written: Any, where: str) -> Any:
+    """Return the default of a ``Field``: `MISSING` if a factory makes it, `Parameter.empty` if there is none."""
+    if written.is_required():
+        return inspect.Parameter.empty
+    if written.default_factory is None:
+        return written.default
+    if getattr(written, "default_factory_takes_validated_data", False):
+        raise TypeError(f"{where}: its default_factory must be a function without parameters")
+    return MISSING
+
+
+def _refuse_misplaced_dependency(value: Any, parameter: inspect.Parameter, where: str) -> None:
+    """Refuse the ``Depends(...)`` of FastAPI and FastMCP, and a `Resolve` in a default: nothing would call them."""
+    kinds = {cls.__name__.lstrip("_") for cls in type(value).__mro__}
+    if "Depends" not in kinds and not isinstance(value, Resolve):
+        return
+    candidates = (getattr(value, attribute, None) for attribute in ("function", "dependency", "factory"))
+    named = getattr(next(filter(None, candidates), None), "__name__", "function")
+    given = Any if parameter.annotation is parameter.empty else parameter.annotation
+    raise TypeError(
+        f"{where}: nothing would call {type(value).__name__.lstrip('_')}({named}) here: write "
+        f"`{parameter.name}: Annotated[{_written(given)}, Resolve({named})]` with Resolve of trio_mcp"
+    )
+
+
+def _check_default(default: Any, annotation: Any, shape: Shape, definitions: Definitions, where: str) -> None:
+    """Check that a default is what the handler may expect of its annotation.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not is_value_of(default, annotation):
+        written = _written(annotation)
+        if default is None:
+            raise TypeError(
+                f"{where}: its default None is not a value of {written}: annotate it with `{written} | None`"
+            )
+        raise TypeError(f"{where}: its default {default!r:.200} is not a value of {written}")
+    if type(default) not in _CONSTRAINED or not _is_constrained(shape.schema):
+        return
+    try:
+        content = to_json(default)
+    except Misfit:  # an infinite float has no JSON form, and is not published
+        return
+    if faults := LazyValidator(definitions.complete(shape.schema), FORMATS).faults(content):
+        raise TypeError(f"{where}: its default {default!r:.200} does not fit its constraints: {'; '.join(faults)}")
+
+
+def is_value_of(value: Any, annotation: Any) -> bool:
+    """Return True if a Python value is one of an annotation that has a shape; constraints are not looked at."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in {Annotated, Final}:
+        return is_value_of(value, arguments[0])
+    if origin in {Union, types.UnionType}:
+        return any(is_value_of(value, arm) for arm in arguments)
+    if origin is Literal:
+        return any(type(value) is type(member) and value == member for member in arguments)
+    if hasattr(annotation, "__value__") or hasattr(annotation, "__supertype__"):
+        return is_value_of(value, getattr(annotation, "__value__", None) or annotation.__supertype__)
+    return _is_instance(value, origin or annotation, arguments)
+
+
+_COLLECTIONS: Final = ("builtins", "collections.abc")
+
+
+def _is_instance(value: Any, cls: Any, arguments: tuple[Any, ...]) -> bool:
+    """Return True if a value is one of a class with these arguments, in the sense of its JSON form."""
+    if cls is Any or not isinstance(cls, type):  # such as a type variable
+        return True
+    if cls.__module__ not in _COLLECTIONS:
+        return isinstance(value, dict if hasattr(cls, "__required_keys__") else cls)  # a TypedDict has no instances
+    if isinstance(value, bool) and cls not in {bool, object}:
+        return False  # it is an int in Python
+    if isinstance(value, str | bytes) and cls not in {str, bytes, object}:
+        return False  # it is a sequence in Python
+    if not isinstance(value, (int, float) if cls is float else cls):
+        return False
+    return not arguments or _items_fit(value, cls, arguments)
+
+
+def _items_fit(values: Any, cls: type, arguments: tuple[Any, ...]) -> bool:
+    """Return True if the items of a collection are values of the arguments of its annotation."""
+    if cls is tuple and arguments[-1] is not Ellipsis:
+        return len(values) == len(arguments) and all(map(is_value_of, values, arguments))
+    if isinstance(values, Mapping):
+        members = cast("Mapping[Any, Any]", values)
+        return all(is_value_of(key, arguments[0]) and is_value_of(each, arguments[-1]) for key, each in members.items())
+    return all(is_value_of(each, arguments[0]) for each in values)
+
+
+def _is_constrained(schema: Any) -> bool:
+    """Return True if values of the right type may not fit a schema; otherwise the validator need not be loaded."""
+    if isinstance(schema, list):
+        return any(map(_is_constrained, cast("list[Any]", schema)))
+    if not isinstance(schema, dict):
+        return False
+    facts = cast("dict[str, Any]", schema)
+    return not _CONSTRAINTS.isdisjoint(facts) or any(map(_is_constrained, facts.values()))
+
+
+def _written(annotation: Any) -> str:
+    """Return an annotation as it is written in a program, without metadata."""
+    if get_origin(annotation) is Annotated:
+        return _written(get_args(annotation)[0])
+    if hasattr(annotation, "__name__") and not get_args(annotation):
+        return str(annotation.__name__)
+    return str(annotation).removeprefix("typing.")
 
 
 def check_raw_schema(schema: Mapping[str, Any], callee: Callee, name: str) -> None:
@@ -181,8 +343,8 @@ class Signature:
     wraps_result: bool
     """True if the structured content is ``{"result": value}`` instead of the value."""
 
-    injected: Mapping[str, type]
-    """The parameters that the server fills, with the class of the instance."""
+    injected: Mapping[str, Injected]
+    """The parameters that the server fills, with the class of the instance or the dependency."""
 
     is_async: bool
     """True if a call returns a coroutine; otherwise the function runs in a worker thread."""
@@ -197,6 +359,9 @@ class Signature:
     _loaders: Mapping[str, Loader | None] = field(alias="loaders")
     """The loader of each parameter, by name; other names are unknown."""
 
+    _defaults: Mapping[str, Callable[[], Any]] = field(alias="defaults")
+    """What makes the defaults that are not written in Python, but in a ``Field``, by the name of the parameter."""
+
     _checks_names: bool = field(alias="checks_names")
     """True if arguments without a parameter may fit the schema, as it was given, and `bind` must refuse them."""
 
@@ -210,11 +375,13 @@ class Signature:
             arguments: the received JSON values, by name. They are not changed, but the result may share parts of them.
 
         Returns:
-            The converted values, by the name of the parameter; absent arguments are absent here, too.
+            The converted values, by the name of the parameter; absent arguments are absent here, too, unless their
+            default is in a ``Field``.
 
         Raises:
             ArgumentFaults: with every fault.
             SchemaError: the given input schema cannot be used; it is compiled at its first use.
+            Exception: raised by the factory of a default.
         """
         if faults := self._arguments_validator.faults(arguments):
             raise ArgumentFaults(self.name, faults)
@@ -223,18 +390,21 @@ class Signature:
             unknown = [name for name in arguments if name not in loaders]
             raise ArgumentFaults(self.name, [f"{render_path([name])}: unknown, not allowed here" for name in unknown])
         try:
-            return _loaded(arguments, loaders)
+            loaded = _loaded(arguments, loaders)
         except Misfit as misfit:
             raise ArgumentFaults(self.name, _rendered(misfit.faults)) from misfit
         except RecursionError:
             raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
+        if self._defaults:
+            loaded |= {name: make() for name, make in self._defaults.items() if name not in loaded}
+        return loaded
 
-    def call(self, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
+    def call(self, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
         """Call the function.
 
         Args:
             bound: the result of `bind`.
-            injected: an instance for each class in `Signature.injected`.
+            injected: an instance for each class in `Signature.injected`, and a value for each dependency.
 
         Returns:
             The result of the function: a coroutine if `is_async`. Its exceptions are passed on.
@@ -242,8 +412,8 @@ class Signature:
         if not self.injected and not self._positional:
             return self._function(**bound)
         keywords = dict(bound)
-        for name, cls in self.injected.items():
-            keywords[name] = injected[cls]
+        for name, key in self.injected.items():
+            keywords[name] = injected[key]
         given = [keywords.pop(name, default) for name, default in self._positional]
         return self._function(*given, **keywords)
 
@@ -327,7 +497,7 @@ def describe(
         SchemaError: `input_schema` or `output_schema` names an unknown dialect.
     """
     label = name or _name_of(function)
-    callee = inspect_callable(function, label, inject, namespace or {})
+    callee, defaults = read_defaults(inspect_callable(function, label, inject, namespace or {}), label)
     documented = parse_docstring(callee.docstring)
     if input_schema is None:
         published, loaders = publish_parameters(callee, label, documented.parameters)
@@ -356,6 +526,7 @@ def describe(
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
         ),
         loaders=loaders,
+        defaults=defaults,
         arguments_validator=LazyValidator(published, FORMATS),
         result_validator=LazyValidator(returned or {}, FORMATS),
         checks_names=input_schema is not None and len(named_arguments(callee)) == len(list(callee.arguments())),
