@@ -245,6 +245,10 @@ DESCRIBED: dict[str, Signature] = {name: describe(handler) for name, handler in 
 OTHERS: dict[str, Any] = {
     name: jsonschema.Draft202012Validator(found.input_schema) for name, found in DESCRIBED.items()
 }
+INLINED: dict[str, Any] = {
+    name: jsonschema.Draft202012Validator(describe(handler, schema_refs="inline").input_schema)
+    for name, handler in CASES.items()
+}
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -496,6 +500,23 @@ def test_a_value_that_does_not_fit_the_schema_is_refused_with_its_faults(name: s
         tops = {error.absolute_path[0] for error in errors if error.absolute_path}
         assert all(any(f"$.{top}" in fault for fault in found) for top in tops)
 
+    check()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_schema_without_references_accepts_the_same_values(name: str) -> None:
+    inlined = INLINED[name].schema
+
+    @bounded
+    @given(arguments=fitting(inlined, inlined.get("$defs", {})), data=st.data())
+    def check(arguments: dict[str, Any], data: st.DataObject) -> None:
+        assert OTHERS[name].is_valid(arguments)
+        for place in places(arguments):
+            changed = replaced(arguments, place, data.draw(wrong_values))
+            assert INLINED[name].is_valid(changed) == OTHERS[name].is_valid(changed)
+
+    jsonschema.Draft202012Validator.check_schema(inlined)
+    assert ("$defs" in inlined) == (name in {"nested dataclass", "recursive attrs"})
     check()
 
 

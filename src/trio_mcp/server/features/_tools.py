@@ -25,7 +25,7 @@ from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_place
-from ..signature import ArgumentFaults, ResultFaults, Signature, describe
+from ..signature import ArgumentFaults, ResultFaults, SchemaRefs, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
 from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
 from ._prompts import name_of
@@ -239,6 +239,8 @@ class _Tool(Listable):
 class Tools:
     """The tools of one server. They may be added and removed while it is being served."""
 
+    schema_refs: SchemaRefs = "inline"
+    """What becomes of references in the schemas that are made from annotations."""
     catalog: Catalog[_Tool] = field(factory=lambda: Catalog[_Tool]("tool", "tools/list", "tools"), init=False)
 
     def add(
@@ -285,6 +287,7 @@ class Tools:
             input_schema=raw["inputSchema"],
             output_schema=raw["outputSchema"],
             namespace=namespace,
+            schema_refs=self.schema_refs,
         )
         try:
             mirrored_params(signature.input_schema)

@@ -17,6 +17,7 @@ from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
 from ._annotations import FORMATS, AnnotationReader, Inexpressible, Shape, publish_member
 from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
+from ._inline import SchemaRefs, inlined
 from ._inspect import Callee, inspect_callable, may_wait, mentions, parse_docstring
 
 __all__ = [
@@ -173,10 +174,10 @@ class Signature:
     """The docstring without its sections about parameters; empty if there is none."""
 
     input_schema: dict[str, Any]
-    """The self-contained schema of the arguments; the ``type`` at its root is ``object``."""
+    """The self-contained schema of the arguments, as it is published; the ``type`` at its root is ``object``."""
 
     output_schema: dict[str, Any] | None
-    """The self-contained schema of the result; None if the function returns no structured content."""
+    """The self-contained schema of the result, as it is published; None if there is no structured content."""
 
     wraps_result: bool
     """True if the structured content is ``{"result": value}`` instead of the value."""
@@ -306,6 +307,7 @@ def describe(
     output_schema: Mapping[str, Any] | None = None,
     namespace: Mapping[str, Any] | None = None,
     publish_output: bool = True,
+    schema_refs: SchemaRefs = "keep",
 ) -> Signature:
     """Return the signature of a function: its published schemas and its calls.
 
@@ -321,6 +323,8 @@ def describe(
         namespace: names that annotations may use in addition to those of the module and the closure, such as the
             locals of the function that registers the tool.
         publish_output: True to make an output schema from the return annotation, unless *output_schema* is given.
+        schema_refs: ``"inline"`` to publish the schemas made from annotations without references to definitions.
+            Schemas that are given are not changed.
 
     Raises:
         TypeError: the function cannot be published; the message names the parameter and says why.
@@ -330,21 +334,22 @@ def describe(
     callee = inspect_callable(function, label, inject, namespace or {})
     documented = parse_docstring(callee.docstring)
     if input_schema is None:
-        published, loaders = publish_parameters(callee, label, documented.parameters)
+        accepted, loaders = publish_parameters(callee, label, documented.parameters)
     else:
-        published, loaders = dict(input_schema), dict.fromkeys(parameter.name for parameter in named_arguments(callee))
-        check_raw_schema(published, callee, label)
+        accepted, loaders = dict(input_schema), dict.fromkeys(parameter.name for parameter in named_arguments(callee))
+        check_raw_schema(accepted, callee, label)
     returned, wraps_result = None, False
     if output_schema is not None:
         dialect_of(output_schema)
         returned = dict(output_schema)
     elif publish_output:
         returned, wraps_result = publish_result(callee, label, content)
+    inlines = schema_refs == "inline"
     return Signature(
         name=label,
         description=documented.description,
-        input_schema=published,
-        output_schema=returned,
+        input_schema=inlined(accepted) if inlines and input_schema is None else accepted,
+        output_schema=inlined(returned) if inlines and output_schema is None and returned is not None else returned,
         wraps_result=wraps_result,
         injected=callee.injected,
         is_async=callee.is_async,
@@ -356,7 +361,7 @@ def describe(
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
         ),
         loaders=loaders,
-        arguments_validator=LazyValidator(published, FORMATS),
+        arguments_validator=LazyValidator(accepted, FORMATS),
         result_validator=LazyValidator(returned or {}, FORMATS),
         checks_names=input_schema is not None and len(named_arguments(callee)) == len(list(callee.arguments())),
     )
