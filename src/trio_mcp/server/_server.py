@@ -86,6 +86,10 @@ class Server:
             ``"inline"`` puts each definition into the places that refer to it, because many hosts cannot follow
             references; definitions that contain themselves stay, and so do all definitions of a schema that would grow
             beyond 2,000 parts. ``"keep"`` publishes all references. Schemas that are given are never changed.
+        repair_arguments: True to take JSON that was sent as a string, as some hosts do: ``"[1, 2]"`` for a list. It
+            applies only where the arguments of a tool do not fit, the schema admits no string in that place, and the
+            repaired arguments fit as a whole. `Tools.repaired` counts the strings, and the log names their places at
+            the level of debugging. False to refuse such calls.
         on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
             not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
@@ -160,6 +164,7 @@ class Server:
         experimental: Mapping[str, Mapping[str, Any]] | None = None,
         on_stuck: OnStuck | None = None,
         schema_refs: SchemaRefs = "inline",
+        repair_arguments: bool = True,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -184,7 +189,7 @@ class Server:
         self.cache = check_hints(cache)
         if schema_refs not in get_args(SchemaRefs):
             raise ValueError(f"schema_refs={schema_refs!r}: must be one of {', '.join(get_args(SchemaRefs))}")
-        self.tools, self.resources, self.prompts = Tools(schema_refs), Resources(), Prompts()
+        self.tools, self.resources, self.prompts = Tools(schema_refs, repair_arguments), Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
         self.changes = ChangeSource()

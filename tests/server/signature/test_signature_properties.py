@@ -10,8 +10,11 @@ import collections.abc
 import dataclasses
 import datetime as dt
 import enum
+import functools
 import inspect
+import json
 import math
+import operator
 import types
 import typing
 import uuid
@@ -517,6 +520,26 @@ def test_the_schema_without_references_accepts_the_same_values(name: str) -> Non
 
     jsonschema.Draft202012Validator.check_schema(inlined)
     assert ("$defs" in inlined) == (name in {"nested dataclass", "recursive attrs"})
+    check()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_value_sent_as_json_in_a_string_is_taken_as_exactly_this_value_or_not_at_all(name: str) -> None:
+    handler, signature = CASES[name], DESCRIBED[name]
+    schema = signature.input_schema
+
+    @bounded
+    @given(arguments=fitting(schema, schema.get("$defs", {})), data=st.data())
+    def check(arguments: dict[str, Any], data: st.DataObject) -> None:
+        place = data.draw(st.sampled_from(places(arguments))) if arguments else ()
+        inner = functools.reduce(operator.getitem, place, arguments)
+        sent = replaced(arguments, place, json.dumps(inner)) if place and not isinstance(inner, str) else arguments
+        if faults_of(signature, sent) and (repaired := signature.repair(sent)) is not None:
+            signature.call(repaired[0], {})
+            signature.call(signature.bind(arguments), {})
+            received, expected = handler.calls[-2:]
+            assert repr(received) == repr(expected)
+
     check()
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final, Never, NoReturn
 
 from attrs import field, frozen
 
 from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
+from ...wire import Undecodable, decode
 from ._annotations import FORMATS, AnnotationReader, Inexpressible, Shape, publish_member
 from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
 from ._inline import SchemaRefs, inlined
@@ -132,6 +134,9 @@ def publish_result(callee: Callee, name: str, content: Collection[type]) -> tupl
 
 _TOO_DEEP: Final = "$: nested too deeply"
 
+_MOST_PARSED: Final = 1_000_000
+"""The number of characters of all strings that are parsed to repair the arguments of a call: it takes about 10 ms."""
+
 
 class ArgumentFaults(TrioMcpError):
     """The arguments do not fit the published schema. The caller is at fault; the handler has not run.
@@ -230,6 +235,25 @@ class Signature:
         except RecursionError:
             raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
 
+    def repair(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+        """Bind arguments that `bind` has refused, if the reason is that JSON was sent as a string.
+
+        Each string that stands where the schema admits no string is replaced by the JSON value that it holds. This is
+        done once: strings inside those values are not replaced. Nothing else is converted.
+
+        Returns:
+            What `bind` returns for the repaired arguments, and the paths of the replaced strings; None if there are
+            no such strings, if one of them is not JSON, or if the repaired arguments do not fit, either.
+        """
+        texts = self._arguments_validator.refused_strings(arguments)
+        if not texts or sum(map(len, texts.values())) > _MOST_PARSED:
+            return None
+        try:
+            values = {path: decode(text.encode()) for path, text in texts.items()}
+            return self.bind(_replaced(arguments, values)), [render_path(path) for path in texts]
+        except (Undecodable, ArgumentFaults):
+            return None
+
     def call(self, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
         """Call the function.
 
@@ -274,6 +298,19 @@ class Signature:
         """
         if faults := self._result_validator.faults(structured):
             raise ResultFaults(self.name, faults)
+
+
+def _replaced(arguments: Mapping[str, Any], values: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
+    """Return arguments with other values at some paths; what has to change is copied, once."""
+    copies: dict[tuple[str | int, ...], Any] = {(): dict(arguments)}
+    for path, value in values.items():
+        for end in range(1, len(path)):
+            if path[:end] not in copies:
+                holder, step = copies[path[: end - 1]], path[end - 1]
+                copies[path[:end]] = holder[step] = copy(holder[step])
+        copies[path[:-1]][path[-1]] = value
+    replaced: dict[str, Any] = copies[()]
+    return replaced
 
 
 def _loaded(arguments: Mapping[str, Any], loaders: Mapping[str, Loader | None]) -> dict[str, Any]:
