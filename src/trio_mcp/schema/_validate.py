@@ -202,6 +202,51 @@ def shortened(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
     return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
 
 
+# --- Strings in places that admit none ---
+
+
+def _strings_refused(errors: Iterable[jsonschema_rs.ValidationError], root: Any) -> dict[tuple[str | int, ...], str]:
+    """Return the strings that are refused because the schema admits no string in their place, by their paths."""
+    found: dict[tuple[str | int, ...], str] = {}
+    for error in errors:
+        kind: Any = error.kind
+        if kind.name in {"anyOf", "oneOf"}:
+            found |= _refused_by_all(kind.context, error, root)
+        elif _admits_no_string(kind):
+            path = _exact(error, root)
+            value = _at(path, root)
+            if isinstance(value, str):
+                found[tuple(path)] = value
+    return found
+
+
+def _refused_by_all(arms: Any, choice: jsonschema_rs.ValidationError, root: Any) -> dict[tuple[str | int, ...], str]:
+    """Return the strings that are refused by all alternatives that may be meant."""
+    if not isinstance(_at(_exact(choice, root), root), str):
+        arms = [arm for arm in arms if not any(_means_another(error, choice.instance_path) for error in arm)]
+    first, *others = [_strings_refused(arm, root) for arm in arms] or [{}]
+    return {path: text for path, text in first.items() if all(path in other for other in others)}
+
+
+def _admits_no_string(kind: Any) -> bool:
+    match kind.name:
+        case "type":
+            return "string" not in kind.types
+        case "const":
+            return not isinstance(kind.expected_value, str)
+        case "enum":
+            return not any(isinstance(option, str) for option in kind.options)
+        case _:
+            return False
+
+
+def _means_another(error: jsonschema_rs.ValidationError, path: list[str | int]) -> bool:
+    """Return True if an error shows that another alternative is meant: by the type, or by the member that names it."""
+    kind: Any = error.kind
+    is_name = kind.name in {"const", "enum"} and not _admits_no_string(kind)
+    return _is_type_fault(error, path) or (is_name and len(error.instance_path) == len(path) + 1)
+
+
 # --- Validation ---
 
 MAX_DEPTH: Final = 200
@@ -351,6 +396,24 @@ class Validator:
             yield from describe_errors([error], value)
             yield "(the value or its schema is large: only the first fault is named)"
 
+    def refused_strings(self, value: Any) -> Mapping[tuple[str | int, ...], str]:
+        """Return the strings in a value that does not fit which stand where the schema admits no string.
+
+        Returns:
+            The strings by their paths; empty if there are none, if there are more than `MAX_FAULTS` faults, or if the
+            faults are too expensive to find.
+        """
+        size = size_of(value, MAX_PAIRS, MAX_DEPTH)
+        if size.parts > MAX_PAIRS or size.depth > MAX_DEPTH:
+            return {}
+        if self._cost.work_of_faults(value, _MOST_WORK_FOR_FAULTS) > _MOST_WORK_FOR_FAULTS:
+            return {}
+        try:
+            errors = list(islice(self._compiled.iter_errors(value), MAX_FAULTS + 1))
+        except ValueError:  # not a JSON value
+            return {}
+        return {} if len(errors) > MAX_FAULTS else _strings_refused(errors, value)
+
     def accepts(self, value: Any) -> bool:
         """Return True if `value` fits; `value` must not be deeper than `MAX_DEPTH`.
 
@@ -374,6 +437,10 @@ class LazyValidator:
     def faults(self, value: Any) -> list[str]:
         """Return the faults of `value`; see `Validator.faults`."""
         return (self._validator or self._ready()).faults(value)
+
+    def refused_strings(self, value: Any) -> Mapping[tuple[str | int, ...], str]:
+        """Return the strings in `value` where the schema admits none; see `Validator.refused_strings`."""
+        return (self._validator or self._ready()).refused_strings(value)
 
     def accepts(self, value: Any) -> bool:
         """Return True if `value` fits; see `Validator.accepts`."""

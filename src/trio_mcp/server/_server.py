@@ -36,6 +36,7 @@ from .features import (
     check_hints,
     check_keys,
 )
+from .signature import SchemaRefs
 
 __all__ = ["Server", "callers_names"]
 
@@ -81,12 +82,21 @@ class Server:
         extensions: the extensions that the server supports, by id, with its settings of each:
             ``{"com.example/rooms": {}}``.
         experimental: non-standard capabilities to declare, by name, with their settings.
+        schema_refs: what becomes of ``$ref`` and ``$defs`` in the schemas of tools that are made from annotations.
+            ``"inline"`` puts each definition into the places that refer to it, because many hosts cannot follow
+            references; definitions that contain themselves stay, and so do all definitions of a schema that would grow
+            beyond 2,000 parts. ``"keep"`` publishes all references. Schemas that are given are never changed.
+        repair_arguments: True to take JSON that was sent as a string, as some hosts do: ``"[1, 2]"`` for a list. It
+            applies only where the arguments of a tool do not fit, the schema admits no string in that place, and the
+            repaired arguments fit as a whole. `Tools.repaired` counts the strings, and the log names their places at
+            the level of debugging. False to refuse such calls.
         on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
             not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
     Raises:
         ValueError: *revisions* is empty or contains an unknown revision, an extension id is not valid, *page_size* is
-            below 1, a key is too short, or *cache* names a method whose results cannot be cached.
+            below 1, a key is too short, *cache* names a method whose results cannot be cached, or *asking* or
+            *schema_refs* is not one of its values.
         TypeError: *keys* is not a list of bytes, or a value of *cache* is not a `CacheHint`.
     """
 
@@ -153,6 +163,8 @@ class Server:
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         experimental: Mapping[str, Mapping[str, Any]] | None = None,
         on_stuck: OnStuck | None = None,
+        schema_refs: SchemaRefs = "inline",
+        repair_arguments: bool = True,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -175,7 +187,9 @@ class Server:
         keys = check_keys(keys)
         self.cursors, self.seals = Cursors(keys), Seals(keys)
         self.cache = check_hints(cache)
-        self.tools, self.resources, self.prompts = Tools(), Resources(), Prompts()
+        if schema_refs not in get_args(SchemaRefs):
+            raise ValueError(f"schema_refs={schema_refs!r}: must be one of {', '.join(get_args(SchemaRefs))}")
+        self.tools, self.resources, self.prompts = Tools(schema_refs, repair_arguments), Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
         self.changes = ChangeSource()

@@ -10,8 +10,11 @@ import collections.abc
 import dataclasses
 import datetime as dt
 import enum
+import functools
 import inspect
+import json
 import math
+import operator
 import types
 import typing
 import uuid
@@ -243,6 +246,10 @@ CASES = {name: Handler(parameters) for name, parameters in SIGNATURES.items()}
 DESCRIBED: dict[str, Signature] = {name: describe(handler) for name, handler in CASES.items()}
 OTHERS: dict[str, Any] = {
     name: jsonschema.Draft202012Validator(found.input_schema) for name, found in DESCRIBED.items()
+}
+INLINED: dict[str, Any] = {
+    name: jsonschema.Draft202012Validator(describe(handler, schema_refs="inline").input_schema)
+    for name, handler in CASES.items()
 }
 
 json_values = st.recursive(
@@ -494,6 +501,43 @@ def test_a_value_that_does_not_fit_the_schema_is_refused_with_its_faults(name: s
         assert all(fault.startswith("$") for fault in found)
         tops = {error.absolute_path[0] for error in errors if error.absolute_path}
         assert all(any(f"$.{top}" in fault for fault in found) for top in tops)
+
+    check()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_schema_without_references_accepts_the_same_values(name: str) -> None:
+    inlined = INLINED[name].schema
+
+    @bounded
+    @given(arguments=fitting(inlined, inlined.get("$defs", {})), data=st.data())
+    def check(arguments: dict[str, Any], data: st.DataObject) -> None:
+        assert OTHERS[name].is_valid(arguments)
+        for place in places(arguments):
+            changed = replaced(arguments, place, data.draw(wrong_values))
+            assert INLINED[name].is_valid(changed) == OTHERS[name].is_valid(changed)
+
+    jsonschema.Draft202012Validator.check_schema(inlined)
+    assert ("$defs" in inlined) == (name in {"nested dataclass", "recursive attrs"})
+    check()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_value_sent_as_json_in_a_string_is_taken_as_exactly_this_value_or_not_at_all(name: str) -> None:
+    handler, signature = CASES[name], DESCRIBED[name]
+    schema = signature.input_schema
+
+    @bounded
+    @given(arguments=fitting(schema, schema.get("$defs", {})), data=st.data())
+    def check(arguments: dict[str, Any], data: st.DataObject) -> None:
+        place = data.draw(st.sampled_from(places(arguments))) if arguments else ()
+        inner = functools.reduce(operator.getitem, place, arguments)
+        sent = replaced(arguments, place, json.dumps(inner)) if place and not isinstance(inner, str) else arguments
+        if faults_of(signature, sent) and (repaired := signature.repair(sent)) is not None:
+            signature.call(repaired[0], {})
+            signature.call(signature.bind(arguments), {})
+            received, expected = handler.calls[-2:]
+            assert repr(received) == repr(expected)
 
     check()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -25,7 +26,7 @@ from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_place
-from ..signature import ArgumentFaults, Injected, ResultFaults, Signature, describe
+from ..signature import ArgumentFaults, Injected, ResultFaults, SchemaRefs, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
 from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
 from ._prompts import dependencies_of, name_of
@@ -96,6 +97,8 @@ _log = logging.getLogger("trio_mcp.server")
 
 _MOST_CHARACTERS = 10_000
 """The maximum length of the description of argument faults."""
+_MOST_OF_A_PLACE = 200
+"""The number of characters of a path in the log: the caller may choose the names in it."""
 _SCHEMAS: Sequence[str] = ("inputSchema", "outputSchema")
 _CONTENT_FOR_DATA = (
     "$: it is content, but the return annotation promises data; annotate the return value as content (Image, "
@@ -127,6 +130,9 @@ class _Tool(Listable):
     scopes: frozenset[str]
     """The scopes that a caller needs."""
     dependencies: Dependencies | None
+    on_repair: Callable[[str, Sequence[str]], None] | None
+    """Called with the name of the tool and the paths of the strings that were replaced by the JSON that they held;
+    None if such arguments are refused."""
     _limiters: WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter] = field(
         factory=WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter], init=False
     )
@@ -174,8 +180,15 @@ class _Tool(Listable):
             Exception: raised by the function; `explain` makes a tool error of it.
         """
         signature = self.signature
-        bound = signature.bind(params.arguments or {})
+        arguments = params.arguments or {}
         injected: Mapping[Injected, Any] = _NOTHING
+        try:
+            bound = signature.bind(arguments)
+        except ArgumentFaults:
+            repaired = self._repaired(arguments)
+            if repaired is None:
+                raise
+            bound = repaired
         if signature.injected:
             injected = {Context: context}
         if self._runs_freely:
@@ -183,6 +196,17 @@ class _Tool(Listable):
         else:
             value = await self._work(context, bound, injected)
         return self._result(value, run_of(context).context.revision)
+
+    def _repaired(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return arguments that do not fit with JSON in place of strings that hold it; None if that does not help."""
+        if self.on_repair is None:
+            return None
+        found = self.signature.repair(arguments)
+        if found is None:
+            return None
+        bound, places = found
+        self.on_repair(self.definition.name, places)
+        return bound
 
     async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
         """Call the function with a place of its limiter, a timeout, a thread or a process."""
@@ -270,6 +294,14 @@ class _Tool(Listable):
 class Tools:
     """The tools of one server. They may be added and removed while it is being served."""
 
+    schema_refs: SchemaRefs = "inline"
+    """What becomes of references in the schemas that are made from annotations."""
+    repair_arguments: bool = True
+    """True to take JSON that was sent as a string, where the schema admits no string. It applies to tools that are
+    registered later."""
+    repaired: int = field(default=0, init=False)
+    """The number of strings in arguments that were replaced by the JSON that they held, in all servings together."""
+    _counting: threading.Lock = field(factory=threading.Lock, init=False)
     catalog: Catalog[_Tool] = field(factory=lambda: Catalog[_Tool]("tool", "tools/list", "tools"), init=False)
 
     def add(
@@ -316,6 +348,7 @@ class Tools:
             input_schema=raw["inputSchema"],
             output_schema=raw["outputSchema"],
             namespace=namespace,
+            schema_refs=self.schema_refs,
         )
         try:
             mirrored_params(signature.input_schema)
@@ -334,8 +367,16 @@ class Tools:
         limit = math.inf if timeout is None else timeout
         isolation = None if isolate is None else isolated(function, signature)
         found = dependencies_of(signature.injected, name, namespace)
-        tool = _Tool(definition, signature, written_schemas(given), limit, max_concurrency, isolation, needed, found)
+        on_repair = self._count_repairs if self.repair_arguments else None
+        texts = written_schemas(given)
+        tool = _Tool(definition, signature, texts, limit, max_concurrency, isolation, needed, found, on_repair)
         self.catalog.add(name, tool)
+
+    def _count_repairs(self, name: str, places: Sequence[str]) -> None:
+        with self._counting:
+            self.repaired += len(places)
+        for place in places:
+            _log.debug("tool %r: %s was JSON in a string; its value was taken", name, place[:_MOST_OF_A_PLACE])
 
     def input_schema(self, name: str) -> JsonObject | None:
         """Return the input schema of a tool, the same object each time; None if there is no such tool."""

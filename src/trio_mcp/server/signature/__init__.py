@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ._annotations import Shape as Shape
     from ._conversion import MISSING as MISSING
     from ._conversion import to_json as to_json
+    from ._inline import SchemaRefs as SchemaRefs
+    from ._inline import inlined as inlined
     from ._inspect import Callee as Callee
     from ._inspect import Injected as Injected
     from ._inspect import Resolve as Resolve
@@ -32,6 +34,7 @@ else:
         {
             "_annotations": ("FORMATS", "AnnotationReader", "Definitions", "Inexpressible", "Shape"),
             "_conversion": ("MISSING", "to_json"),
+            "_inline": ("SchemaRefs", "inlined"),
             "_inspect": ("Callee", "Injected", "Resolve", "inspect_callable", "may_wait"),
             "_signature": (
                 "ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type",

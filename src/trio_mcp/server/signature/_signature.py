@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, cast, get_args, get_origin
 
@@ -17,8 +18,10 @@ from attrs import evolve, field, frozen
 
 from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
+from ...wire import Undecodable, decode
 from ._annotations import FORMATS, AnnotationReader, Definitions, Inexpressible, Shape, publish_member
 from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
+from ._inline import SchemaRefs, inlined
 from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions, parse_docstring
 
 __all__ = [
@@ -293,6 +296,9 @@ def publish_result(callee: Callee, name: str, content: Collection[type]) -> tupl
 
 _TOO_DEEP: Final = "$: nested too deeply"
 
+_MOST_PARSED: Final = 1_000_000
+"""The number of characters of all strings that are parsed to repair the arguments of a call: it takes about 10 ms."""
+
 
 class ArgumentFaults(TrioMcpError):
     """The arguments do not fit the published schema. The caller is at fault; the handler has not run.
@@ -335,10 +341,10 @@ class Signature:
     """The docstring without its sections about parameters; empty if there is none."""
 
     input_schema: dict[str, Any]
-    """The self-contained schema of the arguments; the ``type`` at its root is ``object``."""
+    """The self-contained schema of the arguments, as it is published; the ``type`` at its root is ``object``."""
 
     output_schema: dict[str, Any] | None
-    """The self-contained schema of the result; None if the function returns no structured content."""
+    """The self-contained schema of the result, as it is published; None if there is no structured content."""
 
     wraps_result: bool
     """True if the structured content is ``{"result": value}`` instead of the value."""
@@ -399,6 +405,25 @@ class Signature:
             loaded |= {name: make() for name, make in self._defaults.items() if name not in loaded}
         return loaded
 
+    def repair(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+        """Bind arguments that `bind` has refused, if the reason is that JSON was sent as a string.
+
+        Each string that stands where the schema admits no string is replaced by the JSON value that it holds. This is
+        done once: strings inside those values are not replaced. Nothing else is converted.
+
+        Returns:
+            What `bind` returns for the repaired arguments, and the paths of the replaced strings; None if there are
+            no such strings, if one of them is not JSON, or if the repaired arguments do not fit, either.
+        """
+        texts = self._arguments_validator.refused_strings(arguments)
+        if not texts or sum(map(len, texts.values())) > _MOST_PARSED:
+            return None
+        try:
+            values = {path: decode(text.encode()) for path, text in texts.items()}
+            return self.bind(_replaced(arguments, values)), [render_path(path) for path in texts]
+        except (Undecodable, ArgumentFaults):
+            return None
+
     def call(self, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
         """Call the function.
 
@@ -445,6 +470,19 @@ class Signature:
             raise ResultFaults(self.name, faults)
 
 
+def _replaced(arguments: Mapping[str, Any], values: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
+    """Return arguments with other values at some paths; what has to change is copied, once."""
+    copies: dict[tuple[str | int, ...], Any] = {(): dict(arguments)}
+    for path, value in values.items():
+        for end in range(1, len(path)):
+            if path[:end] not in copies:
+                holder, step = copies[path[: end - 1]], path[end - 1]
+                copies[path[:end]] = holder[step] = copy(holder[step])
+        copies[path[:-1]][path[-1]] = value
+    replaced: dict[str, Any] = copies[()]
+    return replaced
+
+
 def _loaded(arguments: Mapping[str, Any], loaders: Mapping[str, Loader | None]) -> dict[str, Any]:
     """Convert each argument with the loader of its name.
 
@@ -476,6 +514,7 @@ def describe(
     output_schema: Mapping[str, Any] | None = None,
     namespace: Mapping[str, Any] | None = None,
     publish_output: bool = True,
+    schema_refs: SchemaRefs = "keep",
 ) -> Signature:
     """Return the signature of a function: its published schemas and its calls.
 
@@ -491,6 +530,8 @@ def describe(
         namespace: names that annotations may use in addition to those of the module and the closure, such as the
             locals of the function that registers the tool.
         publish_output: True to make an output schema from the return annotation, unless *output_schema* is given.
+        schema_refs: ``"inline"`` to publish the schemas made from annotations without references to definitions.
+            Schemas that are given are not changed.
 
     Raises:
         TypeError: the function cannot be published; the message names the parameter and says why.
@@ -500,21 +541,22 @@ def describe(
     callee, defaults = read_defaults(inspect_callable(function, label, inject, namespace or {}), label)
     documented = parse_docstring(callee.docstring)
     if input_schema is None:
-        published, loaders = publish_parameters(callee, label, documented.parameters)
+        accepted, loaders = publish_parameters(callee, label, documented.parameters)
     else:
-        published, loaders = dict(input_schema), dict.fromkeys(parameter.name for parameter in named_arguments(callee))
-        check_raw_schema(published, callee, label)
+        accepted, loaders = dict(input_schema), dict.fromkeys(parameter.name for parameter in named_arguments(callee))
+        check_raw_schema(accepted, callee, label)
     returned, wraps_result = None, False
     if output_schema is not None:
         dialect_of(output_schema)
         returned = dict(output_schema)
     elif publish_output:
         returned, wraps_result = publish_result(callee, label, content)
+    inlines = schema_refs == "inline"
     return Signature(
         name=label,
         description=documented.description,
-        input_schema=published,
-        output_schema=returned,
+        input_schema=inlined(accepted) if inlines and input_schema is None else accepted,
+        output_schema=inlined(returned) if inlines and output_schema is None and returned is not None else returned,
         wraps_result=wraps_result,
         injected=callee.injected,
         is_async=callee.is_async,
@@ -527,7 +569,7 @@ def describe(
         ),
         loaders=loaders,
         defaults=defaults,
-        arguments_validator=LazyValidator(published, FORMATS),
+        arguments_validator=LazyValidator(accepted, FORMATS),
         result_validator=LazyValidator(returned or {}, FORMATS),
         checks_names=input_schema is not None and len(named_arguments(callee)) == len(list(callee.arguments())),
     )
