@@ -11,7 +11,7 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, get_args, get_origin
 
 from attrs import evolve, field, frozen
 
@@ -225,7 +225,7 @@ def _items_fit(values: Any, cls: type, arguments: tuple[Any, ...]) -> bool:
     if cls is tuple and arguments[-1] is not Ellipsis:
         return len(values) == len(arguments) and all(map(is_value_of, values, arguments))
     if isinstance(values, Mapping):
-        members = cast("Mapping[Any, Any]", values)
+        members: Mapping[Any, Any] = values
         return all(is_value_of(key, arguments[0]) and is_value_of(each, arguments[-1]) for key, each in members.items())
     return all(is_value_of(each, arguments[0]) for each in values)
 
@@ -233,10 +233,11 @@ def _items_fit(values: Any, cls: type, arguments: tuple[Any, ...]) -> bool:
 def _is_constrained(schema: Any) -> bool:
     """Return True if values of the right type may not fit a schema; otherwise the validator need not be loaded."""
     if isinstance(schema, list):
-        return any(map(_is_constrained, cast("list[Any]", schema)))
+        parts: list[Any] = schema
+        return any(map(_is_constrained, parts))
     if not isinstance(schema, dict):
         return False
-    facts = cast("dict[str, Any]", schema)
+    facts: dict[str, Any] = schema
     return not _CONSTRAINTS.isdisjoint(facts) or any(map(_is_constrained, facts.values()))
 
 
