@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, get_args, get_origin
 
 from attrs import evolve, field, frozen
 
@@ -227,20 +227,18 @@ def _items_fit(values: Any, cls: type, arguments: tuple[Any, ...]) -> bool:
     """Return True if the items of a collection are values of the arguments of its annotation."""
     if cls is tuple and arguments[-1] is not Ellipsis:
         return len(values) == len(arguments) and all(map(is_value_of, values, arguments))
-    if isinstance(values, Mapping):
-        members = cast("Mapping[Any, Any]", values)
-        return all(is_value_of(key, arguments[0]) and is_value_of(each, arguments[-1]) for key, each in members.items())
+    if issubclass(cls, Mapping):
+        return all(is_value_of(key, arguments[0]) and is_value_of(each, arguments[1]) for key, each in values.items())
     return all(is_value_of(each, arguments[0]) for each in values)
 
 
 def _is_constrained(schema: Any) -> bool:
     """Return True if values of the right type may not fit a schema; otherwise the validator need not be loaded."""
-    if isinstance(schema, list):
-        return any(map(_is_constrained, cast("list[Any]", schema)))
-    if not isinstance(schema, dict):
+    if schema.__class__ is list:
+        return any(map(_is_constrained, schema))
+    if schema.__class__ is not dict:
         return False
-    facts = cast("dict[str, Any]", schema)
-    return not _CONSTRAINTS.isdisjoint(facts) or any(map(_is_constrained, facts.values()))
+    return not _CONSTRAINTS.isdisjoint(schema) or any(map(_is_constrained, schema.values()))
 
 
 def _written(annotation: Any) -> str:
