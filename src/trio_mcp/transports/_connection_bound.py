@@ -280,9 +280,10 @@ def bounded(listeners: Iterable[trio.abc.Listener[S]], bound: ConnectionBound[An
     """
     made: list[trio.abc.Listener[S]] = []
     for each in listeners:
-        is_on_socket = isinstance(each, trio.SocketListener)
-        inner = cast("trio.abc.Listener[S]", TurnListener(each, bound)) if is_on_socket else each
-        made.append(BoundedListener(inner, bound.make_room))
+        if isinstance(each, trio.SocketListener):
+            made.append(BoundedListener(cast("trio.abc.Listener[S]", TurnListener(each, bound)), bound.make_room))
+        else:
+            made.append(BoundedListener(each, bound.make_room))
     return made
 
 
