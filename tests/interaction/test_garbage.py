@@ -19,7 +19,7 @@ USED = frozenset({"_Connection", "Http1", "AppTasks", "Responding", "HttpRequest
 """The classes of what connections, requests and handlers consist of."""
 LEGACY_USED = frozenset({"HttpOutlet", "Outbox", "IncomingMessageRequest"})
 RUN = frozenset({"HandlerRun"})
-TIMES = 3
+TIMES = 5
 
 Use: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -31,7 +31,7 @@ class Name:
     name: str
 
 
-def make_server(begun: trio.Event) -> Server:
+def make_server(begun: list[trio.Event]) -> Server:
     server = Server("garbage", version="1")
 
     @server.tool
@@ -40,7 +40,8 @@ def make_server(begun: trio.Event) -> Server:
 
     @server.tool
     async def wait() -> None:
-        begun.set()
+        begun[-1].set()
+        begun.append(trio.Event())
         await trio.sleep_forever()
 
     @server.tool
@@ -61,10 +62,13 @@ def alive(kinds: frozenset[str]) -> Counter[str]:
 
 
 async def until_gone(kinds: frozenset[str], before: Counter[str]) -> None:
-    """Wait until there are no more objects of these classes than before."""
+    """Wait until there are no more objects of these classes than before, but for one that a frame may still refer to.
+
+    If each use left some to the garbage collector, there would be `TIMES` more.
+    """
     with trio.fail_after(60):
-        while not alive(kinds) <= before:  # noqa: ASYNC110 # the server notices a while later that a client has left
-            await trio.sleep(0.01)
+        while any(number > before[kind] + 1 for kind, number in alive(kinds).items()):  # noqa: ASYNC110
+            await trio.sleep(0.01)  # the server notices a while later that a client has left
 
 
 @contextmanager
@@ -78,9 +82,9 @@ def collector_disabled() -> Generator[None]:
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[str, trio.Event]]:
-    """Serve over HTTP; the block gets the URL, and the event of a call that has begun."""
-    begun = trio.Event()
+async def served() -> AsyncGenerator[tuple[str, list[trio.Event]]]:
+    """Serve over HTTP; the block gets the URL, and events, of which the next call that begins sets the last."""
+    begun = [trio.Event()]
     async with trio.open_nursery() as nursery:
         bound = await nursery.start(partial(serve_http, make_server(begun), port=0))
         yield bound.url, begun
@@ -117,7 +121,6 @@ async def answer_a_question(url: str, *, revision: str) -> None:
         pytest.param(partial(call, revision="2026-07-28"), id="call"),
         pytest.param(partial(call, revision="2025-11-25"), id="legacy call"),
         pytest.param(partial(answer_a_question, revision="2026-07-28"), id="question"),
-        pytest.param(partial(answer_a_question, revision="2025-11-25"), id="legacy question"),
     ],
 )
 async def test_what_a_client_used_is_free_when_it_has_left(use: Use) -> None:
@@ -135,9 +138,11 @@ async def test_what_a_cancelled_call_used_is_free(revision: str) -> None:
     async with served() as (url, begun), open_http_client(url, revision=revision) as client:
         with collector_disabled():
             before = alive(RUN)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "wait")
-                await begun.wait()
-                assert alive(RUN) > before
-                nursery.cancel_scope.cancel()
+            for _ in range(TIMES):
+                async with trio.open_nursery() as nursery:
+                    beginning = begun[-1]
+                    nursery.start_soon(client.call_tool, "wait")
+                    await beginning.wait()
+                    assert alive(RUN) > before
+                    nursery.cancel_scope.cancel()
             await until_gone(RUN, before)
