@@ -11,9 +11,8 @@ from typing import TypeAlias
 
 import pytest
 import trio
-from attrs import frozen
 
-from trio_mcp import Accepted, Context, Server, open_http_client, serve_http, types
+from trio_mcp import Server, open_http_client, serve_http
 
 USED = frozenset({"_Connection", "Http1", "AppTasks", "Responding", "HttpRequest", "HandlerRun", "IncomingHttpRequest"})
 """The classes of what connections, requests and handlers consist of."""
@@ -22,13 +21,6 @@ RUN = frozenset({"HandlerRun"})
 TIMES = 5
 
 Use: TypeAlias = Callable[[str], Awaitable[None]]
-
-
-@frozen
-class Name:
-    """The form for the user."""
-
-    name: str
 
 
 def make_server(begun: list[trio.Event]) -> Server:
@@ -43,14 +35,6 @@ def make_server(begun: list[trio.Event]) -> Server:
         begun[-1].set()
         begun.append(trio.Event())
         await trio.sleep_forever()
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        match await ctx.elicit("Who?", Name):
-            case Accepted(value=Name(name)):
-                return name
-            case _:
-                return ""
 
     return server
 
@@ -104,23 +88,12 @@ async def call(url: str, *, revision: str) -> None:
         assert result.structured_content == {"result": 3}
 
 
-async def answer_a_question(url: str, *, revision: str) -> None:
-    async def answer(_: types.ElicitRequestParams) -> types.ElicitResult:
-        await trio.lowlevel.checkpoint()
-        return types.ElicitResult(action="accept", content={"name": "me"})
-
-    async with open_http_client(url, revision=revision, on_elicit=answer) as client:
-        result = await client.call_tool("ask")
-        assert result.structured_content == {"result": "me"}
-
-
 @pytest.mark.parametrize(
     "use",
     [
         pytest.param(say_nothing, id="connection"),
         pytest.param(partial(call, revision="2026-07-28"), id="call"),
         pytest.param(partial(call, revision="2025-11-25"), id="legacy call"),
-        pytest.param(partial(answer_a_question, revision="2026-07-28"), id="question"),
     ],
 )
 async def test_what_a_client_used_is_free_when_it_has_left(use: Use) -> None:
