@@ -240,7 +240,7 @@ PRIVATE_MODULES_OF_TESTS = {
     "server.signature": {"_inspect"},
     "testing": {"_contract"},
     "testing.authorization_server": {"_options"},
-    "transports": {"_memory", "_stream"},
+    "transports": {"_connection_bound", "_memory", "_stream"},
     "transports.http": {"_engine", "_fetch"},
     "transports.http.client": {"_transport"},
     "transports.http.hypercorn": {"_application", "_connection", "_sockets", "_workers"},

@@ -683,3 +683,20 @@ async def test_a_handler_that_never_waits_gets_a_task_if_there_is_no_free_slot(p
     first.incoming.cancel("over")
     await handler_ended(second)
     assert second.incoming.sent == [{"done": True}]
+
+
+async def test_a_large_result_is_dropped_if_its_exchange_has_ended_while_it_waited_for_its_turn(work: Work) -> None:
+    async def handler(_: HandlerRun) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"text": "x" * 2**20}
+
+    async with work.pool.large_results.turn("another sender"):
+        incoming = work.incoming
+        incoming.peer.slots = HandlerSlots(10, 10, is_alone=False)
+        work.begin(handler)
+        await wait_all_tasks_blocked()
+        assert incoming.run is not None
+        incoming.run.exchange = incoming.run = None
+    await wait_all_tasks_blocked()
+
+    assert (incoming.sent, work.pool.running) == ([], 0)

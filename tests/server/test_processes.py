@@ -86,7 +86,7 @@ async def test_arguments_and_results_are_the_annotated_types_in_both_processes()
 
 async def test_arguments_are_checked_before_they_are_sent_to_a_process() -> None:
     async with served(isolating(tools.mirrored)) as (serving, client):
-        assert "$.point.x: expected integer" in await text_of(client, "mirrored", {"point": {"x": "1"}})
+        assert "$.point.x: expected integer" in await text_of(client, "mirrored", {"point": {"x": "one"}})
         assert serving.statistics().processes == 0
 
 

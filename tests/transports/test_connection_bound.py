@@ -9,9 +9,10 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -23,6 +24,7 @@ from trio_mcp.transports import (
     BoundedListener,
     ConnectionBound,
     TurnListener,
+    _connection_bound,
     bounded,
     default_max_connections,
     socket_of,
@@ -292,3 +294,36 @@ async def test_a_cancelled_listener_takes_no_turn() -> None:
             await listener.accept()
         assert scope.cancelled_caught
         assert await hosts_of_accepted(listener, 1) == [1]
+
+
+class AbortedOnce:
+    """A listening socket whose first connection was aborted by its client."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self.listening = listening
+        self.was_aborted = False
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.was_aborted:
+            return self.listening.accept()
+        self.was_aborted = True
+        raise ConnectionAbortedError
+
+
+async def test_a_connection_that_was_aborted_before_it_was_accepted_affects_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    aborted: list[AbortedOnce] = []
+    share: Any = vars(_connection_bound)["_sharing_descriptor"]
+
+    @contextmanager
+    def sharing(of: trio.socket.SocketType) -> Generator[AbortedOnce]:
+        with share(of) as listening:
+            aborted.append(AbortedOnce(listening))
+            yield aborted[-1]
+
+    monkeypatch.setattr(_connection_bound, "_sharing_descriptor", sharing)
+    async with connecting() as clients:
+        await clients.connect(1)
+        assert await hosts_of_accepted(TurnListener(clients.listener, ConnectionBound[Connection](100)), 1) == [1]
+    assert aborted[0].was_aborted

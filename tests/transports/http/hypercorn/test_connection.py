@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.transports.http.socket_clients import (
 from trio_mcp.transports import HttpListening, Receive, Scope, Send, bind_sockets, serve_asgi
 from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
 from trio_mcp.transports.http.hypercorn._connection import Connections
+from trio_mcp.transports.http.server import CUT_EXTENSION
 
 SHORT_SECONDS, LONG_SECONDS = 0.4, 1000.0  # seconds: a timeout that tests wait for, and one that never expires
 
@@ -455,3 +457,18 @@ async def test_the_requests_of_clients_that_leave_together_end_in_many_passes_of
         trio.lowlevel.remove_instrument(passes)
 
     assert max(left.values()) <= 16
+
+
+async def test_a_response_may_be_cut_after_its_connection_has_ended() -> None:
+    cuts: list[Callable[[], None]] = []
+
+    async def keep_cut(scope: Scope, receive: Receive, send: Send) -> None:
+        cuts.append(scope["extensions"][CUT_EXTENSION])
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with serving(App({"/": keep_cut})) as served, await served.connect() as stream:
+        await stream.send_all(get("/"))
+        while not cuts:
+            await trio.lowlevel.checkpoint()
+    cuts[0]()
