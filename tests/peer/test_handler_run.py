@@ -692,11 +692,12 @@ async def test_a_large_result_is_dropped_if_its_exchange_has_ended_while_it_wait
 
     async with work.pool.large_results.turn("another sender"):
         incoming = work.incoming
-        incoming.peer.slots = HandlerSlots(10, 10, is_alone=False)
-        work.begin(handler)
+        slots = HandlerSlots(10, 10, is_alone=False)
+        work.pool.begin(incoming, handler, work.explain, slots)
         await wait_all_tasks_blocked()
-        assert incoming.run is not None
-        incoming.run.exchange = incoming.run = None
+        run = incoming.run
+        assert run is not None
+        run.exchange = incoming.run = None
     await wait_all_tasks_blocked()
 
     assert (incoming.sent, work.pool.running) == ([], 0)
