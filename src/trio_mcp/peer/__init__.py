@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from ._exchange import UpdateBudget as UpdateBudget
     from ._exchange import UpdateListener as UpdateListener
     from ._exchange import advance as advance
+    from ._fair_limiter import FairLimiter as FairLimiter
+    from ._handler_pool import Cancellations as Cancellations
     from ._handler_pool import Explain as Explain
-    from ._handler_pool import FairLimiter as FairLimiter
     from ._handler_pool import Handler as Handler
     from ._handler_pool import HandlerPool as HandlerPool
     from ._handler_pool import HandlerRun as HandlerRun
@@ -71,8 +72,9 @@ else:
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",
                 "OutgoingMessageRequest", "OutgoingRequest", "Update", "UpdateBudget", "UpdateListener", "advance",
             ),
+            "_fair_limiter": ("FairLimiter",),
             "_handler_pool": (
-                "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "LargeResults",
+                "Cancellations", "Explain", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "LargeResults",
                 "OutOfTimeError", "SenderSlots", "is_large",
             ),
             "_holds": ("Hold", "Holds"),

@@ -554,11 +554,15 @@ class IncomingRequest(abc.ABC):
 
     def cancel(self, reason: str) -> None:
         """Stop the handler run of this request, because the requester cancelled it."""
-        self._stop(ExchangeEvent.CANCEL, reason)
+        run = self._cut(ExchangeEvent.CANCEL)
+        if run is not None:
+            run.stop(reason)
 
     def disconnect(self) -> None:
-        """Stop the handler run of this request, because the connection was lost."""
-        self._stop(ExchangeEvent.LOSS, "the connection was lost")
+        """Stop the handler run of this request soon, because the connection was lost."""
+        run = self._cut(ExchangeEvent.LOSS)
+        if run is not None:
+            run.stop_soon("the connection was lost")
 
     def detach(self, retry_ms: int | None) -> None:
         """End the HTTP response that carries the answer, but not the exchange: the client reconnects for the rest.
@@ -585,7 +589,8 @@ class IncomingRequest(abc.ABC):
         if run is not None:
             run.stop("the server stops")
 
-    def _stop(self, event: ExchangeEvent, reason: str) -> None:
+    def _cut(self, event: ExchangeEvent) -> HandlerRun | None:
+        """End the exchange without a response; return the run that worked on it."""
         was_open, run = self.open, self.run
         self.state = advance(ANSWERING, self.state, event)
         self._untie()
@@ -593,8 +598,7 @@ class IncomingRequest(abc.ABC):
             self._end()
             if self._span is not None:
                 self._span.failed("cancelled" if event is ExchangeEvent.CANCEL else "connection_lost")
-        if run is not None:
-            run.stop(reason)
+        return run
 
     def _untie(self) -> None:
         run, self.run = self.run, None

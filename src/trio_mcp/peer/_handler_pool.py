@@ -23,11 +23,10 @@ revisions; a connection without an address (a pipe, memory) is a sender of its o
    waits in the queue of its sender.
 7. A sender waits for a place of the limiter at most once, however many of its requests wait. When it gets one, it waits
    again.
-8. A free place goes to the waiting sender that has the fewest places; equals take turns. Within one sender it is first
-   come, first served.
-9. A sender may take three times as many places as it leaves free: three quarters of them if it is the only one. So
-   however many requests it makes, a newcomer finds a free place. A connection without an address is usually the only
-   one of its server, and may take all places.
+8. A place goes to the sender with the fewest, and no sender may take all of them; see `_fair_limiter.py`. A connection
+   without an address is usually the only one of its server, and may take all places.
+9. Handlers whose connection or session was lost are cancelled a few in each pass of the event loop, because ending
+   thousands takes long: a client may leave with as many requests in flight. The first few are cancelled at once.
 10. Large results are written as JSON one at a time, because nobody else is served meanwhile. Senders take turns, and
    after a result that took long there is a pause of three times as long for other requests. A connection without an
    address is spared this.
@@ -38,7 +37,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
@@ -54,6 +53,7 @@ from .._errors import AskExpired, ConnectionLost, McpError
 from .._shares import Sender
 from .._util import failure_of
 from ..wire import INTERNAL_ERROR, JsonObject, is_array, is_object
+from ._fair_limiter import FairLimiter, LimitedGroup
 from ._holds import Hold, Holds
 from ._limits import BUSY, Limits
 from ._parking import ParkedRuns, Question, QuestionBatch
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from ._parking import PendingQuestions
 
 __all__ = [
+    "Cancellations",
     "Explain",
-    "FairLimiter",
     "Handler",
     "HandlerPool",
     "HandlerRun",
@@ -101,10 +101,13 @@ class HandlerPool:
     """The limit on how many handlers run at once, shared by all senders."""
     large_results: LargeResults = field(init=False)
     """The turns of large results, shared by all senders."""
+    cancellations: Cancellations = field(init=False)
+    """The handlers that are to be cancelled."""
 
     def __attrs_post_init__(self) -> None:
         self.limiter = FairLimiter(self.limits.max_running, leaves_places=True)
         self.large_results = LargeResults()
+        self.cancellations = Cancellations(self.nursery)
         self.parking = ParkedRuns(self.limits.max_parked, self.limits.ask_seconds)
 
     def begin(
@@ -292,6 +295,13 @@ class HandlerRun:
         self.scope.cancel(reason=reason)
         self.fail_all(AskExpired("the call is over"))
 
+    def stop_soon(self, reason: str) -> None:
+        """Cancel the handler in its turn (rule 9)."""
+        if self.has_task or self.has_slot:
+            self.pool.cancellations.add(partial(self.stop, reason))
+        else:
+            self.stop(reason)
+
     @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one call
     def _run_inline(self) -> None:
         """Run the handler in this task (rule 5)."""
@@ -402,152 +412,49 @@ class HandlerRun:
                 exchange.disconnect()
 
 
-Begin: TypeAlias = Callable[[], object]
-
-
-_SHARE = 3
-"""The number of places that a sender may have for each place that it leaves to others (rule 9)."""
+_CANCELLATIONS_OF_PASS = 16
+"""Ending so many handlers takes about a millisecond."""
+_PASS_SECONDS = 0.01
+"""The time after which a cancellation is carried out at once again."""
 
 
 @define(eq=False)
-class FairLimiter:
-    """A capacity limiter that is fair between groups, usually senders (rules 8 and 9).
-
-    Every operation takes constant time, except for the choice of the next group: that takes time in proportion to the
-    different numbers of places that the waiting groups have. Not thread-safe.
+class Cancellations:
+    """The cancellations of handlers, a few of which are carried out in each pass of the event loop (rule 9).
 
     Args:
-        capacity: how many places may be taken at once.
-        leaves_places: True if a group may not take all places (rule 9); `HandlerSlots` that are alone may.
+        nursery: the nursery of the handlers.
     """
 
-    capacity: int
-    _leaves_places: bool = field(default=False, kw_only=True, alias="leaves_places")
-    taken: int = field(default=0, init=False)
-    """The number of places taken now."""
-    waiting: int = field(default=0, init=False)
-    """The number of callers that wait for a place."""
-    _counts: dict[Hashable, int] = field(factory=dict[Hashable, int], init=False, repr=False)
-    """The number of places that each group has, unless it has none or is alone."""
-    _members: dict[Hashable, OrderedDict[Begin, None]] = field(
-        factory=dict[Hashable, "OrderedDict[Begin, None]"], init=False, repr=False
-    )
-    """The waiting callers by group."""
-    _queues: dict[int, OrderedDict[Hashable, None]] = field(
-        factory=dict[int, "OrderedDict[Hashable, None]"], init=False, repr=False
-    )
-    """The waiting groups by the number of places that each has, in the order of their turns."""
+    _nursery: trio.Nursery
+    _waiting: deque[Callable[[], None]] = field(factory=deque["Callable[[], None]"], init=False)
+    _time: float = field(default=-math.inf, init=False)
+    """The time of the latest cancellations that were carried out at once, on Trio's clock."""
+    _count: int = field(default=0, init=False)
+    """The number of these."""
 
-    @property
-    def groups(self) -> int:
-        """The number of groups that wait."""
-        return len(self._members)
-
-    def has_place(self, group: Hashable) -> bool:
-        """Return True if *group* could take a place now."""
-        free = self.capacity - self.taken
-        if free <= 0:
-            return False
-        count = self._counts.get(group, 0) if self._leaves_places else 0  # always 0 for a group that is alone
-        return count == 0 or count < _SHARE * (free - 1)
-
-    def take(self, group: Hashable) -> bool:
-        """Take a place for *group* if it may have one now, and return True; `release` must follow."""
-        if isinstance(group, HandlerSlots) and group.is_alone:  # as below, for most calls over pipes and in memory
-            if self.taken >= self.capacity:
-                return False
-        elif self.has_place(group):
-            self._count(group, 1)
-        else:
-            return False
-        self.taken += 1
-        return True
-
-    def _count(self, group: Hashable, change: int) -> None:
-        """Count a change of the places of a group, unless it is alone."""
-        if isinstance(group, HandlerSlots) and group.is_alone:
+    def add(self, cancel: Callable[[], None]) -> None:
+        """Call *cancel* now, or soon if many cancellations came before it."""
+        now = trio.current_time()
+        if now > self._time + _PASS_SECONDS:
+            self._time, self._count = now, 0
+        if self._count < _CANCELLATIONS_OF_PASS:
+            self._count += 1
+            cancel()
             return
-        count = self._counts.get(group, 0)
-        if count + change:
-            self._counts[group] = count + change
-        else:
-            del self._counts[group]
-        if group in self._members:
-            self._dequeue(group, count)
-            self._enqueue(group)
+        if not self._waiting:
+            self._nursery.start_soon(self._carry_out, name="cancellations of handlers")
+        self._waiting.append(cancel)
 
-    def _enqueue(self, group: Hashable) -> None:
-        self._queues.setdefault(self._counts.get(group, 0), OrderedDict())[group] = None
-
-    def _dequeue(self, group: Hashable, count: int) -> None:
-        queue = self._queues[count]
-        del queue[group]
-        if not queue:
-            del self._queues[count]
-
-    def wait(self, group: Hashable, begin: Begin) -> None:
-        """Call *begin*, with a place taken, when *group* gets one.
-
-        Call this if `take` returned False, or right before `release`. Waiting twice with an equal *begin* is waiting
-        once.
-
-        Args:
-            begin: synchronous, and must not raise.
-        """
-        members = self._members.get(group)
-        if members is None:
-            members = self._members[group] = OrderedDict()
-            self._enqueue(group)
-        self.waiting += begin not in members
-        members[begin] = None
-
-    def forget(self, group: Hashable, begin: Begin) -> None:
-        """Stop waiting. Harmless if *begin* does not wait."""
-        members = self._members.get(group)
-        if members is not None and begin in members:
-            self._leave(group, members, begin)
-
-    def _leave(self, group: Hashable, members: OrderedDict[Begin, None], begin: Begin) -> None:
-        del members[begin]
-        self.waiting -= 1
-        if not members:
-            del self._members[group]
-            self._dequeue(group, self._counts.get(group, 0))
-
-    async def acquire(self, group: Hashable) -> None:
-        """Wait for a place and take it; `release` must follow. A cancel point: if cancelled, no place is taken.
-
-        Args:
-            group: the group that waits, usually the slots of a sender.
-        """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        if self.take(group):
-            return
-        begin = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
-        self.wait(group, begin)
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            self.forget(group, begin)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def release(self, group: Hashable) -> None:
-        """Give a place of *group* back. If a group waits that may have it, that gets it at once."""
-        self.taken -= 1
-        if not (isinstance(group, HandlerSlots) and group.is_alone):  # as in `take`
-            self._count(group, -1)
-        while self._queues:
-            following = next(iter(self._queues[min(self._queues)]))
-            if not self.has_place(following):
-                return
-            members = self._members[following]
-            begin = next(iter(members))
-            self._queues[self._counts.get(following, 0)].move_to_end(following)
-            self._leave(following, members, begin)
-            self.taken += 1
-            self._count(following, 1)
-            begin()
+    async def _carry_out(self) -> None:
+        """Carry out all that wait. If the nursery of the handlers is cancelled, so are they."""
+        try:
+            while self._waiting:
+                await trio.lowlevel.checkpoint()
+                for _ in range(min(_CANCELLATIONS_OF_PASS, len(self._waiting))):
+                    self._waiting.popleft()()
+        finally:
+            self._waiting.clear()
 
 
 _LARGE = 2**20
@@ -605,7 +512,7 @@ class LargeResults:
 
 
 @define(eq=False)
-class HandlerSlots:
+class HandlerSlots(LimitedGroup):
     """The running and the waiting handlers of one sender.
 
     Args:
@@ -613,13 +520,12 @@ class HandlerSlots:
         max_waiting: how many requests may wait for a slot; more are refused with `BUSY`.
         listens: True if these are the slots of requests that listen for changes. They take no place of the limiter of
             the pool, because they last.
-        is_alone: True if these are the slots of a connection without an address (rule 9).
+        is_alone: True if these are the slots of a connection without an address (rule 8).
     """
 
     max_running: int
     max_waiting: int
     listens: bool = False
-    is_alone: bool = field(default=True, kw_only=True)
     running: int = field(default=0, init=False)
     _waiting: OrderedDict[HandlerRun, None] = field(factory=OrderedDict["HandlerRun", None], init=False)
     """An ordered set, so that a cancelled run is removed in constant time."""
