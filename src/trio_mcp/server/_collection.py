@@ -9,8 +9,8 @@ Rules of this file:
    that took long. Collections do not visit frozen objects. Full collections are therefore short, and made more often
    than usual, so that each has less to visit.
 2. A frozen object is freed as ever when the last reference to it is gone. Only reference cycles of frozen objects stay.
-   So everything is visited again after some minutes, and when there are twice as many frozen objects as at the last
-   time, and many.
+   So everything is visited again when there are twice as many frozen objects as at the last time, and many; and once
+   an hour, because it is the pause that this file avoids.
 3. This is for the process of a server (`stopped_by_signals`). A host program decides for itself.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["FrozenHeap", "frozen_heap"]
 _LONG_SECONDS = 0.005
 _MIDDLE_COLLECTIONS = 3
 """The number of collections of the middle generation after which there may be a full one; Python's default is 10."""
-_THAW_SECONDS = 300.0
+_THAW_SECONDS = 3600.0
 _COUNT_SECONDS = 10.0
 _GROWTH = 2
 _MANY = 500_000  # about a hundred megabytes
