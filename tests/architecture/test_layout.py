@@ -46,7 +46,7 @@ HTTP_LAYERS = {"transports", "auth"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 188, 30  # the latest: the fair limiter
+MOST_MODULES, MOST_SMALL_MODULES = 189, 31  # the latest: the fair limiter, and keywords with schemas
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
 

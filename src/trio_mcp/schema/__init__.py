@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from .._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._keywords import LISTS_OF_SCHEMAS as LISTS_OF_SCHEMAS
+    from ._keywords import NAMED_SCHEMAS as NAMED_SCHEMAS
+    from ._keywords import SINGLE_SCHEMAS as SINGLE_SCHEMAS
     from ._validate import TYPE_NAMES as TYPE_NAMES
     from ._validate import LazyValidator as LazyValidator
     from ._validate import SchemaError as SchemaError
@@ -21,6 +24,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "_keywords": ("LISTS_OF_SCHEMAS", "NAMED_SCHEMAS", "SINGLE_SCHEMAS"),
             "_validate": (
                 "TYPE_NAMES", "LazyValidator", "SchemaError", "Validator", "compile_schema", "dialect_of",
                 "render_path",

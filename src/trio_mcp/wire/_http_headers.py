@@ -31,6 +31,7 @@ from typing import Any, cast
 
 from attrs import frozen
 
+from ..schema import LISTS_OF_SCHEMAS, NAMED_SCHEMAS, SINGLE_SCHEMAS
 from ._jsonrpc import JsonObject, is_array, is_object
 from ._revisions import REVISION_KEY
 
@@ -140,29 +141,13 @@ def _plain(what: str, text: str) -> str:
 
 
 _ANNOTATION = "x-mcp-header"
+_PROPERTIES = "properties"
 _MIRRORED_TYPES = ("string", "integer", "boolean")
 _LARGEST_INTEGER = 2**53 - 1
 _TOO_LARGE = "an integer that is mirrored in a header lies within +-(2**53 - 1)"
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _INTEGER = re.compile(r"(-?[0-9]{1,20})(?:\.0+)?")
-
-_ONE_SCHEMA = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-_LISTED_SCHEMAS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_NAMED_SCHEMAS = ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties")
 
 
 @frozen
@@ -231,7 +216,7 @@ def _positions(root: JsonObject) -> Iterator[_Position]:
 
 
 def _properties(outer: _Position) -> Iterator[_Position]:
-    properties = outer.schema.get("properties")
+    properties = outer.schema.get(_PROPERTIES)
     for name, schema in properties.items() if is_object(properties) else ():
         if is_object(schema):
             path = None if outer.path is None else (*outer.path, name)
@@ -242,11 +227,11 @@ def _others(outer: _Position) -> Iterator[_Position]:
     """Yield the inner schemas that do not belong to one property by its name."""
     for key, value in outer.schema.items():
         members: list[tuple[str, Any]] = []
-        if key in _ONE_SCHEMA and is_object(value):
+        if key in SINGLE_SCHEMAS and is_object(value):
             members = [(f".{key}", value)]
-        elif key in _LISTED_SCHEMAS and is_array(value):
+        elif key in LISTS_OF_SCHEMAS and is_array(value):
             members = [(f".{key}[{index}]", member) for index, member in enumerate(value)]
-        elif key in _NAMED_SCHEMAS and is_object(value):
+        elif key in NAMED_SCHEMAS and key != _PROPERTIES and is_object(value):
             members = [(f".{key}.{name}", member) for name, member in value.items()]
         for place, member in members:
             if is_object(member):

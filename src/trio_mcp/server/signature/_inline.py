@@ -18,6 +18,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import define, field
 
+from ...schema import LISTS_OF_SCHEMAS, NAMED_SCHEMAS, SINGLE_SCHEMAS
+
 __all__ = ["SchemaRefs", "inlined"]
 
 SchemaRefs: TypeAlias = Literal["inline", "keep"]
@@ -32,24 +34,6 @@ _MOST_LEVELS: Final = 90
 
 _PREFIX: Final = "#/$defs/"
 
-_ONE_SCHEMA: Final = frozenset(
-    {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
-_SCHEMA_LISTS: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-_NAMED_SCHEMAS: Final = frozenset({"dependencies", "dependentSchemas", "patternProperties", "properties"})
 _CONSTRAINTS: Final = frozenset(
     {
         "const",
@@ -74,7 +58,7 @@ _CONSTRAINTS: Final = frozenset(
     }
 )
 """The constraints that mean the same whatever stands beside them."""
-_DEPENDENT: Final = frozenset({*_ONE_SCHEMA, *_SCHEMA_LISTS, *_NAMED_SCHEMAS, "maxContains", "minContains"})
+_DEPENDENT: Final = frozenset({*SINGLE_SCHEMAS, *LISTS_OF_SCHEMAS, *NAMED_SCHEMAS, "maxContains", "minContains"})
 """The constraints of which some depend on others beside them, so that two schemas with them cannot become one."""
 _ANCHORED: Final = frozenset(
     {"$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "definitions"}
@@ -181,12 +165,12 @@ class _Inliner:
         """Return the value of a keyword, with the schemas in it inlined."""
         if keyword == "discriminator":
             return self._discriminator(fact)
-        if keyword in _NAMED_SCHEMAS and isinstance(fact, dict):
+        if keyword in NAMED_SCHEMAS and isinstance(fact, dict):
             named = cast("dict[str, Any]", fact)
             return {name: self.inline(each, level) for name, each in named.items()}
-        if keyword in _SCHEMA_LISTS and isinstance(fact, list | tuple):
+        if keyword in LISTS_OF_SCHEMAS and isinstance(fact, list | tuple):
             return [self.inline(each, level) for each in cast("list[Any]", fact)]
-        return self.inline(fact, level) if keyword in _ONE_SCHEMA else fact
+        return self.inline(fact, level) if keyword in SINGLE_SCHEMAS else fact
 
     def _discriminator(self, fact: Any) -> Any:
         """Return OpenAPI's hint at the member that selects an alternative, without its references to definitions.
