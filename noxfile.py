@@ -31,8 +31,9 @@ EVERYTHING_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
 INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
 # The Inspector and the conformance suite need a newer Node than most machines have, so Node is installed too.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
-# Contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not use it in
-# the measured work. So it is installed without its requirements, and these are listed here.
+SUPERGATEWAY = "supergateway@4.0.0"
+# Peers, and contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not use
+# it in what is done here. So it is installed without its requirements, and these are listed here.
 FASTMCP = ("fastmcp==4.1.6", "fastmcp-slim==4.1.6")
 FASTMCP_NEEDS = (
     *(OFFICIAL_SDK, "authlib>=1.6.11", "certifi", "cyclopts>=4", "exceptiongroup>=1.2.2", "griffelib>=2"),
@@ -42,6 +43,14 @@ FASTMCP_NEEDS = (
     *("uncalled-for>=0.4", "watchfiles>=1", "websockets>=15.0.1"),
 )
 TYPESCRIPT_SDK = ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/server@2.4.0")
+TYPESCRIPT_SDK_1 = "@modelcontextprotocol/sdk@1.32.2"
+NODE_PEERS = {
+    "everything": (EVERYTHING_SERVER,),
+    "inspector": INSPECTOR,
+    "supergateway": (SUPERGATEWAY,),
+    "typescript-1": (TYPESCRIPT_SDK_1,),
+    "typescript-2": TYPESCRIPT_SDK,
+}
 # The guided fuzzer.
 ATHERIS = "atheris==3.0.0"
 
@@ -138,6 +147,12 @@ def install_python_peer(session: nox.Session, home: Path, *requirements: str) ->
     session.run(str(home / "bin" / "pip"), "install", "--quiet", *requirements, external=True)
 
 
+def install_fastmcp(session: nox.Session, home: Path) -> None:
+    """Create an environment for FastMCP, without the requirement that not every index has."""
+    install_python_peer(session, home, *FASTMCP_NEEDS)
+    session.run(str(home / "bin" / "pip"), "install", "--quiet", "--no-deps", *FASTMCP, external=True)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: every rule with the exemptions of pyproject.toml, and its formatting."""
@@ -205,15 +220,17 @@ def peers(session: nox.Session) -> None:
     homes = Path(session.create_tmp())
     for name, requirements in {"official": (OFFICIAL_SDK,), "sqlite": SQLITE_SERVER}.items():
         install_python_peer(session, homes / name, *requirements)
+    install_fastmcp(session, homes / "fastmcp")
     selection = ["tests/peers"]
     if node:
-        for name, packages in {"everything": (EVERYTHING_SERVER,), "inspector": INSPECTOR}.items():
-            session.run("npm", "install", "--prefix", str(homes / name), *packages, external=True)
+        for name, packages in NODE_PEERS.items():
+            home = ("--no-audit", "--no-fund", "--prefix", str(homes / name))
+            session.run("npm", "install", *home, *packages, external=True)
     else:
-        selection += [f"--ignore=tests/peers/test_{name}.py" for name in ("everything_server", "inspector")]
+        selection += [f"--ignore=tests/peers/test_{name}.py" for name in ("everything_server", "inspector", "tour")]
     session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
-        session.skip("the Python peers passed; server-everything and the Inspector need Node")
+        session.skip("the Python peers passed; the others need Node")
 
 
 @nox.session
@@ -289,9 +306,7 @@ def bench(session: nox.Session) -> None:
     session.install(".")
     homes = Path(session.create_tmp()) / "peers"
     install_python_peer(session, homes / "official", OFFICIAL_SDK)
-    install_python_peer(session, homes / "fastmcp", *FASTMCP_NEEDS)
-    pip = str(homes / "fastmcp" / "bin" / "pip")
-    session.run(pip, "install", "--quiet", "--no-deps", *FASTMCP, external=True)
+    install_fastmcp(session, homes / "fastmcp")
     if node:
         packages = ("npm", "install", "--no-audit", "--no-fund", "--prefix", str(homes / "typescript"), *TYPESCRIPT_SDK)
         session.run(*packages, external=True, silent=True)

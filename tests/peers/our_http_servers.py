@@ -1,6 +1,7 @@
 """Our servers over HTTP in one process: ``python our_http_servers.py FOLDER``; databases are created in FOLDER.
 
-Prints one line, a JSON object of their URLs by name, and serves until standard input ends.
+Prints one line, a JSON object of their URLs by name, and serves until standard input ends. The object also has a token
+for `tour-protected`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import trio
 
 from examples import library_server
 from tests.peers import asking_server
-from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, serve_http
+from tests.peers.conftest import free_port
+from tests.peers.tour_server import make_server
+from trio_mcp import Context, MemoryEventStore, ResourceServer, Server, SessionSettings, serve_http
 from trio_mcp.cli.demo import database_file, sqlite_server
+from trio_mcp.testing import open_authorization_server
 
 RESUMABLE = SessionSettings(event_store=MemoryEventStore(), retry_seconds=0.01)
 
@@ -34,11 +38,11 @@ async def be_patient(steps: int, ctx: Context) -> str:
 
 async def main(folder: Path) -> None:
     """Serve all of them."""
-    async with trio.open_nursery() as nursery:
+    async with open_authorization_server() as authority, trio.open_nursery() as nursery:
         urls: dict[str, str] = {}
 
-        async def serve(name: str, server: Server, **options: Any) -> None:
-            bound = await nursery.start(partial(serve_http, server, port=0, **options))
+        async def serve(name: str, server: Server, *, port: int = 0, **options: Any) -> None:
+            bound = await nursery.start(partial(serve_http, server, port=port, **options))
             urls[name] = bound.url
 
         await serve("asking-parked", asking_server.server, asking="parked")
@@ -48,6 +52,12 @@ async def main(folder: Path) -> None:
             with database_file(str(folder / f"{era}.db")) as path:
                 await serve(f"sqlite-{era}", sqlite_server(path))
             await serve(f"library-{era}", library_server.server)
+        await serve("tour", make_server())
+        await serve("tour-resumable", make_server(resumable=True), sessions=RESUMABLE)
+        port = free_port()
+        url = f"http://127.0.0.1:{port}/mcp"
+        await serve("tour-protected", make_server(), port=port, auth=ResourceServer(url, issuers=[authority.issuer]))
+        urls["token"] = authority.issue_token(resource=url)
         sys.stdout.write(json.dumps(urls) + "\n")
         sys.stdout.flush()
         await trio.to_thread.run_sync(sys.stdin.read)
