@@ -32,8 +32,8 @@ INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
 # The Inspector and the conformance suite need a newer Node than most machines have, so Node is installed too.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
 SUPERGATEWAY = "supergateway@4.0.0"
-# Peers, and contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not use
-# it in what is done here. So it is installed without its requirements, and these are listed here.
+# Peers, and contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not
+# use it in what is done here. So it is installed without its requirements, and these are listed here.
 FASTMCP = ("fastmcp==4.1.6", "fastmcp-slim==4.1.6")
 FASTMCP_NEEDS = (
     *(OFFICIAL_SDK, "authlib>=1.6.11", "certifi", "cyclopts>=4", "exceptiongroup>=1.2.2", "griffelib>=2"),

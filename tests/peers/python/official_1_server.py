@@ -1,7 +1,7 @@
 """A server of the tour (see `tour.py`) made with the official SDK 1.x: ``python official_1_server.py MODE``.
 
-MODE is "stdio", or for HTTP "sessions", "stateless" or "json" (stateless, without event streams). Over HTTP it prints its
-URL.
+MODE is "stdio", or for HTTP "sessions", "stateless" or "json" (stateless, without event streams). Over HTTP it prints
+its URL.
 """
 
 from __future__ import annotations
