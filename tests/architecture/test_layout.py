@@ -237,7 +237,6 @@ PRIVATE_MODULES_OF_TESTS = {
     "server": {"_collection", "_process_worker", "_processes", "_progress", "_serving", "_stopping", "_threads"},
     "server.asking": {"_asker", "_forms"},
     "server.features": {"_catalog"},
-    "server.signature": {"_inspect"},
     "testing": {"_contract"},
     "testing.authorization_server": {"_options"},
     "transports": {"_connection_bound", "_memory", "_stream"},
