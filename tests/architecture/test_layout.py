@@ -251,7 +251,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_legacy_session_manager",
         "_modern",
     },
-    "transports.stdio": {"_client", "_descendants", "_pipes"},
+    "transports.stdio": {"_client", "_descendants", "_pipes", "_stderr"},
     "types": {"_faults", "_model", "_structure_hooks"},
     "wire": {"_jsonrpc", "_uri_template"},
 }

@@ -436,7 +436,8 @@ class Clients(Mapping[str, Client]):
         """Own one server's connection from beginning to end, and record its failure."""
         try:
             connected = _Connected(self._clients, name, attempted)
-            await run_client(self._table.opener(name, auth=auth), options, task_status=connected)
+            opener = self._table.opener(name, auth=auth, stderr=options.get("stderr"))
+            await run_client(opener, options, task_status=connected)
         except Exception as exc:  # noqa: BLE001 # reported
             self._note_outcome(name, exc)
         finally:
