@@ -88,7 +88,7 @@ async def search(words: Annotated[str, "part of a title or of an author's name"]
 
 
 @server.tool
-async def lend(ctx: Context, book: str, reader: str, weeks: Annotated[int, msgspec.Meta(ge=1, le=6)] = 3) -> Loan:
+async def lend(ctx: Context[Desk], book: str, reader: str, weeks: Annotated[int, msgspec.Meta(ge=1, le=6)] = 3) -> Loan:
     """Lend a book.
 
     Args:
@@ -96,7 +96,7 @@ async def lend(ctx: Context, book: str, reader: str, weeks: Annotated[int, msgsp
         reader: who takes it home
         weeks: how long it may be kept
     """
-    desk: Desk = ctx.state
+    desk = ctx.state
     if book not in BOOKS:
         await ctx.log("warning", {"asked_for": book}, logger="desk")
         raise ToolError(f"there is no book {book!r}; search for its id")  # the model receives this message
@@ -108,7 +108,7 @@ async def lend(ctx: Context, book: str, reader: str, weeks: Annotated[int, msgsp
 
 
 @server.tool
-async def take_stock(ctx: Context, seconds_per_book: float = 0.01) -> list[str]:
+async def take_stock(ctx: Context[Desk], seconds_per_book: float = 0.01) -> list[str]:
     """Look for every book on its shelf, and return the missing ones."""
     missing: list[str] = []
     for done, book in enumerate(BOOKS.values(), start=1):
@@ -135,7 +135,7 @@ server.resources.add_static("library://stamp", STAMP, name="stamp", mime_type="i
 
 
 @server.resource("library://loans", mime_type="application/json")
-async def loans(ctx: Context) -> str:
+async def loans(ctx: Context[Desk]) -> str:
     """The lent books and their readers."""
     return json.dumps({loan.book: loan.reader for loan in ctx.state.loans.values()})
 
@@ -204,7 +204,7 @@ async def embedded(book: str) -> types.EmbeddedResource:
 
 
 @server.prompt
-async def remind(reader: str, ctx: Context) -> str:
+async def remind(reader: str, ctx: Context[Desk]) -> str:
     """Ask for a friendly letter to a reader who has books at home."""
     titles = [BOOKS[loan.book].title for loan in ctx.state.loans.values() if loan.reader == reader]
     return f"Write a friendly letter to {reader}, who is to bring back: {', '.join(titles) or 'nothing'}."
@@ -236,7 +236,7 @@ def suggest_author(typed: str, genre: str | None) -> list[str]:
 
 
 @server.completion(prompt="remind", argument="reader")
-def suggest_reader(typed: str, ctx: Context) -> list[str]:
+def suggest_reader(typed: str, ctx: Context[Desk]) -> list[str]:
     """Suggest the readers with lent books."""
     readers = {loan.reader for loan in ctx.state.loans.values()}
     return sorted(reader for reader in readers if reader.startswith(typed))

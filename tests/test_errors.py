@@ -27,6 +27,11 @@ EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
     (_errors.RemoteProtocolError("theirs"), "theirs", {}),
     (_errors.StructureError("Tool", ["$.a: x", "$.b: y"]), "not a Tool: $.a: x; $.b: y", {"type_name": "Tool"}),
     (_errors.StructureError("Tool", ["$.a: x"]), "not a Tool: $.a: x", {"faults": ("$.a: x",)}),
+    (
+        _errors.UnexpectedResult("find", "list[Hit]", ["$.a: x", "$.b: y"], {"r": 1}),
+        "the result of tool 'find' is not a list[Hit]: $.a: x; $.b: y",
+        {"tool": "find", "type_name": "list[Hit]", "faults": ("$.a: x", "$.b: y"), "result": {"r": 1}},
+    ),
     (_errors.MissingCapability("cannot", {"roots": {}}), "cannot", {"required": {"roots": {}}}),
     (
         _errors.UnsupportedRevision("a", ["b", "c"]),

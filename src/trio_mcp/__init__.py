@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ._errors import TooManyParked as TooManyParked
     from ._errors import TooManyTasks as TooManyTasks
     from ._errors import TrioMcpError as TrioMcpError
+    from ._errors import UnexpectedResult as UnexpectedResult
     from ._errors import UnsupportedRevision as UnsupportedRevision
     from .auth import Bearer as Bearer
     from .auth import ClientCredentials as ClientCredentials
@@ -115,7 +116,7 @@ else:
                 "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError",
                 "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
                 "ResponseLost", "ServerExited", "StructureError", "TooManyParked", "TooManyTasks", "ToolError",
-                "ToolFailed", "TrioMcpError", "UnsupportedRevision",
+                "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
             ),
             "auth": (
                 "Bearer", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage", "IntrospectionVerifier",

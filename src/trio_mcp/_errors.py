@@ -13,6 +13,7 @@
     │   ├── LocalProtocolError  this program violated the protocol; nothing was sent
     │   └── RemoteProtocolError the peer violated the protocol
     ├── StructureError          a JSON value does not fit its type; lists every fault with its path
+    │   └── UnexpectedResult    the result of a tool does not fit the type that the caller asked for
     ├── ResponseLost            the HTTP exchange of one request broke; other requests continue
     ├── HttpStatusError         the server answered a request with an HTTP status instead of a message
     ├── AuthorizationFailed     a server requires a token, and the client could not get one
@@ -60,6 +61,7 @@ __all__ = [
     "ToolError",
     "ToolFailed",
     "TrioMcpError",
+    "UnexpectedResult",
     "UnsupportedRevision",
 ]
 
@@ -116,7 +118,7 @@ class ToolError(TrioMcpError):
 
 
 class ToolFailed(TrioMcpError):
-    """A tool answered with `isError`, and the caller had passed `raise_on_error=True`.
+    """A tool answered with `isError`, and the caller had passed `raise_on_error=True` or `returns=`.
 
     `result` is the complete `types.CallToolResult`.
     """
@@ -181,6 +183,23 @@ class StructureError(TrioMcpError):
 
     def __str__(self) -> str:
         return f"not a {self.type_name}: {'; '.join(self.faults)}"
+
+
+class UnexpectedResult(StructureError):
+    """The result of a tool does not fit the type that the caller asked for: `call_tool(..., returns=...)`.
+
+    `tool` is the name of the tool, `result` the complete `types.CallToolResult`. `faults` has one line for each fault,
+    with its path in the structured content, as in ``$.result[0].score: expected number, got string``. The tool has run.
+    """
+
+    def __init__(self, tool: str, type_name: str, faults: Sequence[str], result: Any) -> None:
+        super().__init__(type_name, faults)
+        self.args = (tool, type_name, self.faults, result)
+        self.tool = tool
+        self.result = result
+
+    def __str__(self) -> str:
+        return f"the result of tool {self.tool!r} is not a {self.type_name}: {'; '.join(self.faults)}"
 
 
 class ResponseLost(TrioMcpError):

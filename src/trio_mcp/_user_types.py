@@ -247,10 +247,11 @@ def _closure(core: Any) -> dict[str, Any]:
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Return True if *annotation* is *wanted* or a subclass, alone or in a union."""
-    if isinstance(annotation, type):
-        return issubclass(annotation, wanted)
-    return any(_mentions(each, wanted) for each in typing.get_args(annotation) if isinstance(each, type))
+    """Return True if *annotation* is *wanted* or a subclass, with or without type arguments, alone or in a union."""
+    plain = typing.get_origin(annotation) or annotation
+    if isinstance(plain, type) and issubclass(plain, wanted):
+        return True
+    return any(_mentions(each, wanted) for each in typing.get_args(annotation))
 
 
 # --- JSON values from strings ---

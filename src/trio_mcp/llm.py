@@ -1,16 +1,17 @@
-"""Tools for a language model's chat interface, and answers to the calls that the model makes.
+"""Tools for the interface of a language model, and answers to the calls that the model makes.
 
-The format is that of chat completions, which most providers and local models accept. The application sends the
-requests; no model is known here. See ``examples/chat_host.py`` for a whole host.
+Three interfaces are known by their JSON: chat completions, which most providers and local models accept, the Messages
+API of Anthropic, and the Responses API of OpenAI. The application sends the requests; no model is known here. See
+``examples/chat_host.py`` for a whole host.
 
 Rules of this file:
 
 1. A function name may have 64 characters of ``A-Z a-z 0-9 _ -``; a tool's name may be longer and contain others. A tool
    name that is a valid function name is kept. Otherwise invalid characters become ``_``, and if the name is then too
    long or not unique, it ends in a digest of the tool's name. So a name does not depend on the order of the tools.
-2. Results become text, the one kind of content that every interface accepts in a tool message. Images, audio and other
-   binary content are described.
-3. Every call of a model is answered with a message that the model can read.
+2. Results become text, the one kind of content that every interface accepts as the result of a call. Images, audio and
+   other binary content are described.
+3. Every call of a model is answered with a text that the model can read.
 4. A call runs only if *approve*, when given, has allowed it.
 5. A call that fails does not affect the answers of other calls.
 """
@@ -18,22 +19,30 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
-from attrs import define, frozen
+import trio
+from attrs import define, evolve, frozen
 
 from . import types
 from ._errors import ServerExited, TrioMcpError
-from ._util import run_all
-from .client import MAX_NAME_LENGTH, sanitized_name, unique_names
+from ._util import run_all, succeeds
+from .client import MAX_NAME_LENGTH, OnProgress, sanitized_name, unique_names
 from .wire import Undecodable, decode, encode, is_array, is_object
 
 __all__ = [
+    "Api",
     "Approve",
+    "CallTimeout",
     "HasTools",
+    "OfferedTool",
+    "OnCallProgress",
+    "Only",
     "ServerToolLike",
     "ToolCall",
     "Toolkit",
@@ -72,13 +81,15 @@ class HasTools(Protocol):
         """Iterate over the tools."""
         ...
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, on_progress: OnProgress | None = None
+    ) -> types.CallToolResult:
         """Call the tool that has this name in `tools`."""
         ...
 
 
 def definition(name: str, tool: types.Tool) -> dict[str, Any]:
-    """Return *tool* as a function called *name*; its input schema is passed on unchanged."""
+    """Return *tool* as a function called *name* for chat completions; its input schema is passed on unchanged."""
     function: dict[str, Any] = {"name": name, "parameters": tool.input_schema}
     if about := tool.description or tool.title:
         function["description"] = about
@@ -155,21 +166,168 @@ def _size(base64: str) -> int:
     return len(base64) * 3 // 4 - base64[-2:].count("=")
 
 
+# --- The JSON of the interfaces ---
+
+Api: TypeAlias = Literal["chat-completions", "messages", "responses"]
+"""The interface of a model: chat completions, Anthropic's Messages API or OpenAI's Responses API."""
+
+
+@frozen
+class _WrittenCall:
+    """A call as a model wrote it; nothing is checked yet."""
+
+    id: str
+    name: Any
+    arguments: Any
+
+
+@frozen
+class _CallAnswer:
+    """The answer to a call."""
+
+    text: str
+    is_error: bool = False
+
+
+class _Interface(Protocol):
+    """The JSON of one interface."""
+
+    def definition(self, name: str, tool: types.Tool) -> dict[str, Any]:
+        """Return *tool* as a function called *name*; its input schema is passed on unchanged."""
+        ...
+
+    def calls(self, answer: Mapping[str, Any]) -> list[_WrittenCall]:
+        """Return the calls in an answer of the model; raise ValueError if it is not one."""
+        ...
+
+    def results(self, answers: Sequence[tuple[_WrittenCall, _CallAnswer]]) -> list[dict[str, Any]]:
+        """Return what is to be appended to the conversation; empty if there were no calls."""
+        ...
+
+
+class _ChatCompletions:
+    def definition(self, name: str, tool: types.Tool) -> dict[str, Any]:
+        return definition(name, tool)
+
+    def calls(self, answer: Mapping[str, Any]) -> list[_WrittenCall]:
+        found = _objects(answer.get("tool_calls"), "an assistant's message: 'tool_calls'")
+        functions = [_object(call.get("function")) for call in found]
+        return [
+            _WrittenCall(_id(call, "id"), function.get("name"), function.get("arguments"))
+            for call, function in zip(found, functions, strict=True)
+        ]
+
+    def results(self, answers: Sequence[tuple[_WrittenCall, _CallAnswer]]) -> list[dict[str, Any]]:
+        return [{"role": "tool", "tool_call_id": call.id, "content": answer.text} for call, answer in answers]
+
+
+class _Messages:
+    def definition(self, name: str, tool: types.Tool) -> dict[str, Any]:
+        return _described({"name": name}, tool) | {"input_schema": tool.input_schema}
+
+    def calls(self, answer: Mapping[str, Any]) -> list[_WrittenCall]:
+        content: Any = answer.get("content")
+        blocks = [] if isinstance(content, str) else _objects(content, "a message: 'content'")
+        return [
+            _WrittenCall(_id(block, "id"), block.get("name"), block.get("input"))
+            for block in blocks
+            if block.get("type") == "tool_use"
+        ]
+
+    def results(self, answers: Sequence[tuple[_WrittenCall, _CallAnswer]]) -> list[dict[str, Any]]:
+        blocks = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": answer.text}
+            | ({"is_error": True} if answer.is_error else {})
+            for call, answer in answers
+        ]
+        return [{"role": "user", "content": blocks}] if blocks else []
+
+
+class _Responses:
+    def definition(self, name: str, tool: types.Tool) -> dict[str, Any]:
+        # Strict functions, which are the default here, accept only a part of JSON Schema.
+        function = {"type": "function", "name": name, "parameters": tool.input_schema, "strict": False}
+        return _described(function, tool)
+
+    def calls(self, answer: Mapping[str, Any]) -> list[_WrittenCall]:
+        return [
+            _WrittenCall(_id(item, "call_id"), item.get("name"), item.get("arguments"))
+            for item in _objects(answer.get("output"), "a response: 'output'")
+            if item.get("type") == "function_call"
+        ]
+
+    def results(self, answers: Sequence[tuple[_WrittenCall, _CallAnswer]]) -> list[dict[str, Any]]:
+        return [{"type": "function_call_output", "call_id": call.id, "output": answer.text} for call, answer in answers]
+
+
+_INTERFACES: Final[Mapping[str, _Interface]] = {
+    "chat-completions": _ChatCompletions(),
+    "messages": _Messages(),
+    "responses": _Responses(),
+}
+
+
+def _described(function: dict[str, Any], tool: types.Tool) -> dict[str, Any]:
+    about = tool.description or tool.title
+    return {**function, "description": about} if about else function
+
+
+def _objects(value: Any, where: str) -> list[dict[str, Any]]:
+    found: Any = value or []
+    if not is_array(found) or not all(is_object(each) for each in found):
+        raise ValueError(f"{where} must be a list of objects, got {found!r:.200}")
+    return found
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if is_object(value) else {}
+
+
+def _id(call: Mapping[str, Any], member: str) -> str:
+    return str(call.get(member) or "")
+
+
+def _arguments(written: Any) -> Mapping[str, Any]:
+    """Return the arguments that a model wrote: JSON in a string or, in some interfaces, an object."""
+    if is_object(written):
+        return written
+    if not isinstance(written, str | None):
+        raise ValueError("the arguments are not a JSON object")
+    try:
+        value = decode((written or "").strip().encode("utf-8", "surrogatepass") or b"{}")
+    except Undecodable as exc:
+        raise ValueError(f"the arguments are not JSON: {exc}") from None
+    if not is_object(value):
+        raise ValueError("the arguments are not a JSON object")
+    return value
+
+
 # --- The tools of one conversation ---
 
 _log = logging.getLogger("trio_mcp.llm")
 
 MAX_CHARACTERS = 50_000
-"""The longest tool message: some ten thousand tokens."""
+"""The longest text of a result: some ten thousand tokens."""
 
 
 @frozen
-class _OfferedTool:
-    """A tool, and the name to call it by."""
+class OfferedTool:
+    """A tool that is offered to a model."""
 
     name: str
+    """The name to call it by: that of `Client.tools`, or of `Clients.tools`."""
     server: str | None
+    """The server that has it; None if there is only one server."""
     tool: types.Tool
+    """The tool as its server describes it."""
+
+
+Only: TypeAlias = "Collection[str] | Mapping[str, Collection[str]] | Callable[[OfferedTool], bool]"
+"""The tools that are offered: names of tools, names by server, or a function that returns True for them.
+
+A name is that of the tool on its server, and may contain wildcards: ``"find_*"``. Servers that are not in a mapping
+offer no tools.
+"""
 
 
 @frozen
@@ -193,6 +351,10 @@ Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool | str]]
 
 The model receives the reason.
 """
+OnCallProgress: TypeAlias = Callable[[ToolCall, types.ProgressNotificationParams], Awaitable[None]]
+"""A callback that receives the progress updates of calls."""
+CallTimeout: TypeAlias = "float | Callable[[ToolCall], float | None] | None"
+"""The seconds that a call may take: for all calls, or a function that returns those of a call; None for no limit."""
 
 
 @define(eq=False)
@@ -203,115 +365,156 @@ class Toolkit:
     """
 
     _source: HasTools
-    _offers: Mapping[str, _OfferedTool]
+    _offers: Mapping[str, OfferedTool]
     """The tools by function name."""
+    _interface: _Interface
 
     @property
     def functions(self) -> list[dict[str, Any]]:
-        """The tools as the member ``tools`` of a chat-completions request.
+        """The tools as the member ``tools`` of a request.
 
         Input schemas are passed on unchanged. A name that does not match ``[a-zA-Z0-9_-]{1,64}`` is replaced by one
         that does.
         """
-        return [definition(name, offer.tool) for name, offer in self._offers.items()]
+        return [self._interface.definition(name, offer.tool) for name, offer in self._offers.items()]
 
     async def answer(
-        self, message: Mapping[str, Any], *, approve: Approve | None = None, max_characters: int = MAX_CHARACTERS
+        self,
+        message: Mapping[str, Any],
+        *,
+        approve: Approve | None = None,
+        on_progress: OnCallProgress | None = None,
+        timeout: CallTimeout = None,  # noqa: ASYNC109 # of each call, not of this method
+        max_characters: int = MAX_CHARACTERS,
     ) -> list[dict[str, Any]]:
-        """Make the calls in a message of the model, and return a ``tool`` message for each, in the order of the calls.
+        """Make the calls in an answer of the model, and return what to append to the conversation.
+
+        That is a ``tool`` message for each call (chat completions), one user message with a ``tool_result`` for each
+        call (``"messages"``) or a ``function_call_output`` for each call (``"responses"``), in the order of the calls;
+        nothing if there are no calls.
 
         First *approve* is awaited for each call, one after the other; then the allowed calls run concurrently. The
         model is told of every failure of a call: an unknown function, arguments that are not a JSON object, a refusal,
-        an error of the tool, a lost connection. `result_text` describes the form of results.
+        an error of the tool, a timeout, a lost connection. `result_text` describes the form of results.
 
         Args:
-            message: the assistant's message, with or without ``tool_calls``.
+            message: the answer of the model, with or without calls: the assistant's message (chat completions,
+                ``"messages"``), or the response (``"responses"``), as JSON values.
             approve: decides about each call; without it all calls are made.
-            max_characters: a longer tool message is truncated, with a note.
+            on_progress: awaited with each progress update of each call; those of one call in order, before its result.
+                An exception is logged, and the call continues.
+            timeout: the seconds that each call may take; then it is cancelled, and the model is told.
+            max_characters: a longer text of a result is truncated, with a note.
 
         Raises:
-            ValueError: the message's ``tool_calls`` is not a list of objects.
+            ValueError: the calls are not a list of objects.
 
-        An exception of *approve* is raised here, and no call is made. Cancelling this method cancels the calls.
+        An exception of *approve* is raised here, and no call is made; likewise one of *timeout*. Cancelling this method
+        cancels the calls.
         """
-        calls: Any = message.get("tool_calls") or []
-        if not is_array(calls) or not all(is_object(call) for call in calls):
-            raise ValueError(f"an assistant's message: 'tool_calls' must be a list of objects, got {calls!r:.200}")
-        prepared = [self._prepare(call) for call in calls]
+        written = self._interface.calls(message)
+        prepared = [self._prepare(call) for call in written]
         decided = [await _decide(call, approve) if isinstance(call, ToolCall) else call for call in prepared]
-        contents = [each if isinstance(each, str) else "" for each in decided]
-        made = [(index, each) for index, each in enumerate(decided) if isinstance(each, ToolCall)]
-        jobs = [partial(self._call, each, contents, index) for index, each in made]
+        answers = [each if isinstance(each, _CallAnswer) else _CallAnswer("") for each in decided]
+        jobs: list[Callable[[], Awaitable[None]]] = []
+        for index, each in enumerate(decided):
+            if isinstance(each, ToolCall):
+                seconds = timeout(each) if callable(timeout) else timeout
+                jobs.append(partial(self._call, each, answers, index, on_progress, seconds))
         await run_all(jobs, log=_log)
-        return [
-            {"role": "tool", "tool_call_id": _id_of(call), "content": bounded(text, max_characters)}
-            for call, text in zip(calls, contents, strict=True)
-        ]
+        bound = [evolve(each, text=bounded(each.text, max_characters)) for each in answers]
+        return self._interface.results([*zip(written, bound, strict=True)])
 
-    def _prepare(self, call: Mapping[str, Any]) -> ToolCall | str:
-        """Return the call to make, or a string that describes its fault."""
-        function = call.get("function")
-        name: Any = function.get("name") if is_object(function) else None
-        if not isinstance(name, str) or name not in self._offers:
-            return error_text(f"there is no function {name!r:.200}")
-        assert is_object(function)
+    def _prepare(self, call: _WrittenCall) -> ToolCall | _CallAnswer:
+        """Return the call to make, or the answer that describes its fault."""
+        if not isinstance(call.name, str) or call.name not in self._offers:
+            return _failure(f"there is no function {call.name!r:.200}")
         try:
-            arguments = _arguments(function.get("arguments"))
+            arguments = _arguments(call.arguments)
         except ValueError as exc:
-            return error_text(str(exc))
-        offer = self._offers[name]
-        return ToolCall(_id_of(call), name, offer.server, offer.tool, arguments)
+            return _failure(str(exc))
+        offer = self._offers[call.name]
+        return ToolCall(call.id, call.name, offer.server, offer.tool, arguments)
 
-    async def _call(self, call: ToolCall, contents: list[str], index: int) -> None:
+    async def _call(
+        self,
+        call: ToolCall,
+        answers: list[_CallAnswer],
+        index: int,
+        on_progress: OnCallProgress | None,
+        seconds: float | None,
+    ) -> None:
+        limit = math.inf if seconds is None else seconds
+        answers[index] = _failure(f"the call took longer than {limit:g} s, and was cancelled")
+        with trio.move_on_after(limit):
+            answers[index] = await self._outcome(call, on_progress)
+
+    async def _outcome(self, call: ToolCall, on_progress: OnCallProgress | None) -> _CallAnswer:
         offer = self._offers[call.function]
+        report = None if on_progress is None else partial(_report, on_progress, call)
         try:
-            contents[index] = result_text(await self._source.call_tool(offer.name, call.arguments))
+            result = await self._source.call_tool(offer.name, call.arguments, on_progress=report)
         except ServerExited as exc:  # without its standard error, which is for the user of this machine
-            contents[index] = error_text(str(ServerExited(exc.status)))
+            return _failure(str(ServerExited(exc.status)))
         except TrioMcpError as exc:
-            contents[index] = error_text(str(exc))
+            return _failure(str(exc))
         except KeyError as exc:  # `Clients` no longer finds the tool; str() would quote the message
-            contents[index] = error_text(" ".join(map(str, exc.args)) or "there is no such tool")
+            return _failure(" ".join(map(str, exc.args)) or "there is no such tool")
         except Exception as exc:  # noqa: BLE001 # logged, and told to the model
             _log.warning("the call of %r failed", offer.name, exc_info=exc)
-            contents[index] = error_text(f"the call failed ({type(exc).__name__})")
+            return _failure(f"the call failed ({type(exc).__name__})")
+        return _CallAnswer(result_text(result), result.is_error or False)
 
 
-async def load_toolkit(source: HasTools) -> Toolkit:
+async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only: Only | None = None) -> Toolkit:
     """Ask a `Client`, or `Clients`, for the current tools, and return them for use with a language model.
 
-    Raises the exceptions of listing the tools of *source*.
+    Args:
+        source: the client or clients.
+        api: the interface of the model, whose JSON `Toolkit` reads and writes.
+        only: the tools to offer, by name, by server and name, or by a function; all by default. The model can neither
+            see nor call other tools.
+
+    Raises:
+        ValueError: *api* is unknown, or *only* names the tools by server, and there is only one server.
+        TypeError: *only* is a single string.
+        BaseException: raised by listing the tools of *source*.
     """
-    offers: dict[str, _OfferedTool] = {}
+    if api not in _INTERFACES:
+        raise ValueError(f"api={api!r}: must be one of {', '.join(map(repr, _INTERFACES))}")
+    if isinstance(only, str):
+        raise TypeError(f"only={only!r}: expected a list of names")
+    offers: dict[str, OfferedTool] = {}
     async for each in source.tools():
         server, tool = (None, each) if isinstance(each, types.Tool) else (each.server, each.tool)
-        offers.setdefault(each.name, _OfferedTool(each.name, server, tool))
+        offer = OfferedTool(each.name, server, tool)
+        if only is None or _is_wanted(offer, only):
+            offers.setdefault(each.name, offer)
     names = function_names(offers)
-    return Toolkit(source, {names[name]: offer for name, offer in offers.items()})
+    return Toolkit(source, {names[name]: offer for name, offer in offers.items()}, _INTERFACES[api])
 
 
-async def _decide(call: ToolCall, approve: Approve | None) -> ToolCall | str:
+def _is_wanted(offer: OfferedTool, only: Only) -> bool:
+    if callable(only):
+        return only(offer)
+    if isinstance(only, Mapping):
+        if offer.server is None:
+            raise ValueError("only= names the tools by server, but there is only one server: give a list of names")
+        only = cast("Mapping[str, Collection[str]]", only).get(offer.server, ())
+    return any(fnmatchcase(offer.tool.name, name) for name in only)
+
+
+async def _decide(call: ToolCall, approve: Approve | None) -> ToolCall | _CallAnswer:
     verdict = True if approve is None else await approve(call)
     if verdict is True:
         return call
     reason = f": {verdict}" if isinstance(verdict, str) and verdict else ""
-    return error_text(f"the user has refused this call{reason}")
+    return _failure(f"the user has refused this call{reason}")
 
 
-def _id_of(call: Mapping[str, Any]) -> str:
-    return str(call.get("id") or "")
+def _failure(text: str) -> _CallAnswer:
+    return _CallAnswer(error_text(text), is_error=True)
 
 
-def _arguments(written: Any) -> Mapping[str, Any]:
-    """Return the arguments that a model wrote: JSON in a string or, from some endpoints, an object."""
-    if is_object(written):
-        return written
-    if not isinstance(written, str | None):
-        raise ValueError("the arguments are not a JSON object")
-    try:
-        value = decode((written or "").strip().encode("utf-8", "surrogatepass") or b"{}")
-    except Undecodable as exc:
-        raise ValueError(f"the arguments are not JSON: {exc}") from None
-    if not is_object(value):
-        raise ValueError("the arguments are not a JSON object")
-    return value
+async def _report(on_progress: OnCallProgress, call: ToolCall, update: types.ProgressNotificationParams) -> None:
+    await succeeds(partial(on_progress, call, update), "on_progress", _log)

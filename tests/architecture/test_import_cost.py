@@ -100,6 +100,7 @@ def test_opening_a_stdio_client_loads_no_heavy_packages_and_no_http_modules(tmp_
     loaded = modules_after(CLIENT, str(tmp_path / "server.py"))
 
     assert {name.split(".")[0] for name in loaded} & HEAVY == set()
+    assert matching(loaded, "client._returns", "schema._annotations", "schema._conversion", "schema._docstrings") == []
     assert (
         matching(loaded, "transports.http*", "auth*", "wire._http_rules", "wire._sse", "types._generated.others") == []
     )

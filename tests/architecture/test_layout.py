@@ -237,7 +237,6 @@ PRIVATE_MODULES_OF_TESTS = {
     "server": {"_collection", "_process_worker", "_processes", "_progress", "_serving", "_stopping", "_threads"},
     "server.asking": {"_asker", "_forms"},
     "server.features": {"_catalog"},
-    "server.signature": {"_inspect"},
     "testing": {"_contract"},
     "testing.authorization_server": {"_options"},
     "transports": {"_connection_bound", "_memory", "_stream"},
@@ -252,7 +251,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_legacy_session_manager",
         "_modern",
     },
-    "transports.stdio": {"_client", "_descendants", "_pipes"},
+    "transports.stdio": {"_client", "_descendants", "_pipes", "_stderr"},
     "types": {"_faults", "_model", "_structure_hooks"},
     "wire": {"_jsonrpc", "_uri_template"},
 }

@@ -14,7 +14,8 @@ import trio
 import trio.testing
 
 from trio_mcp import Context, Server, ToolError, open_client, open_clients, types
-from trio_mcp.llm import ToolCall, Toolkit, load_toolkit
+from trio_mcp.client import OnProgress
+from trio_mcp.llm import OfferedTool, ToolCall, Toolkit, load_toolkit
 
 PROGRAM = str(Path(__file__).parents[1] / "client" / "programs" / "tool_server.py")
 TIMEOUT_SECONDS = 60  # for a whole conversation
@@ -271,7 +272,9 @@ class BrokenSource:
         for description in ("the first", "the second"):
             yield types.Tool(name="odd", description=description, input_schema={"type": "object"})
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, on_progress: OnProgress | None = None
+    ) -> types.CallToolResult:
         raise ZeroDivisionError("with a secret")
 
 
@@ -293,7 +296,9 @@ async def test_an_unexpected_failure_is_logged_and_reported_without_its_message(
 @pytest.mark.parametrize(("error", "answer"), [(KeyError(), "there is no such tool"), (KeyError("gone", 1), "gone 1")])
 async def test_a_tool_that_its_source_no_longer_has_is_reported_to_the_model(error: KeyError, answer: str) -> None:
     class SourceWithoutTool(BrokenSource):
-        async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
+        async def call_tool(
+            self, name: str, arguments: Mapping[str, Any] | None = None, *, on_progress: OnProgress | None = None
+        ) -> types.CallToolResult:
             raise error
 
     assert await answers(await load_toolkit(SourceWithoutTool()), call("odd")) == [f"Error: {answer}"]
@@ -331,3 +336,118 @@ async def test_each_tool_of_many_servers_is_called_at_its_server() -> None:
     assert crashed == "Error: the server process exited with status 3"
     assert fine == "B mul.all"
     assert vanished == "Error: no server has a tool 'crash'"
+
+
+async def test_progress_of_each_call_arrives_with_the_call_and_before_its_result() -> None:
+    server, seen = Server("slow"), list[tuple[str, float]]()
+
+    @server.tool
+    async def count(to: int, ctx: Context) -> int:
+        for done in range(to):
+            await ctx.report_progress(done + 1, to)
+        return to
+
+    async def on_progress(made: ToolCall, update: types.ProgressNotificationParams) -> None:
+        seen.append((made.id, update.progress))
+
+    async with open_client(server) as client:
+        toolkit = await load_toolkit(client)
+        said = await answers(
+            toolkit, call("count", {"to": 2}, "a"), call("count", {"to": 1}, "b"), on_progress=on_progress
+        )
+
+    assert said == ["2", "1"]
+    assert [progress for id, progress in seen if id == "a"][-1] == 2
+    assert ("b", 1) in seen
+
+
+async def test_a_failing_progress_callback_is_logged_and_the_call_continues(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("slow")
+
+    @server.tool
+    async def count(ctx: Context) -> int:
+        await ctx.report_progress(1)
+        return 1
+
+    async def on_progress(_: ToolCall, __: types.ProgressNotificationParams) -> None:
+        raise ZeroDivisionError
+
+    async with open_client(server) as client:
+        assert await answers(await load_toolkit(client), call("count"), on_progress=on_progress) == ["1"]
+
+    assert [record.message for record in caplog.records] == ["on_progress failed"]
+
+
+async def test_a_call_that_takes_too_long_is_cancelled_and_the_model_is_told(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server, ended = Server("slow"), list[float]()
+
+    @server.tool
+    async def wait(seconds: int) -> str:
+        try:
+            await trio.sleep(seconds)
+        finally:
+            ended.append(trio.current_time())
+        return f"waited {seconds}"
+
+    def seconds_of(made: ToolCall) -> float | None:
+        return 0.5 if made.arguments["seconds"] == 1 else None
+
+    async with open_client(server) as client:
+        toolkit, began = await load_toolkit(client), trio.current_time()
+        calls = call("wait", {"seconds": 1}), call("wait", {"seconds": 100})
+        same_for_all = await answers(toolkit, *calls, timeout=2.5)
+        by_call = await answers(toolkit, *calls, timeout=seconds_of)
+
+    assert same_for_all == ["waited 1", "Error: the call took longer than 2.5 s, and was cancelled"]
+    assert by_call == ["Error: the call took longer than 0.5 s, and was cancelled", "waited 100"]
+    assert [at - began for at in ended] == pytest.approx([1, 2.5, 3, 102.5])
+
+
+def adds(offer: OfferedTool) -> bool:
+    return offer.server is None and offer.tool.description == "Add two numbers."
+
+
+CHOICES: list[tuple[Any, list[str]]] = [
+    (None, ["add_numbers", "refuse", "long"]),
+    (["refuse", "add.*"], ["add_numbers", "refuse"]),
+    ((), []),
+    (adds, ["add_numbers"]),
+]
+
+
+@pytest.mark.parametrize(("only", "names"), CHOICES)
+async def test_only_the_wanted_tools_are_offered_and_can_be_called(only: Any, names: list[str]) -> None:
+    async with open_client(make_server()) as client:
+        toolkit = await load_toolkit(client, only=only)
+        refused = await answers(toolkit, call("long", {"length": 1}))
+
+    assert [each["function"]["name"] for each in toolkit.functions] == names
+    assert refused == (["x"] if "long" in names else ["Error: there is no function 'long'"])
+
+
+async def test_the_wanted_tools_may_be_named_by_server() -> None:
+    table = {name: {"command": sys.executable, "args": [PROGRAM, name, "greet", "pid"]} for name in ("a", "b", "c")}
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with open_clients({"mcpServers": table}) as clients:
+            toolkit = await load_toolkit(clients, only={"a": ["gr*"], "b": ["pid", "greet"]})
+            said = await answers(toolkit, call("b__greet"))
+
+    assert [each["function"]["name"] for each in toolkit.functions] == ["a__greet", "b__greet", "b__pid"]
+    assert said == ["b greet"]
+
+
+@pytest.mark.parametrize(
+    ("only", "error", "message"),
+    [
+        ("add.*", TypeError, "only='add.*': expected a list of names"),
+        ({"sums": ["add.*"]}, ValueError, "only= names the tools by server, but there is only one server"),
+    ],
+)
+async def test_a_choice_that_cannot_be_meant_is_refused(only: Any, error: type[Exception], message: str) -> None:
+    async with open_client(make_server()) as client:
+        with pytest.raises(error, match=message):
+            await load_toolkit(client, only=only)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any, assert_type
 
 import pytest
 import trio
+from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from trio_mcp import Context, Limits, Server, open_client, serve_stream, types
+from trio_mcp import Context, Limits, Resolve, Server, open_client, serve_stream, types
 from trio_mcp.testing import open_memory_client
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, encode_request
 
@@ -349,3 +350,70 @@ async def test_a_handler_that_cannot_wait_has_no_deadline() -> None:
     with trio.fail_after(30):
         async with open_client(server) as client:
             assert (await client.call_tool("read")).structured_content == {"result": True}
+
+
+@define
+class Shop:
+    """The state of a server."""
+
+    stock: dict[str, int] = field(factory=dict[str, int])
+
+
+@asynccontextmanager
+async def open_shop(_: Server) -> AsyncGenerator[Shop]:
+    yield Shop({"tea": 3})
+
+
+async def stock_of(ctx: Context[Shop]) -> dict[str, int]:
+    """Both type checkers read this file in the project's gates; a wrong `assert_type` fails there."""
+    return assert_type(ctx.state, Shop).stock
+
+
+async def look_again(ctx: Context) -> object:
+    return assert_type(ctx.state, Any)
+
+
+async def test_a_context_with_the_type_of_its_state_is_recognised_in_every_handler() -> None:
+    server = Server("shop", lifespan=open_shop)
+
+    @server.tool
+    async def count(name: str, ctx: Context[Shop], stock: Annotated[dict[str, int], Resolve(stock_of)]) -> int:
+        assert await look_again(ctx) is ctx.state
+        assert stock is ctx.state.stock
+        return ctx.state.stock[name]
+
+    @server.tool
+    def maybe(ctx: Context[Shop] | None = None) -> int:
+        assert ctx is not None
+        return len(ctx.state.stock)
+
+    @server.resource("shop://{name}")
+    async def entry(name: str, ctx: Context[Shop]) -> str:
+        return str(ctx.state.stock[name])
+
+    @server.prompt
+    async def sell(ctx: Context[Shop]) -> str:
+        return ", ".join(ctx.state.stock)
+
+    @server.completion(template="shop://{name}", argument="name")
+    async def suggest(typed: str, ctx: Context[Shop]) -> list[str]:
+        return [name for name in ctx.state.stock if name.startswith(typed)]
+
+    @server.method("com.example/stock")
+    async def stock(params: dict[str, Any], ctx: Context[Shop]) -> dict[str, int]:
+        assert params == {}
+        return ctx.state.stock
+
+    async with open_client(server) as client:
+        schemas = {tool.name: tool.input_schema async for tool in client.tools()}
+        assert set(schemas["count"]["properties"]) == {"name"}
+        assert schemas["maybe"].get("properties") is None
+        assert await client.call_tool("count", {"name": "tea"}, returns=int) == 3
+        assert await client.call_tool("maybe", returns=int) == 1
+        contents = (await client.read_resource("shop://tea")).contents
+        assert [each.text for each in contents if isinstance(each, types.TextResourceContents)] == ["3"]
+        messages = (await client.get_prompt("sell")).messages
+        assert [each.content for each in messages] == [types.TextContent(text="tea")]
+        found = await client.complete(types.ResourceTemplateReference(uri="shop://{name}"), "name", "t")
+        assert found.values == ["tea"]
+        assert (await client.request("com.example/stock", {}, dict))["tea"] == 3

@@ -20,8 +20,8 @@ import trio.testing
 from trio_mcp import ConnectionBroken, ServerExited
 from trio_mcp.transports import DescendantMark
 from trio_mcp.transports.stdio import _client as _child_process
-from trio_mcp.transports.stdio import _client as _child_stderr
 from trio_mcp.transports.stdio import _descendants
+from trio_mcp.transports.stdio import _stderr as _child_stderr
 from trio_mcp.transports.stdio._client import NARROW_PIPE, WIDE_PIPE, ChildProcess, bytes_waiting, open_child_process
 
 if sys.platform == "win32":
@@ -324,7 +324,7 @@ async def test_a_grandchild_that_left_the_process_group_ends_with_a_child_that_i
 async def test_a_grandchild_that_left_the_process_group_is_killed_if_the_supervising_task_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupt(text: str) -> None:
+    def interrupt(_: object, text: str) -> None:
         raise KeyboardInterrupt(text)
 
     monkeypatch.setattr(_child_stderr, "_write", interrupt)
@@ -595,7 +595,7 @@ async def test_a_large_message_fits_into_the_pipe_at_once() -> None:
 
 
 async def test_a_failure_of_the_supervising_task_leaves_no_child_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(text: str) -> None:
+    def interrupt(_: object, text: str) -> None:
         raise KeyboardInterrupt(text)  # a real interrupt is raised in any task
 
     monkeypatch.setattr(_child_stderr, "_write", interrupt)

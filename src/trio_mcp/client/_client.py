@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import trio
 from attrs import define, evolve, field
@@ -27,6 +27,9 @@ from ._connection import Connection, OpenRequest
 from ._legacy_listen import LegacyListen
 from ._listen import ChangeInbox, Changes, ListenRequest
 from ._lists import MAX_PAGES, PageIterator
+
+if TYPE_CHECKING:
+    from ._returns import ReturnType
 
 __all__ = ["Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"]
 
@@ -394,39 +397,85 @@ class Client:
         """
         return await self._connection.tools.page(cursor, fresh=fresh)
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
+        returns: None = None,
         on_progress: OnProgress | None = None,
         raise_on_error: bool = False,
         meta: Mapping[str, Any] | None = None,
         repeatable: bool = False,
-    ) -> types.CallToolResult:
-        """Call a tool and return its result, including a result that says `is_error`.
+    ) -> types.CallToolResult: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[R],
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
+    ) -> R: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: object,
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
+    ) -> Any: ...
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: Any = None,
+        on_progress: OnProgress | None = None,
+        raise_on_error: bool = False,
+        meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
+    ) -> Any:
+        """Call a tool and return its result, including a result that says `is_error`; or, with *returns*, its value.
 
         Structured content is checked against the tool's output schema if this client has listed the tool. A result
         without structured content has `types.UNSET` there, because None is a value that a tool may return.
 
+        With ``returns=list[Hit]`` the value is checked and converted to that type, and a tool that fails raises
+        `ToolFailed`. Structured content is used if there is some, else a single text block: its JSON, or for `str` the
+        text. Members that a class does not declare are ignored. Type checkers know the type unless it is written as a
+        union or is `Annotated`; annotate the variable then.
+
         Args:
             name: the tool's name.
             arguments: JSON values by parameter.
+            returns: the type of the value: a builtin type, an attrs class, a dataclass, a TypedDict, a NamedTuple, a
+                `msgspec.Struct`, a pydantic model, an enum, or a union or collection of these.
             on_progress: awaited with each progress update, in order, in this task, before the result is returned. An
                 exception it raises ends the call and is raised here.
-            raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`.
+            raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`; always with
+                *returns*.
             meta: members for the request's `_meta`.
             repeatable: allow the client to repeat the call if its response was lost with an HTTP connection or a
                 session. The tool may then run twice. By default such a call raises `ResponseLost`.
 
         Raises:
-            ToolFailed: the tool failed, and *raise_on_error* is set.
+            ToolFailed: the tool failed, and *raise_on_error* is set, or *returns*.
+            UnexpectedResult: the result does not fit *returns*; it names each part that does not. The tool has run.
+            TypeError: *returns* is not a type that has a JSON form; nothing was sent.
             ConsentRefused: the client's consent hook refused the call; nothing was sent.
             RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
                 question that this client has not declared, or asked too often (`Limits.max_rounds`).
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
+        reader = None if returns is None else _reader_of(returns)
         request = OpenRequest(
             self._connection,
             "tools/call",
@@ -440,9 +489,13 @@ class Client:
                 with own_cancellation("on_progress", _log):
                     async for update in Updates(request):
                         await on_progress(update)
-            return read_call(request, await request.result(), raise_on_error=raise_on_error)
+            result = read_call(request, await request.result(), raise_on_error=raise_on_error or reader is not None)
         finally:
             request.leave()
+        if reader is None:
+            return result
+        output = self._connection.tools.outputs.get(name)
+        return reader.read(name, result, None if output is None else output.schema)
 
     @overload
     def open_call(
@@ -720,6 +773,12 @@ class Client:
         if id not in self._connection.custom.extensions:
             return None
         return (self.server_capabilities.extensions or {}).get(id)
+
+
+def _reader_of(returns: Any) -> ReturnType:
+    from ._returns import return_type  # noqa: PLC0415 # programs that take whole results do not need it
+
+    return return_type(returns)
 
 
 def _page(cursor: str | None) -> JsonObject | None:

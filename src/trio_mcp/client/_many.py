@@ -26,7 +26,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args, overload
 
 import trio
 from attrs import define, field, frozen
@@ -68,6 +68,7 @@ MAX_PREFIX_LENGTH: Final = MAX_NAME_LENGTH - _DIGEST - 1
 _UNSUITABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 Key = TypeVar("Key", bound=Hashable)
+R = TypeVar("R")
 
 
 def sanitized_name(text: str) -> str:
@@ -351,31 +352,48 @@ class Clients(Mapping[str, Client]):
         self._check_open()
         return await self._toolbox.find(name)
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
+        returns: None = None,
         on_progress: OnProgress | None = None,
         raise_on_error: bool = False,
         meta: Mapping[str, Any] | None = None,
         repeatable: bool = False,
-    ) -> types.CallToolResult:
-        """Call the tool that `find_tool` finds, on its server; otherwise as `Client.call_tool`.
+    ) -> types.CallToolResult: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[R],
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
+    ) -> R: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: object,
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
+    ) -> Any: ...
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """Call the tool that `find_tool` finds, on its server; otherwise as `Client.call_tool`, with its options.
 
         Raises:
             KeyError: no server has such a tool, or several have.
         """
         found = await self.find_tool(name)
-        client = self._clients[found.server]
-        return await client.call_tool(
-            found.tool.name,
-            arguments,
-            on_progress=on_progress,
-            raise_on_error=raise_on_error,
-            meta=meta,
-            repeatable=repeatable,
-        )
+        return await self._clients[found.server].call_tool(found.tool.name, arguments, **options)
 
     async def aclose(self) -> None:
         """Close all connections, all at once: from any task, any number of times.
@@ -418,7 +436,8 @@ class Clients(Mapping[str, Client]):
         """Own one server's connection from beginning to end, and record its failure."""
         try:
             connected = _Connected(self._clients, name, attempted)
-            await run_client(self._table.opener(name, auth=auth), options, task_status=connected)
+            opener = self._table.opener(name, auth=auth, stderr=options.get("stderr"))
+            await run_client(opener, options, task_status=connected)
         except Exception as exc:  # noqa: BLE001 # reported
             self._note_outcome(name, exc)
         finally:

@@ -80,8 +80,17 @@ def server_from_entry(entry: object, *, where: str = "server entry") -> transpor
     return server
 
 
-def opener_from_entry(entry: object, *, where: str = "server entry", auth: ClientAuth | None = None) -> TransportOpener:
+def opener_from_entry(
+    entry: object,
+    *,
+    where: str = "server entry",
+    auth: ClientAuth | None = None,
+    stderr: transports.StderrTarget = None,
+) -> TransportOpener:
     """Return an opener for the server that *entry* describes; see `server_from_entry`.
+
+    Args:
+        stderr: where the standard error of a process goes.
 
     Raises:
         ValueError: also if *auth* is given for a server that is started, or for one with a header that holds
@@ -93,7 +102,7 @@ def opener_from_entry(entry: object, *, where: str = "server entry", auth: Clien
             raise ValueError(
                 f"{where}: only a server with a 'url' accepts credentials; this one is started as a process"
             )
-        return transports.stdio_transport(server)
+        return transports.stdio_transport(server, stderr)
     try:
         return transports.http_transport(server.url, headers=server.headers, auth=auth)
     except ValueError as exc:
@@ -168,18 +177,22 @@ class ServerTable:
     disabled: tuple[str, ...] = ()
     """The servers whose entry contains ``"disabled": true``."""
 
-    def opener(self, name: str, *, auth: ClientAuth | None = None) -> TransportOpener:
+    def opener(
+        self, name: str, *, auth: ClientAuth | None = None, stderr: transports.StderrTarget = None
+    ) -> TransportOpener:
         """Return an opener for the server *name*.
 
         Args:
             name: the server's name in the table.
             auth: the credentials; only for a server that is reached over HTTP.
+            stderr: where the standard error of a process goes.
 
         Raises:
             KeyError: the table has no such server, or it is disabled.
             ValueError: the entry is invalid; the message names the file, the server and the member.
         """
-        return opener_from_entry(self.entries[name], where=f"{self.where}: server {name!r}", auth=auth)
+        where = f"{self.where}: server {name!r}"
+        return opener_from_entry(self.entries[name], where=where, auth=auth, stderr=stderr)
 
 
 async def read_server_table(source: TableSource) -> ServerTable:

@@ -36,7 +36,7 @@ from ._negotiate import negotiate
 from ._timing import RequestClocks, TimeLimits
 
 if TYPE_CHECKING:
-    from ..transports import HttpEngine, HttpxClient
+    from ..transports import HttpEngine, HttpxClient, StderrTarget
 
 __all__ = [
     "ClientOptions",
@@ -169,6 +169,14 @@ class ClientOptions(TypedDict, total=False):
     sees a server's whole line that is not a message. Between a client and a server in one process there are no bytes;
     it sees what they would be. Messages may contain secrets.
     """
+    stderr: StderrTarget
+    """Where the standard error of a server goes that is run as a child process; no other targets have one.
+
+    By default it is passed on to the standard error of this process as it arrives. `subprocess.DEVNULL` drops it; a
+    path names a file to append to, in UTF-8; a file that is open for text is written to, and not closed; a plain
+    function is called in the event loop with each line, without its newline, and must not block. If the function raises
+    an exception, that is logged once, and it is not called again. The last lines are always kept for `ServerExited`.
+    """
 
 
 def check_options(options: ClientOptions) -> None:
@@ -186,6 +194,8 @@ def check_options(options: ClientOptions) -> None:
     if modes is not None and (isinstance(modes, str) or not modes or not {*modes} <= {*get_args(ElicitMode)}):
         raise ValueError(f"elicit_modes={modes!r}: expected a list of one or both of {get_args(ElicitMode)!r}")
     check_cache(options.get("cache"))
+    if options.get("stderr") is not None:  # few programs redirect it
+        transports.check_stderr(options.get("stderr"))
     _custom_messages(options)
     pinned = options.get("revision")
     if pinned is not None and pinned not in types.REVISIONS:
@@ -346,7 +356,7 @@ async def open_client(target: Target, **options: Unpack[ClientOptions]) -> Async
         TypeError: *target* is of a type that cannot be connected to.
         ValueError: *target* is a string and not an ``http`` or ``https`` URL, or an invalid entry.
     """
-    async with _opened(_opener_for(target), options) as client:
+    async with _opened(_opener_for(target, options), options) as client:
         yield client
 
 
@@ -356,7 +366,7 @@ async def start_client(nursery: trio.Nursery, target: Target, **options: Unpack[
     Takes the arguments of `open_client`, and raises the same exceptions. Clients may be closed in any order, from any
     task.
     """
-    return await _started(nursery, _opener_for(target), options)
+    return await _started(nursery, _opener_for(target, options), options)
 
 
 @asynccontextmanager
@@ -374,9 +384,8 @@ async def open_stdio_client(
         env: environment variables, in addition to the few that are passed on (PATH, HOME, LANG and the like).
         cwd: the child's working directory; this process's by default.
     """
-    async with _opened(
-        transports.stdio_transport(transports.StdioServer(command, env=env, cwd=cwd)), options
-    ) as client:
+    opener = transports.stdio_transport(transports.StdioServer(command, env=env, cwd=cwd), options.get("stderr"))
+    async with _opened(opener, options) as client:
         yield client
 
 
@@ -389,9 +398,8 @@ async def start_stdio_client(
     **options: Unpack[ClientOptions],
 ) -> Client:
     """Run a server as a child process and connect to it in a task of *nursery*; see `open_stdio_client`."""
-    return await _started(
-        nursery, transports.stdio_transport(transports.StdioServer(command, env=env, cwd=cwd)), options
-    )
+    opener = transports.stdio_transport(transports.StdioServer(command, env=env, cwd=cwd), options.get("stderr"))
+    return await _started(nursery, opener, options)
 
 
 @asynccontextmanager
@@ -487,7 +495,7 @@ async def _started(nursery: trio.Nursery, opener: TransportOpener, options: Clie
     return client
 
 
-def _opener_for(target: Any) -> TransportOpener:
+def _opener_for(target: Any, options: ClientOptions) -> TransportOpener:
     if isinstance(target, str):
         if "://" not in target:
             raise ValueError(f"{target!r} is not a URL; pass a command as a list of the program and its arguments")
@@ -497,9 +505,9 @@ def _opener_for(target: Any) -> TransportOpener:
     if isinstance(target, Mapping):
         from ._mcp_json import opener_from_entry  # noqa: PLC0415 # few programs use entries
 
-        return opener_from_entry(cast("Mapping[str, Any]", target))
+        return opener_from_entry(cast("Mapping[str, Any]", target), stderr=options.get("stderr"))
     if isinstance(target, Sequence) and not isinstance(target, bytes):
-        return transports.stdio_transport(transports.StdioServer(cast("Sequence[str]", target)))
+        return transports.stdio_transport(transports.StdioServer(cast("Sequence[str]", target)), options.get("stderr"))
     if isinstance(target, Answerer):
         return transports.memory_transport(target)
     if callable(target):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 import trio
 from attrs import define
@@ -36,6 +36,13 @@ from .asking import (
     Visit,
     url_elicitation_required,
 )
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    State_co = typing_extensions.TypeVar("State_co", default=Any, covariant=True)
+else:  # the default is for type checkers, and `typing` has none before Python 3.13
+    State_co = TypeVar("State_co", covariant=True)
 
 __all__ = ["Context", "HandlerServing", "progress_of", "run_of", "serving_of"]
 
@@ -88,12 +95,15 @@ class HandlerServing(AskingServing, Protocol):
 
 
 @define(eq=False, init=False)
-class Context:
+class Context(Generic[State_co]):
     """The request that a handler works for. Any handler may take it as a parameter, by annotation, at any position.
 
     A context belongs to its handler: do not keep it after the handler has returned. Several tasks of one handler may
     use it at the same time. It is a view of the handler run: after a question was answered in a retry, the facts and
     reports are those of the retry.
+
+    ``Context[AppState]`` tells type checkers that `state` is an ``AppState``, the class that the lifespan yields; of a
+    plain ``Context`` it is of any type. At run time both are the same.
 
     Questions (`elicit`, `sample`, `list_roots`, `ask_all`) work the same in all revisions. The handler waits at the
     question. A client of 2025-11-25 or earlier receives a request. A client of 2026-07-28 receives the question as the
@@ -138,9 +148,10 @@ class Context:
     # --- Facts of the request ---
 
     @property
-    def state(self) -> Any:
-        """The value that the server's lifespan yielded; None without a lifespan."""
-        return self._serving.state
+    def state(self) -> State_co:
+        """The value that the server's lifespan yielded; None without a lifespan. `Context[T]` declares its type."""
+        state: State_co = self._serving.state
+        return state
 
     @property
     def revision(self) -> str:

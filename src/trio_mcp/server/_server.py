@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, get_args, overload
 
+import trio
 from attrs import define
 
 from .. import types
@@ -37,6 +38,9 @@ from .features import (
     check_keys,
 )
 from .signature import SchemaRefs
+
+if TYPE_CHECKING:
+    from ._serve_http import ServeHttpOptions
 
 __all__ = ["Server", "callers_names"]
 
@@ -222,6 +226,49 @@ class Server:
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
         """
         self.changes.resource_updated(uri)
+
+    @overload
+    def run(self, *, http: None = None, signals: bool = True) -> None: ...
+    @overload
+    def run(self, *, http: int, signals: bool = True, host: str = ..., **options: Unpack[ServeHttpOptions]) -> None: ...
+    def run(self, *, http: int | None = None, signals: bool = True, **options: Any) -> None:
+        """Start Trio and serve, over standard input and output or over HTTP; for programs that do nothing else.
+
+        ::
+
+            if __name__ == "__main__":
+                server.run()  # or server.run(http=8000)
+
+        Returns when `serve_stdio` or `serve_http` returns: after one SIGINT or SIGTERM, and over standard input also
+        when it has ended. It cannot be cancelled.
+
+        Args:
+            http: the port to serve HTTP on, only for this machine unless *host* is given; 0 for any free port. By
+                default the server uses standard input and output.
+            signals: True to listen for SIGINT and SIGTERM, if this is the main thread.
+            options: those of `serve_http` and `ServeHttpOptions`; only with *http*.
+
+        Raises:
+            RuntimeError: Trio or asyncio runs in this thread already.
+            TypeError: an option does not exist or needs *http*, or *http* is not an integer.
+            BaseException: raised by `serve_stdio` or `serve_http`.
+        """
+        if http is None:
+            if options:
+                raise TypeError(
+                    f"run({'=, '.join(sorted(options))}=): only with http=PORT; without it, run() serves stdio"
+                )
+            _check_no_loop_runs("serve_stdio", "server")
+            from ._serve import serve_stdio  # noqa: PLC0415 # few programs serve in more than one way
+
+            trio.run(partial(serve_stdio, self, signals=signals))
+            return
+        if type(http) is not int:
+            raise TypeError(f"run(http={http!r}): must be the number of a port, such as 8000")
+        _check_no_loop_runs("serve_http", f"server, port={http}")
+        from ._serve_http import serve_http  # noqa: PLC0415 # likewise
+
+        trio.run(partial(serve_http, self, port=http, signals=signals, **options))
 
     def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.
@@ -543,6 +590,33 @@ def _decorated(
         return lambda later: _decorated(kind, add, later, **options)  # type: ignore[return-value]  # with a function it returns one
     add(function, **options)
     return function
+
+
+def _check_no_loop_runs(function: str, arguments: str) -> None:
+    """Check that no event loop runs in this thread.
+
+    Args:
+        function: the function to name in the message, which serves in a running loop.
+        arguments: its arguments, as a program writes them.
+
+    Raises:
+        RuntimeError: Trio or asyncio runs.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(f"server.run() starts Trio, which runs already: write `await {function}({arguments})`")
+    if _runs_in_asyncio():
+        raise RuntimeError(
+            "server.run() would block the asyncio event loop that runs in this thread: call it where no loop runs, or "
+            f"call `trio.run(partial({function}, {arguments}))` in a thread of its own"
+        )
+
+
+def _runs_in_asyncio() -> bool:
+    asyncio = sys.modules.get("asyncio")  # only a program that has imported it can run a loop
+    try:
+        return asyncio is not None and asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
 
 
 def _in_order(revisions: Sequence[str]) -> tuple[str, ...]:

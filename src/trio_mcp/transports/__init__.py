@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from .http import take_inheritance as take_inheritance
     from .http import tls_context as tls_context
     from .stdio import DescendantMark as DescendantMark
+    from .stdio import StderrTarget as StderrTarget
     from .stdio import StdioServer as StdioServer
+    from .stdio import check_stderr as check_stderr
     from .stdio import claim_stdio as claim_stdio
     from .stdio import stdio_transport as stdio_transport
 else:
@@ -66,6 +68,8 @@ else:
                 "engine_fetch", "http_transport", "open_fetch", "read_body", "serve_asgi", "serve_workers",
                 "take_inheritance", "tls_context",
             ),
-            "stdio": ("DescendantMark", "StdioServer", "claim_stdio", "stdio_transport"),
+            "stdio": (
+                "DescendantMark", "StderrTarget", "StdioServer", "check_stderr", "claim_stdio", "stdio_transport",
+            ),
         },
     )  # fmt: skip

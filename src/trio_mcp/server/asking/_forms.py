@@ -38,21 +38,23 @@ import msgspec
 from attrs import define, evolve, field, frozen
 
 from ..._errors import MissingCapability
-from ...schema import SchemaError, Validator, compile_schema, dialect_of, render_path
-from ...types import METHODS, REVISIONS
-from ...wire import is_array, is_object
-from ..signature import (
+from ...schema import (
     FORMATS,
     MISSING,
     AnnotationReader,
-    ArgumentFaults,
     Definitions,
     Inexpressible,
+    SchemaError,
     Shape,
-    TypeReader,
-    describe_type,
+    Validator,
+    compile_schema,
+    dialect_of,
+    render_path,
     to_json,
 )
+from ...types import METHODS, REVISIONS
+from ...wire import is_array, is_object
+from ..signature import ArgumentFaults, TypeReader, describe_type
 
 __all__ = [
     "ALLOWED",

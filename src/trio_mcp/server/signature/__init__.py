@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING
 from ..._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._annotations import FORMATS as FORMATS
-    from ._annotations import AnnotationReader as AnnotationReader
-    from ._annotations import Definitions as Definitions
-    from ._annotations import Inexpressible as Inexpressible
-    from ._annotations import Shape as Shape
-    from ._conversion import MISSING as MISSING
-    from ._conversion import to_json as to_json
     from ._inline import SchemaRefs as SchemaRefs
     from ._inline import inlined as inlined
     from ._inspect import Callee as Callee
@@ -32,8 +25,6 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_annotations": ("FORMATS", "AnnotationReader", "Definitions", "Inexpressible", "Shape"),
-            "_conversion": ("MISSING", "to_json"),
             "_inline": ("SchemaRefs", "inlined"),
             "_inspect": ("Callee", "Injected", "Resolve", "inspect_callable", "may_wait"),
             "_signature": (

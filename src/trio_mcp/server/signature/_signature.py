@@ -17,12 +17,26 @@ from typing import Annotated, Any, Final, Literal, Never, NoReturn, Union, get_a
 from attrs import evolve, field, frozen
 
 from ..._errors import TrioMcpError
-from ...schema import LazyValidator, dialect_of, render_path
+from ...schema import (
+    FORMATS,
+    MISSING,
+    PLAIN,
+    AnnotationReader,
+    Definitions,
+    Inexpressible,
+    LazyValidator,
+    Loader,
+    Misfit,
+    Shape,
+    dialect_of,
+    parse_docstring,
+    publish_member,
+    render_path,
+    to_json,
+)
 from ...wire import Undecodable, decode
-from ._annotations import FORMATS, AnnotationReader, Definitions, Inexpressible, Shape, publish_member
-from ._conversion import MISSING, PLAIN, Loader, Misfit, to_json
 from ._inline import SchemaRefs, inlined
-from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions, parse_docstring
+from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions
 
 __all__ = [
     "ArgumentFaults",

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ._descendants import DescendantMark as DescendantMark
     from ._pipes import ImmediateStream as ImmediateStream
     from ._server import claim_stdio as claim_stdio
+    from ._stderr import StderrTarget as StderrTarget
+    from ._stderr import check_stderr as check_stderr
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -21,5 +23,6 @@ else:
             "_descendants": ("DescendantMark",),
             "_pipes": ("ImmediateStream",),
             "_server": ("claim_stdio",),
+            "_stderr": ("StderrTarget", "check_stderr"),
         },
     )  # fmt: skip

@@ -13,9 +13,7 @@ Rules of the child process:
    group is never signalled.
 4. Then the processes that have left the group are killed too, as far as they are found: see `_descendants.py`.
 5. Standard output is read to its end, even after the stream was closed, so that a child that still writes can leave.
-6. Standard error is shown on that of this process as it arrives, and its last lines are kept. This never blocks the
-   child, which would stop if its output was not read, nor this process, whose standard error may be a pipe without a
-   reader or a paused terminal.
+6. Standard error is passed on as it arrives, and its last lines are kept: see `_stderr.py`.
 7. A child inherits few environment variables, because the others may hold secrets that it does not need.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
@@ -23,14 +21,11 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
-import codecs
 import os
 import subprocess
 import sys
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import trio
 from attrs import field, frozen
@@ -41,17 +36,16 @@ from ...abc import Transport, TransportClient, TransportOpener
 from .._stream import connect_link
 from ._descendants import DescendantMark
 from ._pipes import ImmediateStream, read_pipe, wake_reader, write_now
+from ._stderr import StderrPump, StderrSink, StderrTarget, open_sink
 
 __all__ = [
     "NARROW_PIPE",
     "WIDE_PIPE",
     "ChildProcess",
-    "StderrPump",
     "StdioServer",
     "bytes_waiting",
     "child_environment",
     "group_is_alive",
-    "has_room",
     "kill_group",
     "open_child_process",
     "resize_pipe",
@@ -102,13 +96,8 @@ if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
         """Return 0: the number is unknown for these pipes."""
         return 0
 
-    def has_room(file: Any) -> bool:  # noqa: ARG001 # the signature of POSIX
-        """Return True: it is unknown for these files."""
-        return True
-
 else:
     import fcntl
-    import select
     import signal
     import termios
 
@@ -160,91 +149,6 @@ else:
         assert isinstance(stream, trio.lowlevel.FdStream)
         answer = fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder)
-
-    def has_room(file: Any) -> bool:
-        """Return True if *file* takes 4096 bytes at once, or if it is not an open file of the system."""
-        poll = select.poll()
-        try:
-            poll.register(file, select.POLLOUT)
-        except (AttributeError, OSError, TypeError, ValueError):
-            return True
-        return bool(poll.poll(0))
-
-
-_KEPT_LINES = 20
-_KEPT_LINE_BYTES = 1000
-"""How many bytes of a line are kept. The rest of a longer line is shown only."""
-_PIECE_CHARACTERS = 1000
-"""How many characters are written at once: in UTF-8 at most the 4096 bytes that a pipe with room takes at once."""
-_STALL_SECONDS = 1.0
-"""How long the standard error of this process may take nothing before output is left out."""
-_RETRY_SECONDS = 0.02
-_GAP = "\n[trio-mcp: output of a server is missing here, because standard error took nothing for a while]\n"
-
-
-class StderrPump:
-    """The reader of a child's standard error. `done` is set at its end, or after a cancellation."""
-
-    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
-        self.done = trio.Event()
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._lines: deque[bytes] = deque(maxlen=_KEPT_LINES)
-        self._open_line = b""
-        self._has_gap = False
-
-    @property
-    def tail(self) -> tuple[str, ...]:
-        """The last lines that are not empty, oldest first, including an unfinished one."""
-        lines = [*self._lines, self._open_line] if self._open_line else [*self._lines]
-        return tuple(line.decode("utf-8", "replace") for line in lines[-_KEPT_LINES:])
-
-    async def run(self) -> None:
-        """Read, keep and show the output until its end."""
-        try:
-            async for chunk in self._stream:
-                self._keep(bytes(chunk))
-                await self._show(self._decoder.decode(bytes(chunk)))
-        finally:
-            self.done.set()
-
-    def _keep(self, chunk: bytes) -> None:
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            line = (self._open_line + end)[:_KEPT_LINE_BYTES].rstrip(b"\r")
-            if line:
-                self._lines.append(line)
-            self._open_line = b""
-        self._open_line = (self._open_line + rest)[:_KEPT_LINE_BYTES]
-
-    async def _show(self, text: str) -> None:
-        for start in range(0, len(text), _PIECE_CHARACTERS):
-            if not await self._room():
-                self._has_gap = True
-                return
-            if self._has_gap:
-                self._has_gap = False
-                _write(_GAP)
-            _write(text[start : start + _PIECE_CHARACTERS])
-
-    async def _room(self) -> bool:
-        """Return True if standard error takes output. Wait briefly for that, unless the last wait failed."""
-        if has_room(sys.stderr):
-            return True
-        if self._has_gap:
-            return False
-        with trio.move_on_after(_STALL_SECONDS):
-            while not has_room(sys.stderr):  # noqa: ASYNC110 # Trio reports no event for such a file
-                await trio.sleep(_RETRY_SECONDS)
-            return True
-        return False
-
-
-def _write(text: str) -> None:
-    # It may be None, closed, without a reader, or an object of the program that fails.
-    with suppress(Exception):
-        sys.stderr.write(text)
-        sys.stderr.flush()
 
 
 _POSIX_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
@@ -309,6 +213,7 @@ async def open_child_process(
     *,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    stderr: StderrTarget = None,
     leave_seconds: float = 2.0,
     terminate_seconds: float = 2.0,
     drain_seconds: float = 1.0,
@@ -323,28 +228,30 @@ async def open_child_process(
     Args:
         command: the program and its arguments; no shell is involved.
         env: variables to add to the few that every child inherits (see `child_environment`).
+        stderr: where its standard error goes; see `StderrTarget`.
         leave_seconds: how long the child may take to exit after its standard input was closed.
         terminate_seconds: how long it may take after SIGTERM.
         drain_seconds: how long output is awaited after the exit of the child if another process still holds the pipe.
 
     Raises:
-        OSError: the program could not be started; the message names it.
+        OSError: the program could not be started, or the file of *stderr* not be opened; the message names it.
 
     Cancellation: a started child is ended before the cancellation leaves the block.
     """
     arguments = [os.fspath(part) for part in command]
     mark = DescendantMark()
-    try:
-        process = await start(arguments, mark.added_to(child_environment(env)), cwd)
-    except OSError as exc:
-        raise OSError(exc.errno, f"cannot start {arguments[0]!r}: {exc.strerror}", exc.filename) from None
-    child = ChildProcess(process, mark, leave_seconds, terminate_seconds, drain_seconds)
-    async with owned_nursery() as nursery:
-        nursery.start_soon(child.supervise, name=f"child process {process.pid}")
+    with open_sink(stderr) as sink:
         try:
-            yield child
-        finally:
-            child.left.set()
+            process = await start(arguments, mark.added_to(child_environment(env)), cwd)
+        except OSError as exc:
+            raise OSError(exc.errno, f"cannot start {arguments[0]!r}: {exc.strerror}", exc.filename) from None
+        child = ChildProcess(process, mark, sink, leave_seconds, terminate_seconds, drain_seconds)
+        async with owned_nursery() as nursery:
+            nursery.start_soon(child.supervise, name=f"child process {process.pid}")
+            try:
+                yield child
+            finally:
+                child.left.set()
 
 
 class ChildProcess:
@@ -358,6 +265,7 @@ class ChildProcess:
         self,
         process: trio.Process,
         mark: DescendantMark,
+        sink: StderrSink | None,
         leave_seconds: float,
         terminate_seconds: float,
         drain_seconds: float,
@@ -375,7 +283,7 @@ class ChildProcess:
         self._drain_seconds = drain_seconds
         self._exited = trio.Event()
         self._stderr = process.stderr
-        self._pump = StderrPump(process.stderr)
+        self._pump = StderrPump(process.stderr, sink)
         self._stream = _ChildStream(process.stdin, process.stdout, drain_seconds)
 
     @property
@@ -584,13 +492,17 @@ class StdioServer:
     """The working directory of the child; by default that of this process."""
 
 
-def stdio_transport(server: StdioServer) -> TransportOpener:
-    """Return an opener that starts a new process of *server* each time, and ends it with its process group."""
+def stdio_transport(server: StdioServer, stderr: StderrTarget = None) -> TransportOpener:
+    """Return an opener that starts a new process of *server* each time, and ends it with its process group.
+
+    Args:
+        stderr: where the standard error of the process goes.
+    """
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
         async with (
-            open_child_process(server.command, env=server.env, cwd=server.cwd) as child,
+            open_child_process(server.command, env=server.env, cwd=server.cwd, stderr=stderr) as child,
             connect_link(child.stream, client, disconnect_reason=child.exit_error) as link,
         ):
             yield link

@@ -1,7 +1,8 @@
 """Turns a type annotation into its JSON Schema and a loader that agrees with it.
 
-`_signature` calls it for parameters and return annotations; forms call it for the answers of users. `AnnotationReader`
-collects the classes it meets under ``$defs``. `_conversion` reads classes, and makes the loaders of objects and arrays.
+The server reads the parameters and return annotations of its tools with it, and forms; the client reads the types that
+callers want results in. `AnnotationReader` collects the classes it meets under ``$defs``. `_conversion` reads classes,
+and makes the loaders of objects and arrays.
 
 ``Annotated[...]`` may add a description, bounds, lengths and patterns to the schema: as plain strings, as
 `msgspec.Meta`, and, without importing them, as the classes of annotated-types and pydantic's ``Field``. All other
@@ -40,7 +41,6 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from attrs import define, evolve, field, frozen
 
-from ...schema import TYPE_NAMES, LazyValidator
 from ._conversion import (
     MISSING,
     Loader,
@@ -56,7 +56,8 @@ from ._conversion import (
     to_json,
     tuple_loader,
 )
-from ._inspect import parse_docstring
+from ._docstrings import parse_docstring
+from ._validate import TYPE_NAMES, LazyValidator
 
 __all__ = [
     "ANY_KINDS",
@@ -481,6 +482,9 @@ class AnnotationReader:
     namespace: Mapping[str, Any] = field(factory=dict[str, Any])
     """Names that the annotations of classes may use in addition to those of their modules."""
 
+    ignores_unknown: bool = False
+    """True to accept and ignore members that a class does not declare, because the sender may be newer."""
+
     definitions: Definitions = field(factory=Definitions, init=False)
     """The classes for ``$defs``; `Definitions.complete` puts them there."""
 
@@ -632,7 +636,7 @@ class AnnotationReader:
         schema["properties"] = properties
         if required:
             schema["required"] = required
-        if not self.output:
+        if not (self.output or self.ignores_unknown):
             schema["additionalProperties"] = False
         loader = object_loader(
             spec.construct, {member.wire: (member.keyword, shapes[member.wire].load) for member in members}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.server.signature._inspect import Docstring, parse_docstring
+from trio_mcp.schema import Docstring, parse_docstring
 
 GOOGLE = """Add two numbers.
 
