@@ -283,6 +283,8 @@ class Responding(ByteHolder):
     """True if an error that answers no request has the id null; None if the header fields of the request decide."""
     begun: bool = field(default=False, init=False)
     """True once the head of the response has been sent."""
+    status: int | None = field(default=None, init=False)
+    """The status in that head; None before."""
     left: bool = field(default=False, init=False)
     """True if the client left before the response was complete, or the response was cut."""
     is_cut: bool = field(default=False, init=False)
@@ -396,7 +398,7 @@ class Responding(ByteHolder):
             await trio.lowlevel.checkpoint()
             return
         if head is not None:
-            self.begun = True
+            self.begun, self.status = True, head["status"]
         size = len(body or b"")
         self.hold(size)
         with trio.CancelScope() as stall:
