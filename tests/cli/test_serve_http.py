@@ -139,7 +139,7 @@ async def test_serve_answers_health_checks_and_logs_requests(program: Path, work
     options = ("--health-path", "/healthz", "--access-log", "--workers", workers)
     line = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} GET /(healthz 200|other 404) \d+\.\d ms -\n"
     async with serving(program, *options, logged=f"({line}){{2}}") as url:
-        assert (await got(url, "/healthz")).endswith(b'{"status":"serving"}')
+        assert (await got(url, "/healthz")).endswith(b"serving")
         assert (await got(url, "/other")).startswith(b"HTTP/1.1 404")
 
 

@@ -229,13 +229,13 @@ async def test_a_body_that_does_not_arrive_ends_as_if_the_client_had_left(
 
 async def test_the_health_check_follows_the_state_of_the_application(autojump_clock: object) -> None:
     app = make_app({"/version": version}, health_path="/healthz")
-    seen: list[tuple[int, Any]] = []
+    seen: list[tuple[int, str]] = []
     calling = AsgiCaller.post(call("wait"))
 
     async def look() -> None:
         health, route = await get(app, "/healthz", host="10.0.0.7:8000"), await get(app, "/version")
         assert health.headers["cache-control"] == "no-store"
-        seen.append((health.status, decode(health.body)["status"]))
+        seen.append((health.status, health.body.decode()))
         assert route.status == health.status
 
     async with trio.open_nursery() as nursery, app.run():
@@ -253,7 +253,8 @@ async def test_the_health_check_follows_the_state_of_the_application(autojump_cl
 async def test_the_health_check_answers_only_requests_that_read() -> None:
     app = make_app(health_path="/healthz")
 
-    assert (await get(app, "/healthz", "HEAD")).status == 200
+    head = await get(app, "/healthz", "HEAD")
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "7")
     assert ((post := await get(app, "/healthz", "POST")).status, post.headers["allow"]) == (405, "GET, HEAD")
     assert (await get(make_app(), "/healthz")).status == 404
 
@@ -264,7 +265,7 @@ async def test_a_wrapped_host_serves_what_is_neither_endpoint_nor_route() -> Non
 
     assert [(await get(app, path)).body[:4] for path in ("/version", "/healthz", "/other")] == [
         b"1.0 ",
-        b'{"st',
+        b"serv",
         b"host",
     ]
 

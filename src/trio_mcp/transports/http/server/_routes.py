@@ -28,7 +28,7 @@ from attrs import define, field, frozen
 
 from ...._errors import McpError
 from ....wire import INTERNAL_ERROR, JSON_TYPE, HttpPolicy, Refusal, check_place, encode
-from ._asgi import AsgiApp, AsgiMessage, HttpRequest, Receive, Responding, Scope, Send, path_below, path_of
+from ._asgi import TEXT_TYPE, AsgiApp, AsgiMessage, HttpRequest, Receive, Responding, Scope, Send, path_below, path_of
 
 __all__ = ["HttpRoute", "RouteTable", "answer_health", "write_access"]
 
@@ -56,9 +56,9 @@ async def answer_health(closed: str | None, responding: Responding) -> None:
     if responding.request.method not in {"GET", "HEAD"}:
         await responding.refuse(Refusal(405, headers={"allow": _READING_METHODS}))
     elif closed is None:
-        await responding.json(encode({"status": "serving"}))
+        await responding.text("serving")
     else:
-        await responding.json(encode({"status": closed}), status=503)
+        await responding.text(closed, status=503)
 
 
 def write_access(log: logging.Logger, request: HttpRequest, status: int | None, seconds: float) -> None:
@@ -248,7 +248,7 @@ def _is_async(route: object) -> bool:
 def _encoded(reply: object) -> tuple[bytes, bytes]:
     """Return the media type and the body of what a function has returned."""
     if isinstance(reply, str):
-        return b"text/plain; charset=utf-8", reply.encode()
+        return TEXT_TYPE.encode(), reply.encode()
     if isinstance(reply, bytes):
         return b"application/octet-stream", reply
     return JSON_TYPE.encode(), encode(reply)
