@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from codegen.choices import JSON_MEMBERS, META_MEMBER, NO_CLASS, RENAMES, REQUEST_META
+from codegen.choices import JSON_MEMBERS, META_MEMBER, RENAMES, REQUEST_META
 from codegen.hoist import Hoist
 from codegen.shapes import (
     Definitions,
@@ -39,6 +39,8 @@ class Revision:
     hoisted: dict[str, Hoist]
     metas: dict[str, str] = field(factory=dict[str, str])
     """The name of the class that describes the `_meta` of each class."""
+    responses: dict[str, str] = field(factory=dict[str, str])
+    """The request of each response that the revision leaves undefined."""
 
 
 def align(documents: list[dict[str, Any]]) -> list[Revision]:
@@ -164,7 +166,7 @@ def _adopted(revision: Revision, places: Places, newer: Places) -> Revision:
         for member, inner in schema.get("properties", {}).items():
             name = (newer if member == META_MEMBER else places).get((owner, member))
             own = target(inner)
-            if name is None or own is None or own == name or owner in NO_CLASS:
+            if name is None or own is None or own == name or (owner, member) in JSON_MEMBERS:
                 continue
             if own == "JSONObject":
                 definitions.setdefault(name, {"properties": {}, "type": "object"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from codegen.merge import Merged
-from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE
+from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE, MESSAGES
 
 _SPECIFICATION = "https://modelcontextprotocol.io/specification"
 
@@ -25,7 +25,7 @@ class Docs:
         """Return the purpose of a class, the revisions that have it, and the link to the specification."""
         revisions = self._merged.revisions_of[name]
         return (
-            f"{CLASSES.get(name) or _derived(name)}\n\n"
+            f"{CLASSES.get(name) or MESSAGES.get(name) or _derived(name)}\n\n"
             f"{self._revisions(revisions)}\n"
             f"Specification: {_SPECIFICATION}/{revisions[-1]}/schema#{self._anchor(name).lower()}"
         )

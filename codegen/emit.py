@@ -9,8 +9,9 @@ from typing import Any
 from codegen.align import align
 from codegen.classes import generate_classes
 from codegen.docs import Docs
+from codegen.envelopes import complete
 from codegen.merge import merge
-from codegen.registry import embedded_requests, errors, methods
+from codegen.registry import errors, methods
 from codegen.shapes import RefusedError
 from codegen.tables import facade_source, tables_source
 
@@ -35,8 +36,8 @@ def emit(documents: list[dict[str, Any]]) -> dict[str, str]:
     Raises:
         RefusedError: the schemas cannot be expressed.
     """
-    revisions = align(documents)
-    merged = merge(revisions, embedded_requests(revisions))
+    revisions = complete(align(documents))
+    merged = merge(revisions)
     docs = Docs(merged)
     method_rows = {revision.name: methods(revision) for revision in revisions}
     error_rows = {revision.name: errors(revision) for revision in revisions}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from codegen.choices import MODULES, OTHER_MODULE
+from codegen.choices import MESSAGE_MODULE, MODULES, ONLY_IN_THE_SPECIFICATION, OTHER_MODULE
 from codegen.shapes import Definitions, references
 
 GENERATED = "trio_mcp.types._generated"
@@ -16,10 +16,17 @@ def homes_of(definitions: Definitions) -> dict[str, str]:
 
     No two modules import each other: the types that a type refers to are in its own module or in an earlier one.
     """
+    used = [name for name in definitions if not _is_message(name, definitions)]
     homes: dict[str, str] = {}
-    for module, roots in {**MODULES, OTHER_MODULE: tuple(definitions)}.items():
+    for module, roots in {**MODULES, OTHER_MODULE: used, MESSAGE_MODULE: definitions}.items():
         homes.update(dict.fromkeys(_reached(roots, definitions) - homes.keys(), module))
     return dict(sorted(homes.items()))
+
+
+def _is_message(name: str, definitions: Definitions) -> bool:
+    """Return True for a message with its envelope, an error, or a definition that only the specification uses."""
+    members = definitions[name].get("properties", {})
+    return name in ONLY_IN_THE_SPECIFICATION or "jsonrpc" in members or "const" in members.get("code", {})
 
 
 def _reached(roots: Iterable[str], definitions: Definitions) -> set[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
 
 from codegen.align import Revision
-from codegen.choices import LENIENT_ROOTS, NO_CLASS
+from codegen.choices import LENIENT_ROOTS, PLAIN_JSON
 from codegen.join import join
 from codegen.refusals import refuse_inexpressible
 from codegen.shapes import (
@@ -41,24 +40,24 @@ class Merged:
     own: dict[str, Definitions]
     """The definitions of these types in each revision."""
     hoisted_from: dict[str, str]
-    """The containing definition of each class that is inline in its newest upstream revision."""
+    """The containing definition of each class that is inline in its newest upstream revision, and the request of each
+    response that upstream does not define."""
     revisions_of: dict[str, list[str]]
     profiles: dict[str, Differences]
     superset: Differences
     lenient: list[str]
 
 
-def merge(revisions: list[Revision], embedded: set[str]) -> Merged:
+def merge(revisions: list[Revision]) -> Merged:
     """Join the aligned revisions.
 
     Args:
-        revisions: oldest first.
-        embedded: the request definitions that are sent inside a result, and so need a class.
+        revisions: oldest first, with whole messages.
 
     Raises:
         RefusedError: no single type covers the descriptions of two revisions.
     """
-    kept = {revision.name: _kept(revision, embedded) for revision in revisions}
+    kept = {revision.name: _kept(revision) for revision in revisions}
     for revision, definitions in kept.items():
         refuse_inexpressible(definitions, revision)
     newest_first = [revision.name for revision in reversed(revisions)]
@@ -86,50 +85,24 @@ def _hoisted_from(revisions: list[Revision]) -> dict[str, str]:
             place = revision.hoisted.get(name)
             if place is not None:
                 owners[name] = place.owner
+            elif name in revision.responses:
+                owners[name] = revision.responses[name]
             else:
                 owners.pop(name, None)
     return owners
 
 
-def _kept(revision: Revision, embedded: set[str]) -> Definitions:
-    """Return the definitions that become types: without envelopes, bases, and definitions that only these use."""
-    chosen: Definitions = {}
-    for name, schema in revision.definitions.items():
-        members = schema.get("properties", {})
-        is_method = "const" in members.get("method", {})
-        if name in NO_CLASS or (is_method and name not in embedded) or "const" in members.get("code", {}):
-            continue
-        if not is_method and "jsonrpc" in members:
-            continue
-        chosen[name] = _without_envelope(schema) if is_method else schema
-    roots = set(_needed_by_envelopes(revision))
+def _kept(revision: Revision) -> Definitions:
+    """Return the definitions that become types: without plain JSON, and without inline objects that nothing uses."""
+    chosen = {name: schema for name, schema in revision.definitions.items() if name not in PLAIN_JSON}
+    metas = set(revision.metas.values())
     while True:
-        used = roots.union(*map(references, chosen.values()))
+        used = metas.union(*map(references, chosen.values()))
         orphans = [name for name in chosen if name in revision.hoisted and name not in used]
         if not orphans:
             return chosen
         for name in orphans:
             del chosen[name]
-
-
-def _needed_by_envelopes(revision: Revision) -> Iterator[str]:
-    """Yield the definitions that definitions without a class refer to: params, error data, `_meta`."""
-    for schema in revision.definitions.values():
-        members = schema.get("properties", {})
-        if "const" in members.get("method", {}):
-            yield from references(members.get("params", {}))
-        if "const" in members.get("code", {}):
-            yield from references(members.get("data", {}))
-    yield from revision.metas.values()
-
-
-def _without_envelope(schema: Schema) -> Schema:
-    envelope = {"id", "jsonrpc"}
-    return {
-        **schema,
-        "properties": {name: inner for name, inner in schema["properties"].items() if name not in envelope},
-        "required": [name for name in schema["required"] if name not in envelope],
-    }
 
 
 def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[str, Definitions]) -> Schema:

@@ -46,10 +46,11 @@ def _refuse_cycle(name: str, definitions: Definitions, revision: str, seen: tupl
 
 
 def _refuse_literals(schema: Schema, place: str) -> None:
-    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
-    odd = [value for value in values if not isinstance(value, str)]
+    odd = [value for value in schema.get("enum", ()) if not isinstance(value, str)]
+    if type(schema.get("const", "")) not in {int, str}:  # the type, because True is an int
+        odd.append(schema["const"])
     if odd:
-        raise RefusedError(f"{place}: of single values only strings can be expressed, not {odd[0]!r}")
+        raise RefusedError(f"{place}: only strings and a constant integer can be single values, not {odd[0]!r}")
     if "anyOf" in schema and len(schema) > 1:
         raise RefusedError(f"{place}: anyOf beside other keywords cannot be expressed as a type")
     for inner in children(schema):

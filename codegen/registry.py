@@ -36,11 +36,6 @@ class ErrorRow:
     data: str | None
 
 
-def embedded_requests(revisions: list[Revision]) -> set[str]:
-    """Return the names of the requests that are sent inside a result in any revision."""
-    return {name for revision in revisions for name in references(revision.definitions.get("InputRequest", {}))}
-
-
 def methods(revision: Revision) -> dict[str, MethodRow]:
     """Return the methods of a revision.
 
@@ -80,7 +75,7 @@ def _results(name: str, params: str | None, revision: Revision) -> list[str]:
     definitions = revision.definitions
     base = name.removesuffix("Request")
     response = definitions.get(f"{base}ResultResponse")
-    if response is not None:
+    if response is not None and f"{base}ResultResponse" not in revision.responses:
         found = list(references(response["properties"]["result"]))
     else:
         found = [f"{base}Result" if f"{base}Result" in definitions else "EmptyResult"]

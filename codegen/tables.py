@@ -22,6 +22,7 @@ _BOUNDS = {
 }
 _HAND_WRITTEN = {
     "_converter": ["structure", "structurer", "unstructure", "unstructurer"],
+    "_messages": ["read_message"],
     "_model": [
         "UNSET",
         "Bounds",
@@ -29,6 +30,7 @@ _HAND_WRITTEN = {
         "JSONArray",
         "JSONObject",
         "JSONValue",
+        "MetaObject",
         "Method",
         "Model",
         "Profile",

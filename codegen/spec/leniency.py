@@ -19,13 +19,13 @@ class Leniency(Enum):
 
     NULL = "null for a member that may be left out counts as left out"
     CAPABILITY = "a wrongly shaped member of a capability object is kept, not refused"
-    TOOL_SCHEMA = "a tool's schemas are the user's own JSON, any object"
+    PLAIN_JSON = "a tool's schemas, and the params of a message without a method of its own, are any object"
     WIDER = "another revision allows it: a type is as wide as its widest revision"
     REPAIR = "the upstream schema has a known mistake, repaired here"
 
 
 NO_SWITCH: frozenset[Leniency] = frozenset()
-SWITCHES = frozenset({Leniency.NULL, Leniency.CAPABILITY, Leniency.TOOL_SCHEMA, Leniency.WIDER})
+SWITCHES = frozenset({Leniency.NULL, Leniency.CAPABILITY, Leniency.PLAIN_JSON, Leniency.WIDER})
 
 
 def model(merged: Merged, normalised: dict[str, Any], leniencies: frozenset[Leniency]) -> Definitions:
@@ -45,7 +45,7 @@ def model(merged: Merged, normalised: dict[str, Any], leniencies: frozenset[Leni
             schema = _widened(name, schema, joined, merged.profiles[revision])
         if is_class(schema):
             schema = _with_meta(name, schema, merged.profiles[revision] if name in own else merged.superset)
-            if Leniency.TOOL_SCHEMA not in leniencies and name in normalised["$defs"]:
+            if Leniency.PLAIN_JSON not in leniencies and name in normalised["$defs"]:
                 schema = _with_upstream_json(name, schema, normalised["$defs"])
             schema = _loosened(schema, name in merged.lenient, leniencies)
         definitions[name] = schema
@@ -90,7 +90,7 @@ def _loosened(schema: Schema, lenient: bool, leniencies: frozenset[Leniency]) ->
 
 
 def _with_referenced(definitions: Definitions, upstream: Definitions) -> Definitions:
-    """Add the definitions that only the upstream schemas of a tool refer to, and expand plain JSON."""
+    """Add the definitions that only the upstream schemas of such members refer to, and expand plain JSON."""
     waiting = list(definitions)
     while waiting:
         for name in references(definitions[waiting.pop()]):

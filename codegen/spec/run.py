@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from codegen.align import align
+from codegen.envelopes import complete
 from codegen.merge import merge
 from codegen.project import read_schemas, upstream_drift
-from codegen.registry import embedded_requests, errors
 from codegen.spec.judge import Comparison
 from codegen.spec.targets import Example, examples, survives
 
@@ -29,9 +29,9 @@ def verify(folder: Path) -> int:
         # If the schemas differ, comparing the types would only repeat these differences.
         return _conclude(faults)
     documents = read_schemas()
-    revisions = align(documents)
-    merged = merge(revisions, embedded_requests(revisions))
-    shown = list(examples(folder / revisions[-1].name / "examples", revisions[-1].name, errors(revisions[-1])))
+    revisions = complete(align(documents))
+    merged = merge(revisions)
+    shown = list(examples(folder / revisions[-1].name / "examples"))
     faults.extend(_survival(shown, revisions[-1].name))
     from_examples: dict[str, list[Any]] = {}
     for example in shown:
@@ -48,11 +48,11 @@ def verify(folder: Path) -> int:
 
 
 def _survival(shown: list[Example], newest: str) -> list[str]:
-    print(f"{newest}: {len(shown)} example messages, each made into its type and back")
+    print(f"{newest}: {len(shown)} example messages, each made into the type of its folder and back")
     faults = [] if shown else [f"revision {newest} comes without example messages"]
     for example in shown:
         for revision in (newest, None):
-            outcome = survives(example.value, example.kind, revision)
+            outcome = survives(example, revision)
             if outcome is not None:
                 faults.append(f"{example.path} (revision {revision}): {outcome}")
     return faults

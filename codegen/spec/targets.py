@@ -5,19 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import attrs
 from attrs import frozen
 
 from codegen.align import Revision
 from codegen.choices import RENAMES
+from codegen.envelopes import response_name
 from codegen.merge import Merged
 from codegen.registry import ErrorRow, MethodRow
+from codegen.shapes import Definitions
 from codegen.spec.seeds import same_json
 from trio_mcp import types
 from trio_mcp._errors import StructureError
 from trio_mcp.types._faults import kind_of
+
+_UNIONS = {
+    "ClientNotification": "JSONRPCNotification",
+    "ClientRequest": "JSONRPCRequest",
+    "ServerNotification": "JSONRPCNotification",
+    "ServerRequest": "JSONRPCRequest",
+}
+"""The envelope of the messages of each union."""
+
+_RESULTS = "ServerResult"
+"""A union whose types differ in `_meta` only, which is checked by class. Each of its types is judged by itself."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -25,8 +38,8 @@ class Target:
     """A kind of value, with its upstream definition and its generated type."""
 
     label: str
-    upstream: tuple[dict[str, str], ...]
-    """References to the upstream definitions that the whole message must satisfy."""
+    upstream: tuple[dict[str, Any], ...]
+    """The upstream schemas that the whole message must satisfy."""
     envelope: dict[str, Any] | None
     """The message around the value, which is placed at `slot`; None if the value is the whole message."""
     slot: str
@@ -55,7 +68,7 @@ def targets(
     """Yield every kind of value that both sides can judge.
 
     Args:
-        revision: the aligned revision.
+        revision: the aligned revision, with whole messages.
         merged: all revisions.
         rows: its methods.
         errors: its errors.
@@ -63,34 +76,62 @@ def targets(
         pointer: the prefix of references to them.
     """
     renames = RENAMES.get(revision.name, {})
+
+    def refer(*names: str | None) -> tuple[dict[str, Any], ...]:
+        return tuple({"$ref": pointer + name} for name in names if name is not None)
+
     for name, schema in upstream.items():
         type_name = renames.get(name, name)
-        method = schema.get("properties", {}).get("method", {}).get("const")
-        # A request with an envelope has a class only if another revision embeds it without an envelope.
-        is_enveloped = method is not None and rows[method].kind != "embedded"
-        if type_name in merged.own[revision.name] and not is_enveloped:
-            yield Target(label=name, upstream=({"$ref": pointer + name},), envelope=None, slot="", type_name=type_name)
-    for name, schema in upstream.items():
-        method = schema.get("properties", {}).get("method", {}).get("const")
-        row = rows.get(method) if method is not None else None
+        row = _row_of(schema, rows)
+        # Older revisions define the envelope of a message apart from the message.
+        generic = _envelope_of(type_name, merged.own[revision.name])
+        if type_name in merged.own[revision.name] and name != _RESULTS:
+            yield Target(label=name, upstream=refer(name, generic), envelope=None, slot="", type_name=type_name)
         if row is None or row.params is None or name == "ClientNotification":
             continue
-        envelope = {"jsonrpc": "2.0", "method": method}
-        generic = {"request": "JSONRPCRequest", "notification": "JSONRPCNotification"}.get(row.kind)
-        both = tuple({"$ref": pointer + each} for each in (name, generic) if each is not None)
+        envelope = {"jsonrpc": "2.0", "method": schema["properties"]["method"]["const"]}
         if row.kind == "request":
             envelope["id"] = "1"
-        yield Target(label=f"params of {method}", upstream=both, envelope=envelope, slot="params", type_name=row.params)
+        yield Target(
+            label=f"params of {envelope['method']}",
+            upstream=refer(name, generic),
+            envelope=envelope,
+            slot="params",
+            type_name=row.params,
+        )
+        if row.kind == "request" and response_name(name) not in upstream:
+            result = {"properties": {"result": {"anyOf": [*refer(*row.results)]}}}
+            response = "JSONRPCResultResponse" if "JSONRPCResultResponse" in upstream else "JSONRPCResponse"
+            yield Target(
+                label=f"response to {envelope['method']}",
+                upstream=(*refer(response), result),
+                envelope=None,
+                slot="",
+                type_name=response_name(name),
+            )
     for code, error in errors.items():
         if error.data is not None:
             yield Target(
                 label=f"data of error {code}",
-                upstream=({"$ref": pointer + error.name},),
+                upstream=refer(error.name),
                 envelope={"id": "1", "jsonrpc": "2.0"},
                 slot="",
                 type_name=error.data,
                 code=code,
             )
+
+
+def _envelope_of(name: str, definitions: Definitions) -> str | None:
+    """Return the name of the envelope of a message, or of the messages of a union; None for anything else."""
+    members = definitions.get(name, {}).get("properties", {})
+    if {"jsonrpc", "method"} <= members.keys():
+        return "JSONRPCRequest" if "id" in members else "JSONRPCNotification"
+    return _UNIONS.get(name)
+
+
+def _row_of(schema: dict[str, Any], rows: dict[str, MethodRow]) -> MethodRow | None:
+    method = schema.get("properties", {}).get("method", {}).get("const")
+    return None if method is None else rows[method]
 
 
 def accept(value: Any, kind: Any, revision: str | None) -> Any:
@@ -121,44 +162,43 @@ def _check_metas(value: Any, metas: Any, revision: str | None) -> None:
 
 @frozen(kw_only=True)
 class Example:
-    """An example message of the specification, reduced to the part that has a type."""
+    """An example of the specification, which is a value of the type that its folder is named for."""
 
     path: Path
     type_name: str
-    """Its type; for a result of several types, the final one."""
-    kind: Any
     value: Any
 
 
-def examples(folder: Path, revision: str, errors: dict[int, ErrorRow]) -> Iterator[Example]:
-    """Yield the example messages of the specification without their envelopes, which the method table describes."""
+def examples(folder: Path) -> Iterator[Example]:
+    """Yield the examples of the specification, which are files `<type>/<name>.json`."""
     for path in sorted(folder.glob("*/*.json")):
-        name, value = _strip(path.parent.name, json.loads(path.read_text("utf-8")), revision, errors)
-        kind = getattr(types, name)
-        if path.parent.name.endswith("ResultResponse"):
-            rows = types.METHODS[revision].values()
-            kind = Union[next(row.results for row in rows if kind in row.results)]  # noqa: UP007 - a tuple of arms
-        yield Example(path=path, type_name=name, kind=kind, value=value)
+        yield Example(path=path, type_name=path.parent.name, value=json.loads(path.read_text("utf-8")))
 
 
-def _strip(name: str, message: Any, revision: str, errors: dict[int, ErrorRow]) -> tuple[str, Any]:
-    """Return the type and the value of the contents of a message; a message with a type is its own contents."""
-    row = types.METHODS[revision].get(message.get("method", ""))
-    if row is not None and row.kind != "embedded":
-        return str(getattr(row.params, "__name__", row.params)), message.get("params", {})
-    if name.endswith("ResultResponse"):
-        return name.removesuffix("Response"), message["result"]
-    if name in {error.name for error in errors.values()}:
-        body = message.get("error", message)
-        data = errors[body["code"]].data
-        return ("Error", body) if data is None else (data, body["data"])
-    return name, message
+def survives(example: Example, revision: str | None) -> str | None:
+    """Return the change of an example after structuring and unstructuring; None if it comes back equal.
 
-
-def survives(value: Any, kind: Any, revision: str | None) -> str | None:
-    """Return the change of a value after structuring and unstructuring; None if it comes back equal."""
+    A whole message is also read as a line, which must find its type without the name.
+    """
+    kind = getattr(types, example.type_name)
     try:
-        back = types.unstructure(accept(value, kind, revision), revision=revision)
+        back = types.unstructure(accept(example.value, kind, revision), revision=revision)
+        if not same_json(back, example.value):
+            return f"came back as {json.dumps(back)}"
+        return _misread(example, revision)
     except StructureError as error:
         return str(error)
-    return None if same_json(back, value) else f"came back as {json.dumps(back)}"
+
+
+def _misread(example: Example, revision: str | None) -> str | None:
+    """Return the difference of a message read as a line from the message made of its type; None if there is none."""
+    if kind_of(example.value) != "object" or "jsonrpc" not in example.value:
+        return None
+    methods = types.METHODS[types.REVISIONS[-1]].items()
+    responses = {f"{row.result_names[0]}Response": method for method, row in methods if row.kind == "request"}
+    method = responses.get(example.type_name)
+    message = types.read_message(json.dumps(example.value), revision=revision, method=method)
+    if type(message).__name__ != example.type_name:
+        return f"was read as a {type(message).__name__}"
+    back = types.unstructure(message, revision=revision)
+    return None if same_json(back, example.value) else f"was read, and came back as {json.dumps(back)}"

@@ -99,6 +99,8 @@ if TYPE_CHECKING:
     from .server import serve_stdio as serve_stdio
     from .server import serve_stream as serve_stream
     from .transports import HttpApp as HttpApp
+    from .transports import HttpRequest as HttpRequest
+    from .transports import HttpRoute as HttpRoute
     from .transports import MemoryEventStore as MemoryEventStore
     from .transports import SessionSettings as SessionSettings
     from .transports import SqliteEventStore as SqliteEventStore
@@ -136,7 +138,9 @@ else:
                 "Resolve", "Sample", "Server", "StuckTask", "Visit", "http_app", "serve_http", "serve_listeners",
                 "serve_stdio", "serve_stream",
             ),
-            "transports": ("HttpApp", "MemoryEventStore", "SessionSettings", "SqliteEventStore"),
+            "transports": (
+                "HttpApp", "HttpRequest", "HttpRoute", "MemoryEventStore", "SessionSettings", "SqliteEventStore",
+            ),
             "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),
         },
     )  # fmt: skip

@@ -104,3 +104,4 @@ def test_opening_a_stdio_client_loads_no_heavy_packages_and_no_http_modules(tmp_
     assert (
         matching(loaded, "transports.http*", "auth*", "wire._http_rules", "wire._sse", "types._generated.others") == []
     )
+    assert matching(loaded, "types._generated.messages", "types._messages") == []

@@ -65,8 +65,13 @@ def served(program: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
 
 
 @asynccontextmanager
-async def serving(program: Path, *options: str, ends: signal.Signals = signal.SIGTERM) -> AsyncGenerator[str]:
-    """Run the command and yield its printed URL; then send the signal and expect exit status 0."""
+async def serving(
+    program: Path, *options: str, ends: signal.Signals = signal.SIGTERM, logged: str = ""
+) -> AsyncGenerator[str]:
+    """Run the command and yield its printed URL; then send the signal and expect exit status 0.
+
+    *logged* is the pattern of what it prints after the URL.
+    """
     command = [sys.executable, "-m", "trio_mcp", "serve", str(program), "--http", "0", *options]
     with trio.fail_after(60):
         process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=environment())
@@ -82,7 +87,8 @@ async def serving(program: Path, *options: str, ends: signal.Signals = signal.SI
             yield found[1]
             process.send_signal(ends)
             assert await process.wait() == 0
-            assert b"".join([chunk async for chunk in process.stderr]) == b""
+            rest = b"".join([chunk async for chunk in process.stderr])
+            assert re.fullmatch(logged, rest.decode()), rest
         finally:
             if process.returncode is None:
                 process.kill()
@@ -117,6 +123,24 @@ async def test_worker_processes_continue_the_requests_of_one_another(program: Pa
         with pytest.raises((UnsupportedRevision, ErrorResponse), match="2025-11-25"):
             async with open_http_client(url, revision="2025-11-25"):
                 pytest.fail("a session was begun in one of them")
+
+
+async def got(url: str, path: str) -> bytes:
+    """Send a GET to the server of an URL, as a load balancer does; return the response."""
+    port = urlsplit(url).port
+    assert port is not None
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(f"GET {path} HTTP/1.1\r\nhost: 10.1.2.3\r\nconnection: close\r\n\r\n".encode())
+        return b"".join([chunk async for chunk in stream])
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_serve_answers_health_checks_and_logs_requests(program: Path, workers: str) -> None:
+    options = ("--health-path", "/healthz", "--access-log", "--workers", workers)
+    line = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} GET /(healthz 200|other 404) \d+\.\d ms -\n"
+    async with serving(program, *options, logged=f"({line}){{2}}") as url:
+        assert (await got(url, "/healthz")).endswith(b"serving")
+        assert (await got(url, "/other")).startswith(b"HTTP/1.1 404")
 
 
 def children_of(pid: int) -> set[int]:

@@ -6,21 +6,20 @@ import pytest
 
 from codegen.align import align
 from codegen.docs import Docs
+from codegen.envelopes import complete
 from codegen.merge import Merged, merge
 from codegen.project import read_schemas
-from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE
-from codegen.registry import embedded_requests
+from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE, MESSAGES
 from codegen.shapes import Schema, is_class
 
 
 @pytest.fixture(scope="module")
 def merged() -> Merged:
-    revisions = align(read_schemas())
-    return merge(revisions, embedded_requests(revisions))
+    return merge(complete(align(read_schemas())))
 
 
 def test_every_class_has_a_description_and_every_description_a_class(merged: Merged) -> None:
-    assert set(CLASSES) == {name for name, schema in merged.definitions.items() if is_class(schema)}
+    assert {*CLASSES, *MESSAGES} == {name for name, schema in merged.definitions.items() if is_class(schema)}
 
 
 def test_every_described_member_exists(merged: Merged) -> None:

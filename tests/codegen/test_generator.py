@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from codegen.choices import MODULES, OTHER_MODULE
+from codegen.choices import MESSAGE_MODULE, MODULES, OTHER_MODULE
 from codegen.emit import emit
 from codegen.normalise import normalise
 from codegen.project import ROOT, read_schemas
@@ -124,6 +124,10 @@ row = types.METHODS["{SIXTH}"]["weather/get"]
 assert row == types.Method("request", "client", "GetWeatherRequestParams", True, ("GetWeatherResult",)), row
 assert (row.params, row.results) == (types.GetWeatherRequestParams, (types.GetWeatherResult,))
 assert "weather/get" not in types.METHODS["{NEWEST}"]
+line = b'{{"jsonrpc": "2.0", "id": 1, "result": {{"resultType": "complete", "weather": {{"skyColour": "grey"}}}}}}'
+response = types.read_message(line, method="weather/get")
+assert isinstance(response, types.GetWeatherResultResponse)
+assert response.result.weather == weather
 assert types.REVISIONS[-1] == "{SIXTH}" and len(types.REVISIONS) == 6
 assert types.unstructure(params) == {{"place": {{"name": "Ulm"}}, "_meta": {{}}}}
 tool = {{"name": "x", "inputSchema": {{}}}}
@@ -201,7 +205,7 @@ def test_no_class_has_a_numbered_name(generated: dict[str, str]) -> None:
 
 
 def test_no_two_modules_of_types_import_one_another(generated: dict[str, str]) -> None:
-    order = [*MODULES, OTHER_MODULE]
+    order = [*MODULES, OTHER_MODULE, MESSAGE_MODULE]
 
     for index, module in enumerate(order):
         lines = generated[f"_generated/{module}.py"].splitlines()

@@ -33,9 +33,15 @@ def with_members(members: dict[str, Any], definitions: dict[str, Any] | None = N
 @pytest.mark.parametrize(
     ("schema", "sentence"),
     [
-        ({"enum": [1, 2]}, "Tool.odd: of single values only strings can be expressed, not 1"),
-        ({"enum": ["a", None]}, "Tool.odd: of single values only strings can be expressed, not None"),
-        ({"items": {"const": True}, "type": "array"}, "of single values only strings can be expressed, not True"),
+        ({"enum": [1, 2]}, "Tool.odd: only strings and a constant integer can be single values, not 1"),
+        (
+            {"enum": ["a", None]},
+            "Tool.odd: only strings and a constant integer can be single values, not None",
+        ),
+        (
+            {"items": {"const": True}, "type": "array"},
+            "only strings and a constant integer can be single values, not True",
+        ),
         ({"anyOf": [STRING], "type": "string"}, "Tool.odd: anyOf beside other keywords cannot be expressed"),
         ({"$ref": "#/$defs/Role", "type": "string"}, "Tool.odd: a $ref beside other keywords cannot be expressed"),
         (

@@ -73,7 +73,7 @@ def test_every_known_difference_from_the_schemas_is_named(upstream: Path, capsys
     status, report = compare(upstream, capsys)
 
     assert status == 0
-    assert report.splitlines()[0] == "2026-07-28: 1 example messages, each made into its type and back"
+    assert report.splitlines()[0] == "2026-07-28: 1 example messages, each made into the type of its folder and back"
     assert report.count(f": {FEW} mutated messages of ") == len(project.read_pins())
     assert "null for a member that may be left out counts as left out\n" in report
     assert report.endswith("no difference without a name\n")

@@ -210,6 +210,43 @@ async def test_a_stop_completes_in_flight_requests_and_ends_streams() -> None:
     assert ended.endswith(b"0\r\n\r\n")
 
 
+async def test_what_is_beside_the_endpoint_answers_a_request_for_the_head_only() -> None:
+    async def version() -> str:
+        return "1.0"
+
+    serving = served(make_server(), health_path="/healthz", routes={"/version": version})
+    async with serving as bound, connected(bound) as client:
+        for path, length in (("/healthz", 7), ("/version", 3)):
+            await client.stream.send_all(f"HEAD {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            assert f"content-length: {length}\r\n".encode() in await client.until(b"\r\n\r\n")
+            client.received = b""
+        await client.stream.send_all(b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert (await client.until(b"1.0")).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_stop_completes_requests_to_routes() -> None:
+    go, begun = trio.Event(), trio.Event()
+
+    async def slow() -> str:
+        begun.set()
+        await go.wait()
+        return "done"
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            serve = partial(serve_http, make_server(), port=0, routes={"/slow": slow})
+            bound: HttpBound = await nursery.start(serve)
+            async with connected(bound) as caller:
+                await caller.stream.send_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                await begun.wait()
+                nursery.start_soon(bound.stop)
+                await trio.testing.wait_all_tasks_blocked()
+                with pytest.raises(OSError, match="all attempts to connect"):
+                    await trio.open_tcp_stream("127.0.0.1", bound.port or 0)
+                go.set()
+                assert (await caller.rest()).endswith(b"\r\n\r\ndone")
+
+
 async def test_a_stop_may_be_repeated() -> None:
     async with served(make_server()) as bound:
         await bound.stop()

@@ -35,14 +35,14 @@ UNKNOWN = st.dictionaries(st.text(max_size=3).map(lambda text: f"x/{text}"), JSO
 
 def wire_value(kind: Any, revision: str | None, bounds: Bounds) -> st.SearchStrategy[Any]:
     """Return a strategy for JSON values of a type, in the form of the wire."""
-    inner = [wire_value(each, revision, Bounds()) for each in get_args(kind) if not isinstance(each, str)]
     origin = get_origin(kind)
+    if origin is Literal:
+        return st.sampled_from(get_args(kind))
+    inner = [wire_value(each, revision, Bounds()) for each in get_args(kind)]
     if origin in {list, Sequence}:
         return st.lists(inner[0], max_size=2)
     if origin in {dict, Mapping}:
         return st.dictionaries(st.text(max_size=3), inner[1], max_size=2)
-    if origin is Literal:
-        return st.sampled_from(get_args(kind))
     if origin in {Union, UnionType}:
         return st.one_of(inner)
     if kind is float:

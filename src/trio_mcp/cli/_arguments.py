@@ -19,7 +19,10 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
 _PAIRS = "[KEY=VALUE ...]"
 _SERVER = "python server.py"
-_HTTP_ONLY = ("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers", "worker_timeout")
+_HTTP_ONLY = (
+    *("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers", "worker_timeout"),
+    *("health_path", "access_log"),
+)
 """The options of `serve` that need `--http`."""
 
 
@@ -149,6 +152,17 @@ class _Adder:
             type=_seconds,
             metavar="SECONDS",
             help="replace a process that is stopped, or blocked by a handler, for this long (default: 30)",
+        )
+        serve.add_argument(
+            "--health-path",
+            metavar="PATH",
+            help="answer a health check at this path, such as /healthz: 200, or 503 while the server stops",
+        )
+        serve.add_argument(
+            "--access-log",
+            action="store_true",
+            default=None,
+            help="write a line for each request to standard error: method, path, status, duration, principal",
         )
 
     def _add_lists(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -151,15 +152,28 @@ def _service(server: Server, options: argparse.Namespace) -> HttpService:
         "allowed_origins": _names(options.allow_origin),
         "certfile": options.certfile,
         "keyfile": options.keyfile,
+        "health_path": options.health_path,
     }
     if options.path is not None:
         given["path"] = options.path
+    if options.access_log:
+        given["access_log"] = _log_to_standard_error()
     if options.workers not in {None, 1}:  # any worker may get the next request of a client
         given["asking"], given["sessions"] = "replayed", False
     try:
         return HttpService.of(server, options.host or "127.0.0.1", options.http, given)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _log_to_standard_error() -> logging.Logger:
+    """Return the access log, with a handler that writes its lines."""
+    log, handler = logging.getLogger("trio_mcp.access"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    return log
 
 
 def _names(given: Sequence[str] | None) -> Sequence[str] | Literal["any"] | None:

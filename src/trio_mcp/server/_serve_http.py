@@ -15,7 +15,7 @@ import logging
 import math
 import os
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
@@ -29,10 +29,12 @@ from ..transports import (
     Bound,
     HttpApp,
     HttpListening,
+    HttpRoute,
     HttpSettings,
     HttpSockets,
     Inheritance,
     Receive,
+    RouteTable,
     Scope,
     Send,
     SessionSettings,
@@ -115,6 +117,21 @@ class HttpOptions(TypedDict, total=False):
     """The token verification; with it every request needs an access token. The metadata for clients is public, below
     ``/.well-known/oauth-protected-resource``; a host that mounts the application must route these root paths to it too
     (`HttpApp.wrap` does). By default there is no authentication."""
+    health_path: str | None
+    """The path of a health check for load balancers, such as ``"/healthz"``; by default there is none. A GET gets 200
+    while the server serves, and 503 while it starts or stops, from any host, without authentication."""
+    routes: Mapping[str, HttpRoute] | None
+    """What to serve beside the endpoint, by path: ASGI applications, as of Starlette or FastAPI, and async functions
+    that take the `HttpRequest`, or nothing, and return a string, bytes, JSON, or an ASGI application such as a response
+    of Starlette. A function answers GET and HEAD. A path that ends in a slash is a mount point: it has all paths below.
+
+    Routes are public: *auth* protects only the endpoint. They accept the hosts, the origins and the bodies that the
+    endpoint accepts, and are refused with 503 while the server starts or stops. The lifespan of a route is not run; use
+    `HttpApp.wrap` for an application with a lifespan."""
+    access_log: logging.Logger | bool | None
+    """The log of requests, of all paths; True for the logger ``trio_mcp.access``. Each request is one line of the level
+    INFO when its response ends: method, path, status, milliseconds, and the principal or ``-``. By default requests are
+    not logged."""
 
 
 def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
@@ -148,17 +165,44 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
         legacy=options.get("sessions") is not False and not all(map(is_modern, server.revisions)),
         modern=any(map(is_modern, server.revisions)),
     )
+    body_seconds = _positive("body_seconds", options.get("body_seconds"), _BODY_SECONDS)
     settings = HttpSettings(
         path=path,
         policy=policy,
-        body_seconds=_positive("body_seconds", options.get("body_seconds"), _BODY_SECONDS),
+        body_seconds=body_seconds,
         keep_alive=_positive("keep_alive", options.get("keep_alive"), _KEEP_ALIVE),
         asking=options.get("asking"),
         sessions=options.get("sessions") or SessionSettings(),
         auth=options.get("auth"),
         max_buffer_bytes=_buffer_bytes(options.get("max_buffer_bytes"), policy.max_body_bytes),
+        routes=_routes(options, path, policy, body_seconds),
+        health_path=options.get("health_path"),
+        access_log=_access_log(options.get("access_log")),
     )
     return HttpApp(server, settings)
+
+
+def _routes(options: HttpOptions, path: str | None, policy: HttpPolicy, body_seconds: float) -> RouteTable:
+    health_path, routes, auth = options.get("health_path"), options.get("routes") or {}, options.get("auth")
+    if path is None and (routes or health_path is not None):
+        raise ValueError(
+            "path=None answers at every path, so there is no room for routes or health_path; give it a path"
+        )
+    if health_path is not None and (not health_path.startswith("/") or health_path == path):
+        raise ValueError(f"health_path={health_path!r}: must begin with a slash, and not be the path of the endpoint")
+    sessions = options.get("sessions") or SessionSettings()
+    taken = [path, health_path, sessions.sse_path, *(() if auth is None else auth.metadata_paths)]
+    return RouteTable.of(routes, [each for each in taken if each is not None], policy, body_seconds)
+
+
+def _access_log(given: object) -> logging.Logger | None:
+    if given is True:
+        return logging.getLogger("trio_mcp.access")
+    if given is None or given is False:
+        return None
+    if isinstance(given, logging.Logger):
+        return given
+    raise TypeError(f"access_log={given!r}: must be True, False or a logging.Logger")
 
 
 def known_names(auth: ResourceServer | None) -> Sequence[str]:

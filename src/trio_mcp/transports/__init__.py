@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from .http import HttpListening as HttpListening
     from .http import HttpRequest as HttpRequest
     from .http import HttpResponse as HttpResponse
+    from .http import HttpRoute as HttpRoute
     from .http import HttpSettings as HttpSettings
     from .http import HttpSockets as HttpSockets
     from .http import HttpxClient as HttpxClient
     from .http import Inheritance as Inheritance
     from .http import MemoryEventStore as MemoryEventStore
     from .http import Receive as Receive
+    from .http import RouteTable as RouteTable
     from .http import Scope as Scope
     from .http import Send as Send
     from .http import SessionSettings as SessionSettings
@@ -63,10 +65,10 @@ else:
             "_stream": ("guarded_tap", "sender_at", "server_link", "stream_transport"),
             "http": (
                 "AsgiApp", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpEngine", "HttpListening",
-                "HttpRequest", "HttpResponse", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",
-                "MemoryEventStore", "Receive", "Scope", "Send", "SessionSettings", "SqliteEventStore", "bind_sockets",
-                "engine_fetch", "http_transport", "open_fetch", "read_body", "serve_asgi", "serve_workers",
-                "take_inheritance", "tls_context",
+                "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",
+                "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send", "SessionSettings", "SqliteEventStore",
+                "bind_sockets", "engine_fetch", "http_transport", "open_fetch", "read_body", "serve_asgi",
+                "serve_workers", "take_inheritance", "tls_context",
             ),
             "stdio": (
                 "DescendantMark", "StderrTarget", "StdioServer", "check_stderr", "claim_stdio", "stdio_transport",

@@ -41,6 +41,103 @@ if TYPE_CHECKING:
     from ._generated.basic import ServerTasksCapability as ServerTasksCapability
     from ._generated.basic import ToolsCapability as ToolsCapability
     from ._generated.basic import ToolTasksCapability as ToolTasksCapability
+    from ._generated.messages import Annotated as Annotated
+    from ._generated.messages import BaseMetadata as BaseMetadata
+    from ._generated.messages import CacheableResult as CacheableResult
+    from ._generated.messages import CallToolRequest as CallToolRequest
+    from ._generated.messages import CallToolResultResponse as CallToolResultResponse
+    from ._generated.messages import CancelledNotification as CancelledNotification
+    from ._generated.messages import CancelTaskRequest as CancelTaskRequest
+    from ._generated.messages import CancelTaskResultResponse as CancelTaskResultResponse
+    from ._generated.messages import ClientNotification as ClientNotification
+    from ._generated.messages import ClientRequest as ClientRequest
+    from ._generated.messages import ClientResult as ClientResult
+    from ._generated.messages import CompleteRequest as CompleteRequest
+    from ._generated.messages import CompleteResultResponse as CompleteResultResponse
+    from ._generated.messages import CreateMessageResultResponse as CreateMessageResultResponse
+    from ._generated.messages import DiscoverRequest as DiscoverRequest
+    from ._generated.messages import DiscoverResultResponse as DiscoverResultResponse
+    from ._generated.messages import ElicitationCompleteNotification as ElicitationCompleteNotification
+    from ._generated.messages import ElicitResultResponse as ElicitResultResponse
+    from ._generated.messages import GetPromptRequest as GetPromptRequest
+    from ._generated.messages import GetPromptResultResponse as GetPromptResultResponse
+    from ._generated.messages import GetTaskPayloadRequest as GetTaskPayloadRequest
+    from ._generated.messages import GetTaskPayloadResultResponse as GetTaskPayloadResultResponse
+    from ._generated.messages import GetTaskRequest as GetTaskRequest
+    from ._generated.messages import GetTaskResultResponse as GetTaskResultResponse
+    from ._generated.messages import HeaderMismatchError as HeaderMismatchError
+    from ._generated.messages import HeaderMismatchErrorObject as HeaderMismatchErrorObject
+    from ._generated.messages import Icons as Icons
+    from ._generated.messages import InitializedNotification as InitializedNotification
+    from ._generated.messages import InitializeRequest as InitializeRequest
+    from ._generated.messages import InitializeResultResponse as InitializeResultResponse
+    from ._generated.messages import InputResponseRequestParams as InputResponseRequestParams
+    from ._generated.messages import InternalError as InternalError
+    from ._generated.messages import InvalidParamsError as InvalidParamsError
+    from ._generated.messages import InvalidRequestError as InvalidRequestError
+    from ._generated.messages import JSONRPCBatchRequest as JSONRPCBatchRequest
+    from ._generated.messages import JSONRPCBatchResponse as JSONRPCBatchResponse
+    from ._generated.messages import JSONRPCError as JSONRPCError
+    from ._generated.messages import JSONRPCErrorResponse as JSONRPCErrorResponse
+    from ._generated.messages import JSONRPCMessage as JSONRPCMessage
+    from ._generated.messages import JSONRPCNotification as JSONRPCNotification
+    from ._generated.messages import JSONRPCRequest as JSONRPCRequest
+    from ._generated.messages import JSONRPCResponse as JSONRPCResponse
+    from ._generated.messages import JSONRPCResultResponse as JSONRPCResultResponse
+    from ._generated.messages import ListPromptsRequest as ListPromptsRequest
+    from ._generated.messages import ListPromptsResultResponse as ListPromptsResultResponse
+    from ._generated.messages import ListResourcesRequest as ListResourcesRequest
+    from ._generated.messages import ListResourcesResultResponse as ListResourcesResultResponse
+    from ._generated.messages import ListResourceTemplatesRequest as ListResourceTemplatesRequest
+    from ._generated.messages import ListResourceTemplatesResultResponse as ListResourceTemplatesResultResponse
+    from ._generated.messages import ListRootsResultResponse as ListRootsResultResponse
+    from ._generated.messages import ListTasksRequest as ListTasksRequest
+    from ._generated.messages import ListTasksResultResponse as ListTasksResultResponse
+    from ._generated.messages import ListToolsRequest as ListToolsRequest
+    from ._generated.messages import ListToolsResultResponse as ListToolsResultResponse
+    from ._generated.messages import LoggingMessageNotification as LoggingMessageNotification
+    from ._generated.messages import Message as Message
+    from ._generated.messages import MethodNotFoundError as MethodNotFoundError
+    from ._generated.messages import MissingRequiredClientCapabilityError as MissingRequiredClientCapabilityError
+    from ._generated.messages import (
+        MissingRequiredClientCapabilityErrorObject as MissingRequiredClientCapabilityErrorObject,
+    )
+    from ._generated.messages import Notification as Notification
+    from ._generated.messages import PaginatedRequest as PaginatedRequest
+    from ._generated.messages import PaginatedResult as PaginatedResult
+    from ._generated.messages import ParseError as ParseError
+    from ._generated.messages import PingRequest as PingRequest
+    from ._generated.messages import PingResultResponse as PingResultResponse
+    from ._generated.messages import ProgressNotification as ProgressNotification
+    from ._generated.messages import PromptListChangedNotification as PromptListChangedNotification
+    from ._generated.messages import ReadResourceRequest as ReadResourceRequest
+    from ._generated.messages import ReadResourceResultResponse as ReadResourceResultResponse
+    from ._generated.messages import Request as Request
+    from ._generated.messages import ResourceContents as ResourceContents
+    from ._generated.messages import ResourceListChangedNotification as ResourceListChangedNotification
+    from ._generated.messages import ResourceReference as ResourceReference
+    from ._generated.messages import ResourceRequestParams as ResourceRequestParams
+    from ._generated.messages import ResourceUpdatedNotification as ResourceUpdatedNotification
+    from ._generated.messages import RootsListChangedNotification as RootsListChangedNotification
+    from ._generated.messages import ServerNotification as ServerNotification
+    from ._generated.messages import ServerRequest as ServerRequest
+    from ._generated.messages import ServerResult as ServerResult
+    from ._generated.messages import SetLevelRequest as SetLevelRequest
+    from ._generated.messages import SetLevelResultResponse as SetLevelResultResponse
+    from ._generated.messages import SubscribeRequest as SubscribeRequest
+    from ._generated.messages import SubscribeResultResponse as SubscribeResultResponse
+    from ._generated.messages import SubscriptionsAcknowledgedNotification as SubscriptionsAcknowledgedNotification
+    from ._generated.messages import SubscriptionsListenRequest as SubscriptionsListenRequest
+    from ._generated.messages import SubscriptionsListenResultResponse as SubscriptionsListenResultResponse
+    from ._generated.messages import TaskAugmentedRequestParams as TaskAugmentedRequestParams
+    from ._generated.messages import TaskStatusNotification as TaskStatusNotification
+    from ._generated.messages import ToolListChangedNotification as ToolListChangedNotification
+    from ._generated.messages import UnsubscribeRequest as UnsubscribeRequest
+    from ._generated.messages import UnsubscribeResultResponse as UnsubscribeResultResponse
+    from ._generated.messages import UnsupportedProtocolVersionError as UnsupportedProtocolVersionError
+    from ._generated.messages import UnsupportedProtocolVersionErrorObject as UnsupportedProtocolVersionErrorObject
+    from ._generated.messages import URLElicitationRequiredError as URLElicitationRequiredError
+    from ._generated.messages import URLElicitationRequiredErrorObject as URLElicitationRequiredErrorObject
     from ._generated.others import CancelTaskRequestParams as CancelTaskRequestParams
     from ._generated.others import CancelTaskResult as CancelTaskResult
     from ._generated.others import CompleteRequestParams as CompleteRequestParams
@@ -151,12 +248,14 @@ if TYPE_CHECKING:
     from ._generated.tools import ToolExecution as ToolExecution
     from ._generated.tools import ToolResultContent as ToolResultContent
     from ._generated.tools import ToolUseContent as ToolUseContent
+    from ._messages import read_message as read_message
     from ._model import UNSET as UNSET
     from ._model import Bounds as Bounds
     from ._model import ErrorShape as ErrorShape
     from ._model import JSONArray as JSONArray
     from ._model import JSONObject as JSONObject
     from ._model import JSONValue as JSONValue
+    from ._model import MetaObject as MetaObject
     from ._model import Method as Method
     from ._model import Model as Model
     from ._model import Profile as Profile
@@ -181,6 +280,34 @@ else:
                 "PromptsCapability", "RequestId", "RequestParams", "ResourcesCapability", "Result", "RootsCapability",
                 "SamplingCapability", "SamplingTasksCapability", "ServerCapabilities", "ServerTaskRequestsCapability",
                 "ServerTasksCapability", "ToolTasksCapability", "ToolsCapability",
+            ),
+            "_generated.messages": (
+                "Annotated", "BaseMetadata", "CacheableResult", "CallToolRequest", "CallToolResultResponse",
+                "CancelTaskRequest", "CancelTaskResultResponse", "CancelledNotification", "ClientNotification",
+                "ClientRequest", "ClientResult", "CompleteRequest", "CompleteResultResponse",
+                "CreateMessageResultResponse", "DiscoverRequest", "DiscoverResultResponse", "ElicitResultResponse",
+                "ElicitationCompleteNotification", "GetPromptRequest", "GetPromptResultResponse",
+                "GetTaskPayloadRequest", "GetTaskPayloadResultResponse", "GetTaskRequest", "GetTaskResultResponse",
+                "HeaderMismatchError", "HeaderMismatchErrorObject", "Icons", "InitializeRequest",
+                "InitializeResultResponse", "InitializedNotification", "InputResponseRequestParams", "InternalError",
+                "InvalidParamsError", "InvalidRequestError", "JSONRPCBatchRequest", "JSONRPCBatchResponse",
+                "JSONRPCError", "JSONRPCErrorResponse", "JSONRPCMessage", "JSONRPCNotification", "JSONRPCRequest",
+                "JSONRPCResponse", "JSONRPCResultResponse", "ListPromptsRequest", "ListPromptsResultResponse",
+                "ListResourceTemplatesRequest", "ListResourceTemplatesResultResponse", "ListResourcesRequest",
+                "ListResourcesResultResponse", "ListRootsResultResponse", "ListTasksRequest", "ListTasksResultResponse",
+                "ListToolsRequest", "ListToolsResultResponse", "LoggingMessageNotification", "Message",
+                "MethodNotFoundError", "MissingRequiredClientCapabilityError",
+                "MissingRequiredClientCapabilityErrorObject", "Notification", "PaginatedRequest", "PaginatedResult",
+                "ParseError", "PingRequest", "PingResultResponse", "ProgressNotification",
+                "PromptListChangedNotification", "ReadResourceRequest", "ReadResourceResultResponse", "Request",
+                "ResourceContents", "ResourceListChangedNotification", "ResourceReference", "ResourceRequestParams",
+                "ResourceUpdatedNotification", "RootsListChangedNotification", "ServerNotification", "ServerRequest",
+                "ServerResult", "SetLevelRequest", "SetLevelResultResponse", "SubscribeRequest",
+                "SubscribeResultResponse", "SubscriptionsAcknowledgedNotification", "SubscriptionsListenRequest",
+                "SubscriptionsListenResultResponse", "TaskAugmentedRequestParams", "TaskStatusNotification",
+                "ToolListChangedNotification", "URLElicitationRequiredError", "URLElicitationRequiredErrorObject",
+                "UnsubscribeRequest", "UnsubscribeResultResponse", "UnsupportedProtocolVersionError",
+                "UnsupportedProtocolVersionErrorObject",
             ),
             "_generated.others": (
                 "CancelTaskRequestParams", "CancelTaskResult", "CompleteRequestParams", "CompleteResult", "Completion",
@@ -217,9 +344,10 @@ else:
                 "SamplingMessageContentBlock", "TaskMetadata", "TextContent", "TextResourceContents", "Tool",
                 "ToolAnnotations", "ToolExecution", "ToolResultContent", "ToolUseContent",
             ),
+            "_messages": ("read_message",),
             "_model": (
-                "UNSET", "Bounds", "ErrorShape", "JSONArray", "JSONObject", "JSONValue", "Method", "Model", "Profile",
-                "Unset",
+                "UNSET", "Bounds", "ErrorShape", "JSONArray", "JSONObject", "JSONValue", "MetaObject", "Method",
+                "Model", "Profile", "Unset",
             ),
             "_tables": ("ERRORS", "LENIENT", "METHODS", "PROFILES", "REVISIONS", "SUPERSET", "WIRE_NAMES"),
         },

@@ -35,6 +35,7 @@ from trio_mcp.types._tables import PROFILES, REVISIONS, SUPERSET
 
 __all__ = [
     "Emit",
+    "profile_of",
     "register_unstructuring",
     "structure",
     "structurer",
@@ -301,6 +302,19 @@ def _structurer(cls: Any, revision: str | None) -> Callable[[JSONValue], Any]:
     return structure_one
 
 
+def profile_of(revision: str | None) -> Profile:
+    """Return the rules of a revision; for None, those of all revisions together.
+
+    Raises:
+        ValueError: the revision is unknown.
+    """
+    if revision is None:
+        return SUPERSET
+    if revision not in PROFILES:
+        raise ValueError(f"unknown protocol revision {revision!r}; known are {', '.join(REVISIONS)}")
+    return PROFILES[revision]
+
+
 class _Codec(NamedTuple):
     converter: Converter
     emit: Emit
@@ -308,9 +322,7 @@ class _Codec(NamedTuple):
 
 @cache
 def _codec(revision: str | None) -> _Codec:
-    if revision is not None and revision not in PROFILES:
-        raise ValueError(f"unknown protocol revision {revision!r}; known are {', '.join(REVISIONS)}")
-    profile = SUPERSET if revision is None else PROFILES[revision]
+    profile = profile_of(revision)
     converter = Converter()
     register_plain(converter)
     register_unions(converter, profile)

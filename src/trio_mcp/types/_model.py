@@ -15,6 +15,7 @@ __all__ = [
     "JSONArray",
     "JSONObject",
     "JSONValue",
+    "MetaObject",
     "Method",
     "Model",
     "Profile",
@@ -30,6 +31,9 @@ JSONObject: TypeAlias = dict[str, Any]
 
 JSONArray: TypeAlias = list[Any]
 """A JSON array. The conversion passes it through in both directions without copying or checking it."""
+
+MetaObject: TypeAlias = dict[str, Any]
+"""The metadata of a message, which the member `_meta` holds: a JSON object with keys of several owners."""
 
 
 class Unset:

@@ -194,15 +194,16 @@ def is_map(kind: Any) -> bool:
 
 
 def literal_hook(kind: Any) -> Hook:
-    """Return the hook for a Literal of strings."""
-    allowed = frozenset(get_args(kind))
+    """Return the hook for a Literal of strings, or of one integer."""
+    allowed = {each: each for each in get_args(kind)}
+    python_kinds = python_types(kind)
     choices = sorted(map(repr, allowed))
     wanted = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
 
     def structure(value: Any, _: Any = None) -> Any:
         # The type is checked first: True equals 1, and a list is not hashable.
-        if type_of(value) is str and value in allowed:
-            return value
+        if type_of(value) in python_kinds and value in allowed:
+            return allowed[value]
         raise Mismatch(f"expected {wanted}, got {quoted(value)}")
 
     return structure
@@ -343,7 +344,7 @@ def python_types(arm: Any) -> tuple[type[Any], ...]:
     if is_map(arm):
         return (dict,)
     if get_origin(arm) is Literal:
-        return (str,)
+        arm = type_of(get_args(arm)[0])
     return (int, float) if arm in {int, float} else (arm,)
 
 
@@ -373,8 +374,12 @@ def _arm(model: type[Model], converter: Converter, profile: Profile) -> _UnionAr
         hook=converter.get_structure_hook(model),
         known=frozenset(member.wire for member in members),
         required=frozenset(member.wire for member in members if member.required),
-        tags={member.wire: get_args(member.kind) for member in members if get_origin(member.kind) is Literal},
+        tags={member.wire: get_args(member.kind) for member in members if _is_tag(member.kind)},
     )
+
+
+def _is_tag(kind: Any) -> bool:
+    return get_origin(kind) is Literal and python_types(kind) == (str,)
 
 
 def _tagged_hook(wire: str, arms: list[_UnionArm]) -> Hook:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ._http_messages import status_of as status_of
     from ._http_rules import HttpPolicy as HttpPolicy
     from ._http_rules import check_head as check_head
+    from ._http_rules import check_place as check_place
     from ._http_rules import read_post as read_post
     from ._jsonrpc import INTERNAL_ERROR as INTERNAL_ERROR
     from ._jsonrpc import INVALID_PARAMS as INVALID_PARAMS
@@ -129,7 +130,7 @@ else:
                 "EVENT_STREAM_TYPE", "HEADER_MISMATCH", "JSON_TYPE", "Headers", "ModernPost", "Refusal", "accepts",
                 "status_of",
             ),
-            "_http_rules": ("HttpPolicy", "check_head", "read_post"),
+            "_http_rules": ("HttpPolicy", "check_head", "check_place", "read_post"),
             "_jsonrpc": (
                 "INTERNAL_ERROR", "INVALID_PARAMS", "INVALID_REQUEST", "METHOD_NOT_FOUND", "PARSE_ERROR",
                 "BrokenResponse", "ErrorReply", "JsonObject", "JsonRpcRequest", "JsonText", "LineFramer", "Malformed",

@@ -66,6 +66,7 @@ from ._revisions import is_modern
 __all__ = [
     "HttpPolicy",
     "check_head",
+    "check_place",
     "host_is_allowed",
     "is_host_entry",
     "is_origin_entry",
@@ -192,6 +193,17 @@ def check_head(http_method: str, headers: Headers, policy: HttpPolicy) -> Refusa
         if refusal is not None:
             return refusal
     return None
+
+
+def check_place(headers: Headers, policy: HttpPolicy) -> Refusal | None:
+    """Return the refusal of a request beside the endpoint, by its host, its origin and the length of its body.
+
+    Args:
+        headers: the header fields of the request.
+        policy: the requests that the server accepts.
+    """
+    head = _Head("", headers, policy)
+    return _host_is_ours(head) or _origin_is_welcome(head) or _body_is_small(head)
 
 
 def _method_is_served(head: _Head) -> Refusal | None:

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from .server import AsgiMessage as AsgiMessage
     from .server import HttpApp as HttpApp
     from .server import HttpRequest as HttpRequest
+    from .server import HttpRoute as HttpRoute
     from .server import HttpSettings as HttpSettings
     from .server import MemoryEventStore as MemoryEventStore
     from .server import Receive as Receive
+    from .server import RouteTable as RouteTable
     from .server import Scope as Scope
     from .server import Send as Send
     from .server import SessionSettings as SessionSettings
@@ -47,8 +49,8 @@ else:
                 "take_inheritance", "tls_context",
             ),
             "server": (
-                "AsgiApp", "AsgiMessage", "HttpApp", "HttpRequest", "HttpSettings", "MemoryEventStore", "Receive",
-                "Scope", "Send", "SessionSettings", "SqliteEventStore", "read_body",
+                "AsgiApp", "AsgiMessage", "HttpApp", "HttpRequest", "HttpRoute", "HttpSettings", "MemoryEventStore",
+                "Receive", "RouteTable", "Scope", "Send", "SessionSettings", "SqliteEventStore", "read_body",
             ),
         },
     )  # fmt: skip

@@ -116,7 +116,7 @@ class ElicitationTasksCapability(Model):
 class Error(Model):
     """The body of an error response.
 
-    Since revision 2025-11-25.
+    In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#error
     """
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import frozen
 
+from trio_mcp.types._generated.basic import RequestId
 from trio_mcp.types._generated.tools import (
     AudioContent,
     ImageContent,
@@ -46,6 +47,8 @@ class CreateMessageRequest(Model):
 
     method: Literal["sampling/createMessage"] = "sampling/createMessage"
     params: CreateMessageRequestParams
+    id: RequestId | None = None
+    jsonrpc: Literal["2.0"] | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -84,6 +87,8 @@ class ElicitRequest(Model):
 
     method: Literal["elicitation/create"] = "elicitation/create"
     params: ElicitRequestParams
+    id: RequestId | None = None
+    jsonrpc: Literal["2.0"] | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -190,6 +195,8 @@ class ListRootsRequest(Model):
     """
 
     method: Literal["roots/list"] = "roots/list"
+    id: RequestId | None = None
+    jsonrpc: Literal["2.0"] | None = None
     params: ListRootsRequestParams | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ._event_store import MemoryEventStore as MemoryEventStore
     from ._event_store import SqliteEventStore as SqliteEventStore
     from ._legacy_session_manager import SessionSettings as SessionSettings
+    from ._routes import HttpRoute as HttpRoute
+    from ._routes import RouteTable as RouteTable
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -30,5 +32,6 @@ else:
             ),
             "_event_store": ("MemoryEventStore", "SqliteEventStore"),
             "_legacy_session_manager": ("SessionSettings",),
+            "_routes": ("HttpRoute", "RouteTable"),
         },
     )  # fmt: skip

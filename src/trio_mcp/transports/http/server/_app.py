@@ -69,6 +69,7 @@ from ._asgi import (
 from ._byte_budget import ByteBudget, no_room
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
 from ._modern import ModernEndpoint
+from ._routes import RouteTable, answer_health, write_access
 
 if TYPE_CHECKING:
     from ....auth import ResourceServer
@@ -103,6 +104,12 @@ class HttpSettings:
     """The protection of the application; None if it has none."""
     max_buffer_bytes: int
     """The byte budget: the maximum number of bytes of bodies and unread responses together."""
+    routes: RouteTable
+    """The routes beside the endpoint."""
+    health_path: str | None = None
+    """The path of the health check; None if there is none."""
+    access_log: logging.Logger | None = None
+    """The log of requests; None if they are not logged."""
 
 
 @frozen
@@ -384,18 +391,20 @@ class HttpApp:
                 stall_seconds = self._answerer.limits.stall_seconds
                 keep_alive, budget = self._settings.keep_alive, self._router.budget
                 responding = Responding(send, receive, keep_alive, stall_seconds, budget=budget)
-                responding.request = request = HttpRequest.of(scope)
+                responding.request = HttpRequest.of(scope)
                 extensions: Mapping[str, Any] = scope.get("extensions") or {}
                 responding.cut_stream = extensions.get(CUT_EXTENSION)
+                begun = trio.current_time()
                 try:
-                    if self._is_metadata_request(scope):
-                        await self._router.authorizer.describe(request, responding)
-                    elif self._is_addressed(scope):
-                        await self._router.handle(request, receive, responding)
-                    else:
-                        await responding.refuse(Refusal(404))
+                    await self._respond(scope, receive, send, responding)
+                except Exception:
+                    responding.status = responding.status or 500  # which the server of the application sends
+                    raise
                 finally:
                     responding.forget()
+                    if self._settings.access_log is not None:
+                        seconds = trio.current_time() - begun
+                        write_access(self._settings.access_log, responding.request, responding.status, seconds)
             case "lifespan":
                 await serve_lifespan(self._run_unless_running, no_host, scope, receive, send)
             case "websocket":
@@ -405,6 +414,21 @@ class HttpApp:
                 raise ValueError(
                     f"unknown ASGI scope type {unknown!r}; this application supports http, websocket and lifespan"
                 )
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send, responding: Responding) -> None:
+        """Answer one request, by its path."""
+        assert responding.request is not None
+        closed = self._router.closed
+        if self._is_metadata_request(scope):
+            await self._router.authorizer.describe(responding.request, responding)
+        elif self._is_addressed(scope):
+            await self._router.handle(responding.request, receive, responding)
+        elif path_below(scope) == self._settings.health_path:
+            await answer_health(closed, responding)
+        elif self._settings.routes.has(path_below(scope)):
+            await self._settings.routes.serve(scope, receive, send, responding, closed)
+        else:
+            await responding.refuse(Refusal(404))
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
@@ -458,7 +482,7 @@ class HttpApp:
             yield
 
     def wrap(self, host: AsgiApp) -> AsgiApp:
-        """Return an application that serves this one at its path and its metadata paths, and *host* elsewhere.
+        """Return an application that serves this one at its path, metadata paths and routes, and *host* elsewhere.
 
         Lifespan events go to both. *host* is any ASGI application on Trio, with lifespan or without.
 
@@ -473,7 +497,7 @@ class HttpApp:
         async def both(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan" and trio.lowlevel.in_trio_task():
                 await serve_lifespan(self._run_unless_running, host, scope, receive, send)
-            elif scope["type"] == "lifespan" or self._is_addressed(scope) or self._is_metadata_request(scope):
+            elif scope["type"] == "lifespan" or self._is_own(scope):
                 await self(scope, receive, send)
             else:
                 await host(scope, receive, send)
@@ -496,6 +520,12 @@ class HttpApp:
             await trio.lowlevel.checkpoint()
         else:
             await self._router.running.drained()
+
+    def _is_own(self, scope: Scope) -> bool:
+        """Return True if a request is for this application, with all that it serves beside its endpoint."""
+        path = path_below(scope)
+        is_beside = scope["type"] == "http" and (path == self._settings.health_path or self._settings.routes.has(path))
+        return is_beside or self._is_addressed(scope) or self._is_metadata_request(scope)
 
     def _is_metadata_request(self, scope: Scope) -> bool:
         """Return True if a request is for the metadata of a protected server, which clients read first."""

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CUT_EXTENSION",
     "QUICK_PASSES",
+    "TEXT_TYPE",
     "AsgiApp",
     "AsgiMessage",
     "EventStream",
@@ -242,7 +243,7 @@ async def refuse_without_trio(scope: Scope, receive: Receive, send: Send) -> Non
             await send({"type": "lifespan.startup.failed", "message": _WITHOUT_TRIO})
         case "http":
             _log.error("%s", _WITHOUT_TRIO)
-            headers = [(b"content-type", b"text/plain; charset=utf-8")]
+            headers = [(b"content-type", TEXT_TYPE.encode())]
             await send({"type": "http.response.start", "status": 500, "headers": headers})
             await send({"type": "http.response.body", "body": _WITHOUT_TRIO.encode(), "more_body": False})
         case _:
@@ -258,6 +259,7 @@ _PIECE_BYTES = 64 * 1024
 """A larger body is sent in pieces of this size, each within the stall limit."""
 
 
+TEXT_TYPE = "text/plain; charset=utf-8"
 CUT_EXTENSION = "trio_mcp.cut"
 """The name of an extension in the scope of a request, a function that breaks its response off even during a write."""
 
@@ -283,6 +285,8 @@ class Responding(ByteHolder):
     """True if an error that answers no request has the id null; None if the header fields of the request decide."""
     begun: bool = field(default=False, init=False)
     """True once the head of the response has been sent."""
+    status: int | None = field(default=None, init=False)
+    """The status in that head; None before."""
     left: bool = field(default=False, init=False)
     """True if the client left before the response was complete, or the response was cut."""
     is_cut: bool = field(default=False, init=False)
@@ -338,6 +342,14 @@ class Responding(ByteHolder):
         """Answer with one JSON document."""
         fields = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store", **headers}
         await self._transmit(self._head(status, fields), body, more=False)
+
+    async def text(self, text: str, *, status: int = 200) -> None:
+        """Answer a GET or a HEAD with plain text."""
+        assert self.request is not None
+        body = text.encode()
+        fields = {"content-type": TEXT_TYPE, "content-length": str(len(body)), "cache-control": "no-store"}
+        sent = b"" if self.request.method == "HEAD" else body
+        await self._transmit(self._head(status, fields), sent, more=False)
 
     async def empty(self, status: int = 202, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with a status and no body."""
@@ -396,7 +408,7 @@ class Responding(ByteHolder):
             await trio.lowlevel.checkpoint()
             return
         if head is not None:
-            self.begun = True
+            self.begun, self.status = True, head["status"]
         size = len(body or b"")
         self.hold(size)
         with trio.CancelScope() as stall:
