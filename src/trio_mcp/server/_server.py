@@ -328,7 +328,7 @@ class Server:
             TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
                 a value of its type; the message names it. Or the function cannot be isolated, because it is async,
                 takes a `Context` or a dependency, or cannot be imported by its name. Or a dependency cannot be
-                resolved.
+                resolved, or the return annotation names a type that cannot be returned.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
@@ -354,17 +354,20 @@ class Server:
 
         The function gets the variables of the template, and a `Context` or dependencies (`Resolve`) if parameters are
         annotated so. A variable is a string, or is converted by the parameter's annotation; an exploded variable
-        (``{/path*}``) is a list. The
-        function returns a string, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list
-        of these, or a whole `types.ReadResourceResult`. It raises `ResourceNotFound` if there is no such resource; the
-        client gets the error code of its revision. For constant contents, use `Resources.add_static`.
+        (``{/path*}``) is a list. For constant contents, use `Resources.add_static`.
+
+        The function returns a string, bytes or contents (`types.TextResourceContents`, `types.BlobResourceContents`),
+        a list with bytes or contents, a whole `types.ReadResourceResult`, or data: a dict, list, dataclass or model,
+        which becomes JSON text. It raises `ResourceNotFound` if there is no such resource; the client gets the error
+        code of its revision.
 
         Args:
             uri: a URI, or a template by RFC 6570: levels 1 to 3, and exploded variables.
             name: the name of the resource; by default the name of the function.
             title: the name to display to users.
             description: a description; the docstring by default.
-            mime_type: the media type; by default ``text/plain`` for strings and ``application/octet-stream`` for bytes.
+            mime_type: the media type; by default ``text/plain`` for strings, ``application/octet-stream`` for bytes and
+                ``application/json`` for data.
             annotations: hints about the intended audience.
             icons: icons of the resource.
             meta: the resource's `_meta`.
@@ -379,8 +382,9 @@ class Server:
         Raises:
             ValueError: the URI is registered or not valid, its variables are not the function's parameters, *scopes*
                 are not valid, or *cache* is public although the resource needs scopes.
-            TypeError: a parameter cannot be described by a JSON Schema, or its default is not a value of its type; the
-                message names it. Or *cache* is not a `CacheHint`, or *uri* is not a string.
+            TypeError: a parameter cannot be described by a JSON Schema, its default is not a value of its type, or the
+                return annotation names a type that cannot be returned; the message names it. Or *cache* is not a
+                `CacheHint`, or *uri* is not a string.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
@@ -427,8 +431,9 @@ class Server:
         """Register a function as a prompt; bare or called. The function is returned unchanged.
 
         The function's parameters are the prompt's arguments. They are sent as strings; an annotation such as `int` or
-        `Literal` converts the string, and an argument that does not fit is refused. The function returns a string, a
-        `types.PromptMessage`, content, a list of these, or a whole `types.GetPromptResult`.
+        `Literal` converts the string, and an argument that does not fit is refused. The function returns
+        messages (`User`, `Assistant`, `types.PromptMessage`, or a dict with ``role`` and ``content``), a string or
+        content, which becomes a message of the user, a list of these, or a whole `types.GetPromptResult`.
 
         Args:
             name: the name of the prompt; by default the name of the function.
@@ -441,7 +446,8 @@ class Server:
         Raises:
             ValueError: a prompt of this name is registered, or *scopes* are not valid.
             TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
-                a value of its type; the message names it.
+                a value of its type, or the return annotation names a type that cannot be returned; the message names
+                it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """

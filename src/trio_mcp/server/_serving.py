@@ -13,7 +13,7 @@ Rules of this file:
    there it is a tool error, or -32603 with the same message.
 4. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
 5. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
-   with an internal error that says nothing more.
+   with an internal error that says nothing more, and so is a tool whose return value cannot be sent.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ from .features import (
     Catalog,
     ChangeHub,
     ListenSubscription,
+    NotReturnable,
     Resources,
     SessionListeners,
     listen,
@@ -700,7 +701,10 @@ def _explain(
         if method == _CALL:
             return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
         return McpError(INTERNAL_ERROR, f"{method!r}: {failure}")
-    if method == _CALL and isinstance(params, types.CallToolRequestParams):
+    if isinstance(failure, NotReturnable):
+        _log.error("%s", failure)
+    elif method == _CALL and isinstance(params, types.CallToolRequestParams):
         return server.tools.explain(params.name, failure)
-    _log.error("answering %r failed", method, exc_info=failure)
+    else:
+        _log.error("answering %r failed", method, exc_info=failure)
     return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")

@@ -327,7 +327,7 @@ async def test_static_contents_are_listed_with_their_size_and_read() -> None:
     with pytest.raises(ValueError, match="'here' is not a URI"):
         server.resources.add_static("here", "", name="here")
     wrong: Any = [3]
-    with pytest.raises(TypeError, match="'a:3' returned int"):
+    with pytest.raises(TypeError, match="resource 'three': contents are strings, bytes or types of contents, not int"):
         server.resources.add_static("a:3", wrong, name="three")
 
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from ._catalog import check_scopes as check_scopes
     from ._catalog import keys_by_default as keys_by_default
     from ._completion import Completions as Completions
+    from ._content import Assistant as Assistant
     from ._content import Audio as Audio
     from ._content import Image as Image
+    from ._content import NotReturnable as NotReturnable
+    from ._content import User as User
     from ._content import legacy_messages as legacy_messages
     from ._content import legacy_result as legacy_result
     from ._legacy_subscriptions import SessionListeners as SessionListeners
@@ -40,7 +43,7 @@ else:
                 "check_keys", "check_scopes", "keys_by_default",
             ),
             "_completion": ("Completions",),
-            "_content": ("Audio", "Image", "legacy_messages", "legacy_result"),
+            "_content": ("Assistant", "Audio", "Image", "NotReturnable", "User", "legacy_messages", "legacy_result"),
             "_legacy_subscriptions": ("SessionListeners",),
             "_prompts": ("Prompts",),
             "_resources": ("Resources",),

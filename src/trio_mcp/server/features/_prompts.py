@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ... import types
-from ..._errors import McpError
+from ..._errors import McpError, StructureError
 from ..._user_types import kinds_of, value_from_text
 from ...wire import INVALID_PARAMS
 from .._context import Context, run_of, serving_of
-from ..signature import ArgumentFaults, Injected, Resolve, Signature, describe
+from ..signature import ArgumentFaults, Form, Injected, Resolve, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes
-from ._content import content_blocks, legacy_messages
+from ._content import RESULT_CLASSES, NotReturnable, check_returns, legacy_messages, messages_of
 
 if TYPE_CHECKING:
     from .._resolve import Dependencies
@@ -64,6 +64,16 @@ class TextFunction:
     def description(self) -> str | None:
         """The description in its docstring; None without one."""
         return self._signature.description or None
+
+    @property
+    def returns(self) -> Any:
+        """The resolved return annotation; `inspect.Signature.empty` if there is none."""
+        return self._signature.returns
+
+    @property
+    def place(self) -> str:
+        """The file and line of the function, for the log."""
+        return self._signature.place
 
     @property
     def waits(self) -> bool:
@@ -165,6 +175,11 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+_RETURNED = (types.PromptMessage, types.GetPromptResult, *RESULT_CLASSES)
+_DATA: frozenset[Form] = frozenset({"object", "array", "scalar"})
+_CURE = "return text, content (bytes as Image or Audio), data, or messages, as User(...), Assistant(...) or dicts"
+
+
 @frozen
 class _Prompt(Listable):
     """A prompt and its function."""
@@ -199,7 +214,11 @@ class _Prompt(Listable):
         if isinstance(value, types.GetPromptResult):
             result = value
         else:
-            result = types.GetPromptResult(description=self.definition.description, messages=_messages(value))
+            try:
+                messages = messages_of(value)
+            except (ValueError, TypeError, StructureError) as fault:  # `NotJsonError` is a ValueError
+                raise NotReturnable(f"prompt {params.name!r}", value, fault, self.function.place) from fault
+            result = types.GetPromptResult(description=self.definition.description, messages=messages)
         return legacy_messages(result, context.revision, params.name)
 
 
@@ -228,6 +247,7 @@ class Prompts:
         """
         name = name or name_of(function)
         looked_at = look_at(function, name, namespace)
+        check_returns(looked_at.returns, f"prompt {name!r}", _RETURNED, _DATA, _CURE)
         arguments = [
             types.PromptArgument(
                 name=each,
@@ -255,15 +275,3 @@ class Prompts:
     def remove(self, name: str) -> None:
         """Remove a prompt; raises KeyError if there is no prompt of this name."""
         self.catalog.remove(name)
-
-
-def _messages(value: Any) -> list[types.PromptMessage]:
-    """Return the return value of a prompt function as messages; content becomes a message of the user."""
-    values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType] # the return value of user code
-    messages: list[types.PromptMessage] = []
-    for each in values:
-        if isinstance(each, types.PromptMessage):
-            messages.append(each)
-        else:
-            messages += [types.PromptMessage(role="user", content=block) for block in content_blocks(each)]
-    return messages

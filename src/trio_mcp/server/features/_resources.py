@@ -7,6 +7,7 @@ Rules of this file:
 2. The values of a template's variables are decoded once. A value that could escape from its place in a path (``..``,
    absolute paths, in any encoding) is refused, unless the author allows it.
 3. A URI that no resource or template accepts is not found, for any reason.
+4. A list of bytes or contents is several contents. A list of anything else, a dict or an object is data: one JSON text.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -16,17 +17,18 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import quote
 
 from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError, ResourceNotFound
-from ...wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
+from ...wire import INVALID_PARAMS, NotJsonError, UriTemplate, encode, escapes, is_modern, is_uri
 from .._context import Context
-from ..signature import ArgumentFaults
+from ..signature import ArgumentFaults, Form, mentions
 from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, check_hint, check_scopes
+from ._content import NotReturnable, check_returns, to_plain
 from ._prompts import TextFunction, look_at, name_of
 
 __all__ = ["Contents", "Resources"]
@@ -40,6 +42,14 @@ _SAFE = ":/?#[]@!$&'()*+,;=%"
 
 Contents: TypeAlias = "str | bytes | types.TextResourceContents | types.BlobResourceContents"
 """The contents of a resource: a string, bytes, or contents with a URI and a media type of their own."""
+_SEVERAL = (bytes, bytearray, types.TextResourceContents, types.BlobResourceContents)
+"""The classes of contents that make several contents of a list (rule 4)."""
+_RETURNED = (str, *_SEVERAL, types.ReadResourceResult)
+_DATA: frozenset[Form] = frozenset({"object", "array"})
+_CURE = (
+    "return a string, bytes, contents, or data whose JSON is an object or array (a dict, list, dataclass or model); "
+    "raise ResourceNotFound if there is no such resource"
+)
 
 
 @frozen
@@ -48,8 +58,8 @@ class _Resource(Listable):
 
     definition: types.Resource
     function: TextFunction | None
-    contents: tuple[Contents, ...] = ()
-    """The contents, if there is no function."""
+    constant: types.ReadResourceResult | None = None
+    """The result, if there is no function."""
     hint: CacheHint | None = None
     """The cache hint; None for the server's hint."""
     scopes: frozenset[str] = NO_SCOPES
@@ -72,7 +82,7 @@ class _Resource(Listable):
             McpError: the function reports that there is no such resource.
         """
         try:
-            value = self.contents if self.function is None else await self.function.call(context, {})
+            value = self.constant if self.function is None else await self.function.call(context, {})
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
                 raise
@@ -148,6 +158,7 @@ class Resources:
         """
         name = name or name_of(function)
         looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
+        check_returns(looked_at.returns, f"resource {name!r}", _RETURNED, _DATA, _CURE)
         hint, needed = _check_protection(name, cache, scopes)
         _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
@@ -207,7 +218,7 @@ class Resources:
 
         Raises:
             ValueError: the URI is registered or not valid; or as `Server.resource` says of *scopes*.
-            TypeError: *cache* is not a `CacheHint`.
+            TypeError: *contents* are none of these, or *cache* is not a `CacheHint`.
         """
         _check_uri(uri)
         size: int | None = None
@@ -225,10 +236,12 @@ class Resources:
             meta=None if meta is None else dict(meta),
         )
         one = (str, bytes, types.TextResourceContents, types.BlobResourceContents)
-        held: tuple[Contents, ...] = (contents,) if isinstance(contents, one) else tuple(contents)
-        for each in held:
-            _as_contents(each, uri, mime_type)  # so that a fault is raised here, not when it is read
-        self.catalog.add(uri, _Resource(definition, None, held, *_check_protection(name, cache, scopes)))
+        held: Sequence[Contents] = [contents] if isinstance(contents, one) else contents
+        try:
+            constant = types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in held])
+        except TypeError as error:
+            raise TypeError(f"resource {name!r}: {error}") from None
+        self.catalog.add(uri, _Resource(definition, None, constant, *_check_protection(name, cache, scopes)))
 
     def scopes_of(self, uri: object) -> frozenset[str]:
         """Return the scopes that reading *uri* needs; empty if there is no such resource."""
@@ -305,7 +318,7 @@ def _check_protection(
 
 
 def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:
-    result, hint = _read(value, uri, found.definition.mime_type), found.hint
+    result, hint = _read(value, uri, found), found.hint
     if hint is not None:
         ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
         return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
@@ -314,15 +327,45 @@ def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadRes
     return result
 
 
-def _read(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
+def _read(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:
     if isinstance(value, types.ReadResourceResult):
         if value.ttl_ms is not None and (type(value.ttl_ms) is not int or value.ttl_ms < 0):
             raise ValueError(f"resource {uri!r} returned ttl_ms={value.ttl_ms!r}: must be an int of at least 0")
         if value.cache_scope not in (None, "private", "public"):
             raise ValueError(f"resource {uri!r} returned cache_scope={value.cache_scope!r}: use 'private' or 'public'")
         return value
-    values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # the return value of user code
-    return types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in values])  # pyright: ignore[reportUnknownVariableType] # likewise
+    definition, function = found.definition, found.function
+    assert function is not None  # constant contents are a whole result
+    try:
+        return types.ReadResourceResult(contents=_contents(value, uri, definition.mime_type, function.returns))
+    except (NotJsonError, TypeError) as fault:
+        raise NotReturnable(f"resource {definition.name!r}", value, fault, function.place) from fault
+
+
+def _contents(
+    value: Any, uri: str, mime_type: str | None, annotation: Any
+) -> list[types.TextResourceContents | types.BlobResourceContents]:
+    """Return what a function has returned as contents (rule 4).
+
+    Args:
+        annotation: the return annotation; it decides on lists of strings, and on empty lists.
+
+    Raises:
+        NotJsonError: it has no JSON form.
+        TypeError: it is not data, or it is among contents.
+    """
+    if isinstance(value, list | tuple):
+        values = cast("Sequence[Any]", value)
+        kinds = set(map(type, values))
+        if any(issubclass(kind, _SEVERAL) for kind in kinds) or (kinds <= {str} and mentions(annotation, _SEVERAL)):
+            return [_as_contents(each, uri, mime_type) for each in values]
+    if isinstance(value, (str, *_SEVERAL)):
+        return [_as_contents(value, uri, mime_type)]
+    plain = to_plain(value)
+    if not isinstance(plain, dict | list):
+        raise TypeError(_CURE)
+    text = encode(plain).decode()
+    return [types.TextResourceContents(uri=uri, mime_type=mime_type or "application/json", text=text)]
 
 
 def _as_contents(
@@ -335,4 +378,4 @@ def _as_contents(
     if isinstance(value, bytes | bytearray):
         mime_type = mime_type or "application/octet-stream"
         return types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
-    raise TypeError(f"resource {uri!r} returned {type(value).__name__}; return a string, bytes or contents")
+    raise TypeError(f"contents are strings, bytes or types of contents, not {type(value).__name__}")

@@ -21,14 +21,34 @@ from ... import types
 from ..._errors import ToolError
 from ...peer import FairLimiter, OutOfTimeError
 from ...schema import SchemaError, compile_schema
-from ...wire import JsonObject, JsonText, Undecodable, decode, is_modern, is_object, json_text, mirrored_params
+from ...wire import (
+    JsonObject,
+    JsonText,
+    NotJsonError,
+    Undecodable,
+    decode,
+    is_modern,
+    is_object,
+    json_text,
+    mirrored_params,
+)
 from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_place
-from ..signature import ArgumentFaults, Injected, ResultFaults, SchemaRefs, Signature, describe
+from ..signature import ArgumentFaults, Form, Injected, ResultFaults, SchemaRefs, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
-from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
+from ._content import (
+    RESULT_CLASSES,
+    SCALARS,
+    NotReturnable,
+    check_returns,
+    content_blocks,
+    data_result,
+    holds_content,
+    legacy_result,
+    text_result,
+)
 from ._prompts import dependencies_of, name_of
 
 if TYPE_CHECKING:
@@ -100,6 +120,10 @@ _MOST_CHARACTERS = 10_000
 _MOST_OF_A_PLACE = 200
 """The number of characters of a path in the log: the caller may choose the names in it."""
 _SCHEMAS: Sequence[str] = ("inputSchema", "outputSchema")
+_RETURNED = (*RESULT_CLASSES, ExtensionResult)
+"""The classes of return values that give no output schema."""
+_DATA: frozenset[Form] = frozenset({"object", "array", "scalar"})
+_CURE = "return text, content (bytes as Image or Audio), data or a whole types.CallToolResult"
 _CONTENT_FOR_DATA = (
     "$: it is content, but the return annotation promises data; annotate the return value as content (Image, "
     "types.TextContent, list[Image | str] and so on), or as types.CallToolResult"
@@ -271,13 +295,29 @@ class _Tool(Listable):
                     self._check(value.structured_content)
                 return self._readable(value, revision)
             if promised and holds_content(value):
-                raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA])
-        elif not promised and value is not None:
-            return text_result(value)
+                raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA], signature.place)
         if not promised:
-            return self._readable(types.CallToolResult(content=content_blocks(value)), revision)
-        structured = signature.dump(value)
+            return self._content(value, revision)
+        try:
+            structured = signature.dump(value)
+        except ResultFaults as faults:
+            if faults.has_form:
+                raise
+            raise self._not_returnable(value, "; ".join(faults.faults)) from faults
         return data_result(structured["result"] if signature.wraps_result else structured, structured, revision)
+
+    def _content(self, value: Any, revision: str) -> types.CallToolResult | JsonObject:
+        """Return the result of a tool without output schema."""
+        try:
+            if value.__class__ in SCALARS and value is not None:
+                return text_result(value)
+            blocks = content_blocks(value)
+        except (NotJsonError, TypeError) as fault:
+            raise self._not_returnable(value, fault) from fault
+        return self._readable(types.CallToolResult(content=blocks), revision)
+
+    def _not_returnable(self, value: Any, fault: object) -> NotReturnable:
+        return NotReturnable(f"tool {self.definition.name!r}", value, fault, self.signature.place)
 
     def _readable(self, result: types.CallToolResult, revision: str) -> types.CallToolResult:
         """Return a typed result in a form that a client of *revision* can read."""
@@ -286,7 +326,8 @@ class _Tool(Listable):
     def _check(self, structured: Any) -> None:
         """Check the structured content of a `CallToolResult` against the published output schema."""
         if structured is types.UNSET:
-            raise ResultFaults(self.definition.name, ["$: required, but missing: the tool has an output schema"])
+            fault = "$: required, but missing: the tool has an output schema"
+            raise ResultFaults(self.definition.name, [fault], self.signature.place)
         self.signature.check(structured)
 
 
@@ -344,7 +385,7 @@ class Tools:
             function,
             name=name,
             inject=(Context,),
-            content=(*RESULT_CLASSES, ExtensionResult),
+            content=_RETURNED,
             input_schema=raw["inputSchema"],
             output_schema=raw["outputSchema"],
             namespace=namespace,
@@ -366,6 +407,8 @@ class Tools:
         )
         limit = math.inf if timeout is None else timeout
         isolation = None if isolate is None else isolated(function, signature)
+        if signature.output_schema is None:
+            check_returns(signature.returns, f"tool {name!r}", _RETURNED, _DATA, _CURE)
         found = dependencies_of(signature.injected, name, namespace)
         on_repair = self._count_repairs if self.repair_arguments else None
         texts = written_schemas(given)
@@ -401,7 +444,13 @@ class Tools:
             message = str(failure)
             if len(message) > _MOST_CHARACTERS:
                 message = f"{message[:_MOST_CHARACTERS]} [...]"
-        elif isinstance(failure, ToolError | ResultFaults):
+        elif isinstance(failure, ResultFaults):
+            faults = "; ".join(failure.faults)
+            _log.error(
+                "tool %r: the returned value does not fit: %s; its handler is at %s", name, faults, failure.place
+            )
+            message = str(failure)
+        elif isinstance(failure, ToolError):
             message = str(failure)
         else:
             _log.error("tool %r failed", name, exc_info=failure)

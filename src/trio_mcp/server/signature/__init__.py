@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ._annotations import Inexpressible as Inexpressible
     from ._annotations import Shape as Shape
     from ._conversion import MISSING as MISSING
+    from ._conversion import Form as Form
+    from ._conversion import Misfit as Misfit
+    from ._conversion import form_of as form_of
     from ._conversion import to_json as to_json
     from ._inline import SchemaRefs as SchemaRefs
     from ._inline import inlined as inlined
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from ._inspect import Resolve as Resolve
     from ._inspect import inspect_callable as inspect_callable
     from ._inspect import may_wait as may_wait
+    from ._inspect import mentions as mentions
     from ._signature import ArgumentFaults as ArgumentFaults
     from ._signature import ResultFaults as ResultFaults
     from ._signature import Signature as Signature
@@ -33,9 +37,9 @@ else:
         __name__,
         {
             "_annotations": ("FORMATS", "AnnotationReader", "Definitions", "Inexpressible", "Shape"),
-            "_conversion": ("MISSING", "to_json"),
+            "_conversion": ("MISSING", "Form", "Misfit", "form_of", "to_json"),
             "_inline": ("SchemaRefs", "inlined"),
-            "_inspect": ("Callee", "Injected", "Resolve", "inspect_callable", "may_wait"),
+            "_inspect": ("Callee", "Injected", "Resolve", "inspect_callable", "may_wait", "mentions"),
             "_signature": (
                 "ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type",
                 "read_defaults",
