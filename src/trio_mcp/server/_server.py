@@ -90,6 +90,9 @@ class Server:
             applies only where the arguments of a tool do not fit, the schema admits no string in that place, and the
             repaired arguments fit as a whole. `Tools.repaired` counts the strings, and the log names their places at
             the level of debugging. False to refuse such calls.
+        mask_errors: True to tell callers nothing of an exception that a handler raises, but that it failed; a
+            `ToolError` or `McpError` always keeps its text. By default the text of an exception of a tool reaches the
+            model. What resources, prompts, completions and custom methods raise is never told. The log has everything.
         on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
             not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
@@ -165,6 +168,7 @@ class Server:
         on_stuck: OnStuck | None = None,
         schema_refs: SchemaRefs = "inline",
         repair_arguments: bool = True,
+        mask_errors: bool = False,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -189,7 +193,8 @@ class Server:
         self.cache = check_hints(cache)
         if schema_refs not in get_args(SchemaRefs):
             raise ValueError(f"schema_refs={schema_refs!r}: must be one of {', '.join(get_args(SchemaRefs))}")
-        self.tools, self.resources, self.prompts = Tools(schema_refs, repair_arguments), Resources(), Prompts()
+        self.tools = Tools(schema_refs, repair_arguments, mask_errors)
+        self.resources, self.prompts = Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
         self.changes = ChangeSource()

@@ -18,7 +18,7 @@ import trio
 from attrs import define, field
 
 from ... import types
-from ..._errors import ToolError
+from ..._errors import McpError, ToolError
 from ...peer import FairLimiter, OutOfTimeError
 from ...schema import SchemaError, compile_schema
 from ...wire import (
@@ -340,6 +340,8 @@ class Tools:
     repair_arguments: bool = True
     """True to take JSON that was sent as a string, where the schema admits no string. It applies to tools that are
     registered later."""
+    mask_errors: bool = False
+    """True to tell callers nothing of an exception of a tool but a `ToolError` or `McpError`."""
     repaired: int = field(default=0, init=False)
     """The number of strings in arguments that were replaced by the JSON that they held, in all servings together."""
     _counting: threading.Lock = field(factory=threading.Lock, init=False)
@@ -437,6 +439,7 @@ class Tools:
 
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
         """Return the tool error for an exception of a tool; log the exception if it is a bug."""
+        mask = f"{name} failed; the server's log says why" if self.mask_errors else None
         if isinstance(failure, OutOfTimeError):
             tool = self.catalog.get(name)  # it may have been removed
             message = f"{name} timed out" + (f" after {tool.timeout:g} s" if tool else "")
@@ -449,17 +452,20 @@ class Tools:
             _log.error(
                 "tool %r: the returned value does not fit: %s; its handler is at %s", name, faults, failure.place
             )
-            message = str(failure)
+            message = mask or str(failure)
         elif isinstance(failure, ToolError):
             message = str(failure)
         else:
             _log.error("tool %r failed", name, exc_info=failure)
-            message = _message_of(failure)
+            message = _message_of(failure, mask)
         return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
 
 
-def _message_of(failure: BaseException) -> str:
+def _message_of(failure: BaseException, mask: str | None) -> str:
+    """Return what an exception says, or its mask; for a group, what each part says."""
     if isinstance(failure, BaseExceptionGroup):
         parts: tuple[BaseException, ...] = cast("BaseExceptionGroup[BaseException]", failure).exceptions
-        return "; ".join(_message_of(part) for part in parts)
+        return "; ".join(dict.fromkeys(_message_of(part, mask) for part in parts))
+    if mask is not None and not isinstance(failure, ToolError | McpError):
+        return mask
     return str(failure) or type(failure).__name__
