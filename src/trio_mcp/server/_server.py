@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeVar, cast, get_args, overload
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, overload
 
 from attrs import define
 
 from .. import types
 from .._errors import McpError
 from .._extensions import checked_settings
-from ..peer import Limits
+from ..peer import Access, Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
 from ._extensions import CustomMethods
@@ -26,6 +26,7 @@ from .features import (
     NO_SCOPES,
     CacheableMethod,
     CacheHint,
+    Catalog,
     ChangeSource,
     Completions,
     Cursors,
@@ -33,8 +34,10 @@ from .features import (
     RawSchema,
     Resources,
     Tools,
+    Visible,
     check_hints,
     check_keys,
+    check_visible,
 )
 from .signature import SchemaRefs
 
@@ -43,6 +46,7 @@ __all__ = ["Server", "callers_names"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
+AnyEntry: TypeAlias = types.Tool | types.Resource | types.ResourceTemplate | types.Prompt
 
 
 @asynccontextmanager
@@ -93,6 +97,8 @@ class Server:
         mask_errors: True to tell callers nothing of an exception that a handler raises, but that it failed; a
             `ToolError` or `McpError` always keeps its text. By default the text of an exception of a tool reaches the
             model. What resources, prompts, completions and custom methods raise is never told. The log has everything.
+        visible: decides who sees each tool, resource, resource template and prompt, in addition to the `visible` of
+            the entry itself; see `tool`. Results that could differ between callers are never cacheable as public.
         on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
             not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
@@ -100,7 +106,8 @@ class Server:
         ValueError: *revisions* is empty or contains an unknown revision, an extension id is not valid, *page_size* is
             below 1, a key is too short, *cache* names a method whose results cannot be cached, or *asking* or
             *schema_refs* is not one of its values.
-        TypeError: *keys* is not a list of bytes, or a value of *cache* is not a `CacheHint`.
+        TypeError: *keys* is not a list of bytes, a value of *cache* is not a `CacheHint`, or *visible* is not a plain
+            function.
     """
 
     info: types.Implementation
@@ -169,6 +176,7 @@ class Server:
         schema_refs: SchemaRefs = "inline",
         repair_arguments: bool = True,
         mask_errors: bool = False,
+        visible: Visible[AnyEntry] | None = None,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -202,6 +210,15 @@ class Server:
         self.prompts.catalog.changed = partial(self.changes.notify_nowait, ListChanged("prompts"))
         for catalog in (self.resources.catalog, self.resources.templates):
             catalog.changed = partial(self.changes.notify_nowait, ListChanged("resources"))
+        check_visible("Server", visible)
+        lists: Sequence[Catalog[Any]] = (
+            self.tools.catalog,
+            self.prompts.catalog,
+            self.resources.catalog,
+            self.resources.templates,
+        )
+        for each in lists:
+            each.restrict(visible)
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -236,8 +253,8 @@ class Server:
         """
         return open_serving(self, asking or self.asking)
 
-    def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
-        """Return the scopes that a request needs; empty if it needs none.
+    def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
+        """Return the scopes that a request needs; empty if it needs none, or names what is hidden from the caller.
 
         Scopes are checked by HTTP applications with authentication, before a request is begun, and nowhere else. This
         reads of the params what the handler will read; params that the handler will refuse need no scopes. Lists are
@@ -247,19 +264,19 @@ class Server:
         """
         match method:
             case "tools/call":
-                return self.tools.scopes_of(params.get("name"))
+                return self.tools.scopes_of(params.get("name"), access)
             case "prompts/get":
-                return self.prompts.scopes_of(params.get("name"))
+                return self.prompts.scopes_of(params.get("name"), access)
             case "resources/read" | "resources/subscribe":
-                return self.resources.scopes_of(params.get("uri"))
+                return self.resources.scopes_of(params.get("uri"), access)
             case "completion/complete":
                 ref: Any = params.get("ref")
                 named: JsonObject = ref if is_object(ref) else {}
-                of_prompt = self.prompts.scopes_of(named.get("name"))
-                return of_prompt | self.resources.scopes_of_template(named.get("uri"))
+                of_prompt = self.prompts.scopes_of(named.get("name"), access)
+                return of_prompt | self.resources.scopes_of_template(named.get("uri"), access)
             case "subscriptions/listen":
                 uris = islice(_listened(params), self.limits.max_subscriptions)  # a request with more is refused
-                return NO_SCOPES.union(*map(self.resources.scopes_of, uris))
+                return NO_SCOPES.union(*(self.resources.scopes_of(uri, access) for uri in uris))
             case _:
                 return self.custom.scopes_of(method)
 
@@ -295,6 +312,7 @@ class Server:
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Tool] | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, *args: Any, **options: Any) -> Any:
         """Register a function as a tool; bare or called. The function is returned unchanged.
@@ -326,6 +344,10 @@ class Server:
             scopes: the scopes that a caller needs. An HTTP application with authentication (`http_app`) requests
                 missing scopes; one without authentication refuses all calls. Other transports have no authentication,
                 and permit all calls.
+            visible: decides which callers see the tool: a plain function of the `types.Tool` and the `Access` of the
+                caller, None without authentication. To others the tool is neither listed nor known. It is called in the
+                event loop for each list and each call, and must not wait. If it raises an exception, which is logged,
+                the tool is hidden.
 
         Raises:
             ValueError: a tool of this name is registered, an option is not valid, or the schema uses header fields
@@ -333,7 +355,8 @@ class Server:
             TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
                 a value of its type; the message names it. Or the function cannot be isolated, because it is async,
                 takes a `Context` or a dependency, or cannot be imported by its name. Or a dependency cannot be
-                resolved, or the return annotation names a type that cannot be returned.
+                resolved, *visible* is not a plain function, or the return annotation names a type that cannot be
+                returned.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
@@ -354,6 +377,7 @@ class Server:
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[Any] | None = None,
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a resource template if *uri* has ``{variables}``.
 
@@ -383,13 +407,15 @@ class Server:
                 `types.ReadResourceResult` with a hint of its own takes precedence.
             scopes: the scopes that a caller needs to read the resource, or to listen for its changes; as of `tool`.
                 The contents may then be cached only for the caller.
+            visible: decides which callers see the resource or template; as of `tool`. It gets the `types.Resource` or
+                `types.ResourceTemplate`. The contents may then be cached only for the caller.
 
         Raises:
             ValueError: the URI is registered or not valid, its variables are not the function's parameters, *scopes*
                 are not valid, or *cache* is public although the resource needs scopes.
             TypeError: a parameter cannot be described by a JSON Schema, its default is not a value of its type, or the
                 return annotation names a type that cannot be returned; the message names it. Or *cache* is not a
-                `CacheHint`, or *uri* is not a string.
+                `CacheHint`, *visible* is not a plain function, or *uri* is not a string.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
@@ -413,6 +439,7 @@ class Server:
                 allow_traversal=allow_traversal,
                 cache=cache,
                 scopes=scopes,
+                visible=visible,
                 namespace=namespace,
             )
             return function
@@ -431,6 +458,7 @@ class Server:
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Prompt] | None = None,
     ) -> Callable[[F], F]: ...
     def prompt(self, *args: Any, **options: Any) -> Any:
         """Register a function as a prompt; bare or called. The function is returned unchanged.
@@ -447,12 +475,13 @@ class Server:
             icons: icons of the prompt.
             meta: the prompt's `_meta`.
             scopes: the scopes that a caller needs to get the prompt, or to complete its arguments; as of `tool`.
+            visible: decides which callers see the prompt; as of `tool`.
 
         Raises:
             ValueError: a prompt of this name is registered, or *scopes* are not valid.
             TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
                 a value of its type, or the return annotation names a type that cannot be returned; the message names
-                it.
+                it. Or *visible* is not a plain function.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from ._catalog import CacheHint as CacheHint
     from ._catalog import Catalog as Catalog
     from ._catalog import Cursors as Cursors
+    from ._catalog import Visible as Visible
     from ._catalog import check_hints as check_hints
     from ._catalog import check_keys as check_keys
     from ._catalog import check_scopes as check_scopes
+    from ._catalog import check_visible as check_visible
     from ._catalog import keys_by_default as keys_by_default
     from ._completion import Completions as Completions
     from ._content import Assistant as Assistant
@@ -39,8 +41,8 @@ else:
         __name__,
         {
             "_catalog": (
-                "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "check_hints",
-                "check_keys", "check_scopes", "keys_by_default",
+                "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "Visible", "check_hints",
+                "check_keys", "check_scopes", "check_visible", "keys_by_default",
             ),
             "_completion": ("Completions",),
             "_content": ("Assistant", "Audio", "Image", "NotReturnable", "User", "legacy_messages", "legacy_result"),

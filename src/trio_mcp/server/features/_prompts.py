@@ -14,10 +14,11 @@ from attrs import define, field, frozen
 from ... import types
 from ..._errors import McpError, StructureError
 from ..._user_types import kinds_of, value_from_text
+from ...peer import Access
 from ...wire import INVALID_PARAMS
 from .._context import Context, run_of, serving_of
 from ..signature import ArgumentFaults, Form, Injected, Resolve, Signature, describe
-from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes
+from ._catalog import NO_SCOPES, Catalog, Listable, Visible, check_scopes
 from ._content import RESULT_CLASSES, NotReturnable, check_returns, legacy_messages, messages_of
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ class Prompts:
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Prompt] | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.prompt`.
@@ -265,11 +267,11 @@ class Prompts:
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        self.catalog.add(name, _Prompt(definition, looked_at, check_scopes(f"prompt {name!r}", scopes)))
+        self.catalog.add(name, _Prompt(definition, looked_at, check_scopes(f"prompt {name!r}", scopes)), visible)
 
-    def scopes_of(self, name: object) -> frozenset[str]:
-        """Return the scopes that getting this prompt needs; empty if there is no such prompt."""
-        prompt = self.catalog.get(name) if isinstance(name, str) else None
+    def scopes_of(self, name: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes that getting this prompt needs; empty if the caller sees no such prompt."""
+        prompt = self.catalog.find(name, access) if isinstance(name, str) else None
         return NO_SCOPES if prompt is None else prompt.scopes
 
     def remove(self, name: str) -> None:

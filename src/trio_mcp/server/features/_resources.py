@@ -24,10 +24,11 @@ from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError, ResourceNotFound
+from ...peer import Access
 from ...wire import INVALID_PARAMS, NotJsonError, UriTemplate, encode, escapes, is_modern, is_uri
 from .._context import Context
 from ..signature import ArgumentFaults, Form, mentions
-from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, check_hint, check_scopes
+from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, Visible, check_hint, check_scopes
 from ._content import NotReturnable, check_returns, to_plain
 from ._prompts import TextFunction, look_at, name_of
 
@@ -64,6 +65,8 @@ class _Resource(Listable):
     """The cache hint; None for the server's hint."""
     scopes: frozenset[str] = NO_SCOPES
     """The scopes that a reader needs."""
+    is_private: bool = False
+    """True if not everybody may read it, so that its contents must not be shared."""
 
     @property
     def waits(self) -> bool:
@@ -102,6 +105,8 @@ class _Template(Listable):
     """The cache hint; None for the server's hint."""
     scopes: frozenset[str] = NO_SCOPES
     """The scopes that a reader needs."""
+    is_private: bool = False
+    """True if not everybody may read it, so that its contents must not be shared."""
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the values of the variables in *uri*; None if it does not match the template (rule 2)."""
@@ -149,6 +154,7 @@ class Resources:
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[Any] | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.resource`.
@@ -159,7 +165,7 @@ class Resources:
         name = name or name_of(function)
         looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
         check_returns(looked_at.returns, f"resource {name!r}", _RETURNED, _DATA, _CURE)
-        hint, needed = _check_protection(name, cache, scopes)
+        protection = self._check_protection(name, cache, scopes, visible)
         _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
@@ -178,12 +184,12 @@ class Resources:
         }
         if not template.variables:
             resource = types.Resource(uri=uri, size=size, **facts)
-            self.catalog.add(uri, _Resource(resource, looked_at, hint=hint, scopes=needed))
+            self.catalog.add(uri, _Resource(resource, looked_at, None, *protection), visible)
             return
         if size is not None:
             raise ValueError(f"{name}: a template has no size; remove size=")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
-        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, hint, needed))
+        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, *protection), visible)
         self.may_ask = self.may_ask or looked_at.may_ask
 
     def add_static(
@@ -200,6 +206,7 @@ class Resources:
         meta: Mapping[str, Any] | None = None,
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[Any] | None = None,
     ) -> None:
         """Register constant contents. The size of a single string or bytes object is published too.
 
@@ -215,10 +222,11 @@ class Resources:
             meta: the resource's `_meta`.
             cache: the cache hint for clients; by default that of `Server` for all resources.
             scopes: the scopes that a caller needs; see `Server.resource`.
+            visible: decides who sees the resource; see `Server.tool`.
 
         Raises:
             ValueError: the URI is registered or not valid; or as `Server.resource` says of *scopes*.
-            TypeError: *contents* are none of these, or *cache* is not a `CacheHint`.
+            TypeError: *contents* are none of these, *cache* is not a `CacheHint`, or *visible* is not a plain function.
         """
         _check_uri(uri)
         size: int | None = None
@@ -241,24 +249,38 @@ class Resources:
             constant = types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in held])
         except TypeError as error:
             raise TypeError(f"resource {name!r}: {error}") from None
-        self.catalog.add(uri, _Resource(definition, None, constant, *_check_protection(name, cache, scopes)))
+        protection = self._check_protection(name, cache, scopes, visible)
+        self.catalog.add(uri, _Resource(definition, None, constant, *protection), visible)
 
-    def scopes_of(self, uri: object) -> frozenset[str]:
-        """Return the scopes that reading *uri* needs; empty if there is no such resource."""
-        found = self.catalog.get(uri) if isinstance(uri, str) else None
+    def _check_protection(
+        self, name: str, cache: CacheHint | None, scopes: Sequence[str], visible: Visible[Any] | None
+    ) -> tuple[CacheHint | None, frozenset[str], bool]:
+        """Return the checked cache hint and scopes of a resource, and True if its contents are private."""
+        hint, needed = check_hint(name, cache), check_scopes(name, scopes)
+        own = "needs scopes" if needed else "has visible=" if visible is not None else ""
+        if own and hint is not None and hint.scope == "public":
+            raise ValueError(f"{name}: cache={hint!r} is public, but the resource {own}; use scope='private'")
+        is_private = own != "" or self.catalog.visible is not None
+        if is_private and hint is not None:
+            hint = evolve(hint, scope="private")
+        return hint, needed, is_private
+
+    def scopes_of(self, uri: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes that reading *uri* needs; empty if the caller sees no such resource."""
+        found = self.catalog.find(uri, access) if isinstance(uri, str) else None
         if found is not None:
             return found.scopes
         if not isinstance(uri, str) or not any(template.scopes for template in self.templates):
             return NO_SCOPES
         try:
-            template, _ = self._find(uri)
+            template, _ = self._find(uri, access)
         except ResourceNotFound:
             return NO_SCOPES
         return template.scopes
 
-    def scopes_of_template(self, uri: object) -> frozenset[str]:
-        """Return the scopes of the template that was registered as *uri*; empty if there is none."""
-        template = self.templates.get(uri) if isinstance(uri, str) else None
+    def scopes_of_template(self, uri: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes of the template that was registered as *uri*; empty if the caller sees none."""
+        template = self.templates.find(uri, access) if isinstance(uri, str) else None
         return NO_SCOPES if template is None else template.scopes
 
     def remove(self, uri: str) -> None:
@@ -272,7 +294,7 @@ class Resources:
             McpError: the URI matches no template, or the function reports that there is no such resource.
         """
         try:
-            template, bound = self._find(params.uri)
+            template, bound = self._find(params.uri, context.access)
             value = await template.function.call(context, bound)
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
@@ -280,10 +302,10 @@ class Resources:
             raise _not_found(error, context, params.uri) from error
         return _result(value, params.uri, template)
 
-    def _find(self, uri: str) -> tuple[_Template, dict[str, Any]]:
+    def _find(self, uri: str, access: Access | None) -> tuple[_Template, dict[str, Any]]:
         """Return the template that *uri* matches, and its arguments (rules 1 and 3)."""
         faults = ""
-        for template in self.templates:
+        for template in self.templates.shown(access):
             values = template.match(uri)
             if values is not None:
                 try:
@@ -307,22 +329,12 @@ def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:
         raise ValueError(f"{uri!r} is not a URI: percent-encode spaces, braces and characters outside of ASCII{hint}")
 
 
-def _check_protection(
-    name: str, cache: CacheHint | None, scopes: Sequence[str]
-) -> tuple[CacheHint | None, frozenset[str]]:
-    """Return the checked cache hint and scopes of a resource."""
-    hint, needed = check_hint(name, cache), check_scopes(name, scopes)
-    if needed and hint is not None and hint.scope == "public":
-        raise ValueError(f"{name}: cache={hint!r} is public, but the resource needs scopes; use scope='private'")
-    return hint, needed
-
-
 def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:
     result, hint = _read(value, uri, found), found.hint
     if hint is not None:
         ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
         return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
-    if found.scopes:  # in spite of the server's hint, this resource must not be shared
+    if found.is_private:  # in spite of the server's hint, this resource must not be shared
         return evolve(result, cache_scope=result.cache_scope or "private")
     return result
 

@@ -19,7 +19,7 @@ from attrs import define, field
 
 from ... import types
 from ..._errors import McpError, ToolError
-from ...peer import FairLimiter, OutOfTimeError
+from ...peer import Access, FairLimiter, OutOfTimeError
 from ...schema import SchemaError, compile_schema
 from ...wire import (
     JsonObject,
@@ -37,7 +37,7 @@ from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_place
 from ..signature import ArgumentFaults, Form, Injected, ResultFaults, SchemaRefs, Signature, describe
-from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
+from ._catalog import NO_SCOPES, Catalog, Listable, Visible, check_scopes, with_texts
 from ._content import (
     RESULT_CLASSES,
     SCALARS,
@@ -363,6 +363,7 @@ class Tools:
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Tool] | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.tool`.
@@ -415,7 +416,7 @@ class Tools:
         on_repair = self._count_repairs if self.repair_arguments else None
         texts = written_schemas(given)
         tool = _Tool(definition, signature, texts, limit, max_concurrency, isolation, needed, found, on_repair)
-        self.catalog.add(name, tool)
+        self.catalog.add(name, tool, visible)
 
     def _count_repairs(self, name: str, places: Sequence[str]) -> None:
         with self._counting:
@@ -423,14 +424,14 @@ class Tools:
         for place in places:
             _log.debug("tool %r: %s was JSON in a string; its value was taken", name, place[:_MOST_OF_A_PLACE])
 
-    def input_schema(self, name: str) -> JsonObject | None:
-        """Return the input schema of a tool, the same object each time; None if there is no such tool."""
-        tool = self.catalog.get(name)
+    def input_schema(self, name: str, access: Access | None) -> JsonObject | None:
+        """Return the input schema of a tool, the same object each time; None if the caller sees no such tool."""
+        tool = self.catalog.find(name, access)
         return None if tool is None else tool.definition.input_schema
 
-    def scopes_of(self, name: object) -> frozenset[str]:
-        """Return the scopes that a call of this tool needs; empty if there is no such tool."""
-        tool = self.catalog.get(name) if isinstance(name, str) else None
+    def scopes_of(self, name: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes that a call of this tool needs; empty if the caller sees no such tool."""
+        tool = self.catalog.find(name, access) if isinstance(name, str) else None
         return NO_SCOPES if tool is None else tool.scopes
 
     def remove(self, name: str) -> None:
