@@ -325,7 +325,8 @@ class Server:
 
         Args:
             name: the name of the tool; by default the name of the function.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from the name: ``Search books`` from
+                ``search_books`` or ``searchBooks``.
             description: a description for the calling model; the docstring by default.
             annotations: hints about the tool's behaviour.
             icons: icons of the tool.
@@ -393,7 +394,8 @@ class Server:
         Args:
             uri: a URI, or a template by RFC 6570: levels 1 to 3, and exploded variables.
             name: the name of the resource; by default the name of the function.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from the name: ``Search books`` from
+                ``search_books`` or ``searchBooks``.
             description: a description; the docstring by default.
             mime_type: the media type; by default ``text/plain`` for strings, ``application/octet-stream`` for bytes and
                 ``application/json`` for data.
@@ -470,7 +472,8 @@ class Server:
 
         Args:
             name: the name of the prompt; by default the name of the function.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from the name: ``Search books`` from
+                ``search_books`` or ``searchBooks``.
             description: a description; the docstring by default.
             icons: icons of the prompt.
             meta: the prompt's `_meta`.

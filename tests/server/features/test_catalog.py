@@ -194,7 +194,9 @@ async def test_lists_contain_only_the_fields_of_the_revision() -> None:
     assert shown["2025-03-26"] == shown["2024-11-05"]
     titled = {"title": "T", "_meta": {"a": 1}}
     older = shown["2024-11-05"]
-    assert shown["2025-06-18"] == {name: each | (titled if name != "z" else {}) for name, each in older.items()}
+    assert shown["2025-06-18"] == {
+        name: each | (titled if name != "z" else {"title": "Z"}) for name, each in older.items()
+    }
     pictured = {"icons": [{"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"]}]}
     for revision in ("2025-11-25", "2026-07-28"):
         assert shown[revision] == {

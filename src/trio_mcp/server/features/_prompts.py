@@ -5,6 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from ._content import RESULT_CLASSES, NotReturnable, check_returns, legacy_messa
 if TYPE_CHECKING:
     from .._resolve import Dependencies
 
-__all__ = ["Prompts", "TextFunction", "dependencies_of", "look_at", "name_of"]
+__all__ = ["Prompts", "TextFunction", "dependencies_of", "look_at", "name_of", "title_of"]
 
 
 def dependencies_of(
@@ -176,6 +177,31 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+_SEPARATORS = re.compile(r"[\W_]+")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
+"""The places between the words of `getUserById` and `parseHTTPHead`."""
+
+
+def title_of(name: str) -> str | None:
+    """Return a title for humans that is made from a name, as in ``Get user by id``; None if it has no words.
+
+    Abbreviations in capitals stay: `parseHTTPHead` becomes ``Parse HTTP head``. A name with spaces was written for
+    humans, and stays as it is.
+    """
+    if any(map(str.isspace, name)):
+        return name
+    words = _HUMPS.sub(" ", _SEPARATORS.sub(" ", name)).split()
+    are_loud = len(words) > 1 and all(map(str.isupper, words))  # a constant, such as SEARCH_BOOKS
+    plain = [word if not are_loud and _is_abbreviation(word) else word.lower() for word in words]
+    title = " ".join(plain)
+    return title[:1].upper() + title[1:] or None
+
+
+def _is_abbreviation(word: str) -> bool:
+    letters = word.removesuffix("s")
+    return len(letters) > 1 and letters.isupper()
+
+
 _RETURNED = (types.PromptMessage, types.GetPromptResult, *RESULT_CLASSES)
 _DATA: frozenset[Form] = frozenset({"object", "array", "scalar"})
 _CURE = "return text, content (bytes as Image or Audio), data, or messages, as User(...), Assistant(...) or dicts"
@@ -261,7 +287,7 @@ class Prompts:
         ]
         definition = types.Prompt(
             name=name,
-            title=title,
+            title=title_of(name) if title is None else title,
             description=description or looked_at.description,
             arguments=arguments or None,
             icons=icons,

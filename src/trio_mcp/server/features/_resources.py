@@ -30,7 +30,7 @@ from .._context import Context
 from ..signature import ArgumentFaults, Form, mentions
 from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, Visible, check_hint, check_scopes
 from ._content import NotReturnable, check_returns, to_plain
-from ._prompts import TextFunction, look_at, name_of
+from ._prompts import TextFunction, look_at, name_of, title_of
 
 __all__ = ["Contents", "Resources"]
 
@@ -175,7 +175,7 @@ class Resources:
                 raise ValueError(f"{name}: {each}* in {uri!r} is a list, but parameter {each!r} does not accept lists")
         facts: dict[str, Any] = {
             "name": name,
-            "title": title,
+            "title": title_of(name) if title is None else title,
             "description": description or looked_at.description,
             "mime_type": mime_type,
             "annotations": annotations,
@@ -214,7 +214,7 @@ class Resources:
             uri: the URI of the resource.
             contents: a string, bytes, `types.TextResourceContents` or `types.BlobResourceContents`, or a list of them.
             name: the name of the resource.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from *name*.
             description: a description.
             mime_type: the media type; by default ``text/plain`` for strings and ``application/octet-stream`` for bytes.
             annotations: hints about the intended audience.
@@ -235,7 +235,7 @@ class Resources:
         definition = types.Resource(
             uri=uri,
             name=name,
-            title=title,
+            title=title_of(name) if title is None else title,
             description=description,
             mime_type=mime_type,
             annotations=annotations,

@@ -49,7 +49,7 @@ from ._content import (
     legacy_result,
     text_result,
 )
-from ._prompts import dependencies_of, name_of
+from ._prompts import dependencies_of, name_of, title_of
 
 if TYPE_CHECKING:
     from .._resolve import Dependencies
@@ -398,6 +398,8 @@ class Tools:
             mirrored_params(signature.input_schema)
         except ValueError as faults:
             raise ValueError(f"tool {name!r}: inputSchema: {faults}; clients would ignore the tool") from None
+        if title is None:  # the annotations may have one, from the time before tools had titles
+            title = (annotations and annotations.title) or title_of(name)
         definition = types.Tool(
             name=name,
             title=title,
