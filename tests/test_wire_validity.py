@@ -203,10 +203,10 @@ class InvalidHttpServing(InvalidServing):
 
     serving_one = serving
 
-    def input_schema(self, tool: str) -> None:
+    def input_schema(self, tool: str, access: object) -> None:
         """There is no tool."""
 
-    def needed_scopes(self, method: str, params: Json) -> frozenset[str]:
+    def needed_scopes(self, method: str, params: Json, access: object) -> frozenset[str]:
         return frozenset()
 
 

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .peer import Limits as Limits
     from .server import Accepted as Accepted
     from .server import Ask as Ask
+    from .server import Assistant as Assistant
     from .server import Audio as Audio
     from .server import CacheHint as CacheHint
     from .server import CallNext as CallNext
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from .server import Sample as Sample
     from .server import Server as Server
     from .server import StuckTask as StuckTask
+    from .server import User as User
     from .server import Visit as Visit
     from .server import http_app as http_app
     from .server import serve_http as serve_http
@@ -133,10 +135,10 @@ else:
             ),
             "peer": ("Access", "Limits"),
             "server": (
-                "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed",
-                "Elicit", "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request",
-                "Resolve", "Sample", "Server", "StuckTask", "Visit", "http_app", "serve_http", "serve_listeners",
-                "serve_stdio", "serve_stream",
+                "Accepted", "Ask", "Assistant", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined",
+                "Dismissed", "Elicit", "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit",
+                "Request", "Resolve", "Sample", "Server", "StuckTask", "User", "Visit", "http_app", "serve_http",
+                "serve_listeners", "serve_stdio", "serve_stream",
             ),
             "transports": (
                 "HttpApp", "HttpRequest", "HttpRoute", "MemoryEventStore", "SessionSettings", "SqliteEventStore",

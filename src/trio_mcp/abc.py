@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     import trio
 
     from ._errors import ConnectionLost
-    from .peer import Admission, ConnectionStatistics, IncomingRequest, Limits, MessageOrigin, OutgoingRequest, Peer
+    from .peer import (
+        Access,
+        Admission,
+        ConnectionStatistics,
+        IncomingRequest,
+        Limits,
+        MessageOrigin,
+        OutgoingRequest,
+        Peer,
+    )
     from .wire import JsonObject
 
 __all__ = [
@@ -127,17 +136,20 @@ class Serving(Protocol):
 class HttpServing(Serving, Protocol):
     """An `HttpAnswerer` while it is being served."""
 
-    def input_schema(self, tool: str) -> JsonObject | None:
-        """Return a tool's input schema, as modern clients list it; None if there is no such tool.
+    def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
+        """Return a tool's input schema, as modern clients list it; None if the caller sees no such tool.
 
         Returns the same object each time, as long as the tool is the same. Its `x-mcp-header` annotations are valid.
         """
         ...
 
-    def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
-        """Return the scopes that a request needs; empty if it needs none.
+    def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
+        """Return the scopes that a request needs; empty if it needs none, or names what the caller does not see.
 
         Synchronous, and never raises, for any *params*.
+
+        Args:
+            access: the authenticated caller; None without authentication.
         """
         ...
 

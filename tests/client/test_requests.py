@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
 
-from trio_mcp import Context, MissingCapability, Server, open_client, types
+from trio_mcp import CallNext, Client, Context, MissingCapability, Request, Server, open_client, types
 from trio_mcp import testing as kit
 
 REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -57,3 +58,38 @@ async def test_a_call_leaves_no_reference_cycles(opener: Any, revision: str) -> 
                 gc.enable()
 
     assert found < CALLS
+
+
+LISTS: dict[str, tuple[str, Callable[[Client], Awaitable[Any]], Callable[[Client], Any]]] = {
+    "tools": ("tools", lambda client: client.list_tools(), lambda client: client.tools()),
+    "resources": ("resources", lambda client: client.list_resources(), lambda client: client.resources()),
+    "resource templates": (
+        "resource_templates",
+        lambda client: client.list_resource_templates(),
+        lambda client: client.resource_templates(),
+    ),
+    "prompts": ("prompts", lambda client: client.list_prompts(), lambda client: client.prompts()),
+}
+
+
+@REVISIONS
+@pytest.mark.parametrize("kind", LISTS)
+async def test_a_list_that_the_server_has_not_declared_is_empty_and_is_not_requested(kind: str, revision: str) -> None:
+    member, request, walk = LISTS[kind]
+    server = Server("with nothing")
+    seen: list[str] = []
+
+    @server.middleware
+    async def see(message: Request, call_next: CallNext) -> Any:
+        seen.append(message.method)
+        return await call_next(message)
+
+    async with open_client(server, revision=revision) as client:
+        seen.clear()
+        first = await request(client)
+        getattr(first, member).append("changed by its owner")
+        assert getattr(await request(client), member) == []
+        assert [entry async for entry in walk(client)] == []
+
+    assert first.next_cursor is None
+    assert [method for method in seen if method.endswith("list")] == []

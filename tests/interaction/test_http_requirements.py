@@ -253,7 +253,7 @@ def test_a_tool_with_invalid_header_annotations_is_not_registered(properties: Js
         @server.tool(input_schema={"type": "object", "properties": properties})
         async def route(**arguments: Any) -> None: ...
 
-    assert server.tools.input_schema("route") is None
+    assert server.tools.input_schema("route", None) is None
 
 
 # Responses.

@@ -139,7 +139,12 @@ def entries(revision: str) -> dict[str, list[dict[str, Any]]]:
     others: dict[str, list[dict[str, Any]]] = known(
         revision, {"resources": RESOURCES, "resourceTemplates": TEMPLATES, "prompts": PROMPTS}
     )
-    return {"tools": tools(revision), **others}
+    listed = {"tools": tools(revision), **others}
+    if revision < "2025-06-18":
+        return listed
+    return {
+        member: [{"title": entry["name"].capitalize(), **entry} for entry in each] for member, each in listed.items()
+    }
 
 
 @shared_tests.add

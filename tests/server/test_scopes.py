@@ -116,7 +116,7 @@ CASES: list[tuple[str, Any, set[str]]] = [
 
 @pytest.mark.parametrize(("method", "params", "needed"), CASES)
 def test_a_request_needs_the_scopes_of_the_features_that_it_names(method: str, params: Any, needed: set[str]) -> None:
-    assert server.needed_scopes(method, params) == needed
+    assert server.needed_scopes(method, params, None) == needed
 
 
 json_values = st.recursive(
@@ -134,7 +134,7 @@ methods = st.sampled_from(
 
 @given(methods, members)
 def test_the_needed_scopes_can_be_determined_for_any_params(method: str, params: dict[str, Any]) -> None:
-    assert server.needed_scopes(method, params) <= {"write", "admin", "read", "money", "seal", "number", "name"}
+    assert server.needed_scopes(method, params, None) <= {"write", "admin", "read", "money", "seal", "number", "name"}
 
 
 def test_only_as_many_subscriptions_as_allowed_are_checked_for_scopes() -> None:
@@ -142,15 +142,14 @@ def test_only_as_many_subscriptions_as_allowed_are_checked_for_scopes() -> None:
 
     others = [f"paper://{number}" for number in range(most)]
 
-    assert server.needed_scopes("subscriptions/listen", listening(*others, "paper://ledger")) == set()
+    assert server.needed_scopes("subscriptions/listen", listening(*others, "paper://ledger"), None) == set()
 
 
 def test_repeated_uris_of_a_subscription_do_not_hide_a_uri_that_needs_scopes() -> None:
     most = server.limits.max_subscriptions
+    wanted = listening(*["paper://index"] * most, "paper://ledger")
 
-    assert server.needed_scopes("subscriptions/listen", listening(*["paper://index"] * most, "paper://ledger")) == {
-        "money"
-    }
+    assert server.needed_scopes("subscriptions/listen", wanted, None) == {"money"}
 
 
 @pytest.mark.parametrize(

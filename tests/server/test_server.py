@@ -91,7 +91,7 @@ async def test_the_client_does_not_send_requests_that_the_server_has_not_declare
             await client.call_tool("t")
         assert caught.value.required == {"tools": {}}
         with pytest.raises(MissingCapability):
-            await client.list_prompts()
+            await client.get_prompt("p")
         assert (await client.list_resources()).resources
 
 

@@ -96,8 +96,8 @@ async def test_the_input_schema_of_a_tool_is_the_same_object_each_time() -> None
         return a
 
     async with server.serving_one() as serving:
-        schema = serving.input_schema("add")
+        schema = serving.input_schema("add", None)
         assert schema is not None
         assert schema["properties"] == {"a": {"type": "integer"}}
-        assert serving.input_schema("add") is schema
-        assert serving.input_schema("other") is None
+        assert serving.input_schema("add", None) is schema
+        assert serving.input_schema("other", None) is None

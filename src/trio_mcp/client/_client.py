@@ -388,6 +388,8 @@ class Client:
     async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListToolsResult:
         """Return one page of the tools.
 
+        The page is empty if the server has not declared that it has tools.
+
         Over HTTP, a tool of a modern server is left out, and logged, if its schema requires arguments to be mirrored in
         header fields that are not possible.
 

@@ -27,7 +27,7 @@ import sys
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 from attrs import define, field
@@ -37,6 +37,7 @@ from .._errors import (
     ConnectionLost,
     ErrorResponse,
     LocalProtocolError,
+    MissingCapability,
     RemoteProtocolError,
     RequestTimedOut,
     StructureError,
@@ -61,7 +62,7 @@ from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
 from ._cache import Cacheable, ConnectionCache, with_cache_hints
 from ._callbacks import IDEMPOTENT, call_with_consent, check_declared, declaration
 from ._legacy_listen import SessionChanges
-from ._lists import KnownTools
+from ._lists import EMPTY_LISTS, KnownTools
 from ._timing import RequestClocks
 
 if TYPE_CHECKING:
@@ -247,6 +248,15 @@ class Connection:
             check_declared(method, self._declared, self.revision)
             self._checked.add(method)
 
+    def _declares(self, method: str) -> bool:
+        """Return True if the server has declared what a request needs; raises LocalProtocolError as `check` does."""
+        if method not in self._checked:
+            try:
+                self.check(method)
+            except MissingCapability:
+                return False
+        return True
+
     def ask(
         self,
         method: str,
@@ -308,9 +318,14 @@ class Connection:
     async def cached_request(self, method: str, params: JsonObject | None, result: type[C], *, fresh: bool) -> C:
         """Return a fresh cached result, or send the request as `request` does and cache the result.
 
+        A list that the server has not declared is empty, and is not requested.
+
         Args:
             fresh: send the request even if a result is cached.
         """
+        if method in EMPTY_LISTS and not self._declares(method):
+            await trio.lowlevel.checkpoint()
+            return cast("C", EMPTY_LISTS[method]())
         cached = self.cache.request(method, params)
         if cached is None:
             return await self.request(method, params, result)

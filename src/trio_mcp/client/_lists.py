@@ -14,6 +14,7 @@ Rules of this file:
    loop early without closing the iterator, and may continue after a cancellation.
 6. A server may refuse a cursor that it gave out earlier, for example on a cached page. The list is then read again from
    the start, once, and items that the caller has received are not repeated.
+7. A list that the server has not declared is empty. It is not requested, because the specification forbids that.
 
 Specification:
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters,
@@ -37,7 +38,7 @@ from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, Tr
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
-__all__ = ["MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput"]
+__all__ = ["EMPTY_LISTS", "MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput"]
 
 
 MAX_SCHEMAS = 10_000
@@ -92,6 +93,14 @@ Page = TypeVar(
 
 MAX_PAGES = 1000
 """The default number of pages after which a list is considered endless."""
+
+EMPTY_LISTS: Mapping[str, Callable[[], types.Model]] = {
+    "tools/list": lambda: types.ListToolsResult(tools=[]),
+    "resources/list": lambda: types.ListResourcesResult(resources=[]),
+    "resources/templates/list": lambda: types.ListResourceTemplatesResult(resource_templates=[]),
+    "prompts/list": lambda: types.ListPromptsResult(prompts=[]),
+}
+"""The list of each kind of a server that has not declared it, by the method that would request it."""
 
 
 @define(eq=False)

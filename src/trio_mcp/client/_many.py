@@ -32,7 +32,7 @@ import trio
 from attrs import define, field, frozen
 
 from .. import types
-from .._errors import ConnectionClosed, MissingCapability, ServerExited, TrioMcpError
+from .._errors import ConnectionClosed, ServerExited, TrioMcpError
 from .._util import owned_nursery, run_all
 from ..abc import ClientAuth
 from ._cache import ServerCache
@@ -211,8 +211,6 @@ class Toolbox:
     async def _refresh_one(self, name: str, client: Client, offered: dict[str, list[types.Tool]], fresh: bool) -> None:
         try:
             offered[name] = [tool async for tool in client.tools(fresh=fresh)]
-        except MissingCapability:
-            offered[name] = []  # a server without tools has not failed
         except Exception as exc:  # noqa: BLE001 # reported
             self._report(name, exc)
             return

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from ._annotations import publish_member as publish_member
     from ._conversion import MISSING as MISSING
     from ._conversion import PLAIN as PLAIN
+    from ._conversion import Form as Form
     from ._conversion import Loader as Loader
     from ._conversion import Misfit as Misfit
+    from ._conversion import form_of as form_of
     from ._conversion import resolve_hints as resolve_hints
     from ._conversion import to_json as to_json
     from ._docstrings import Docstring as Docstring
@@ -41,7 +43,7 @@ else:
             "_annotations": (
                 "FORMATS", "AnnotationReader", "Definitions", "Inexpressible", "Shape", "publish_member",
             ),
-            "_conversion": ("MISSING", "PLAIN", "Loader", "Misfit", "resolve_hints", "to_json"),
+            "_conversion": ("MISSING", "PLAIN", "Form", "Loader", "Misfit", "form_of", "resolve_hints", "to_json"),
             "_docstrings": ("Docstring", "parse_docstring"),
             "_keywords": ("LISTS_OF_SCHEMAS", "NAMED_SCHEMAS", "SINGLE_SCHEMAS"),
             "_validate": (

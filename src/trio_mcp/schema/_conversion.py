@@ -22,7 +22,7 @@ import math
 import typing
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, get_args, get_origin
+from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 import attrs
 import msgspec
@@ -30,11 +30,13 @@ import msgspec
 __all__ = [
     "MISSING",
     "PLAIN",
+    "Form",
     "Loader",
     "Misfit",
     "ObjectMember",
     "ObjectSpec",
     "array_loader",
+    "form_of",
     "is_named_tuple",
     "is_pydantic_model",
     "load_each",
@@ -345,6 +347,7 @@ PLAIN: Final = frozenset({str, int, bool, type(None)})
 _FORMATTED: Final = (bytes, bytearray, memoryview, dt.date, dt.time, dt.timedelta, uuid.UUID, decimal.Decimal)
 """Classes whose instances become formatted strings."""
 _ARRAYS: Final = (collections.abc.Sequence, collections.abc.Set)
+Form: TypeAlias = Literal["object", "array", "scalar", "bytes"]
 
 
 def to_json(value: Any) -> Any:
@@ -356,6 +359,20 @@ def to_json(value: Any) -> Any:
     """
     cls: Any = value.__class__
     return value if cls in PLAIN else _MOST.get(cls, _rest_to_json)(value)
+
+
+def form_of(cls: type) -> Form | None:
+    """Return the JSON form that `to_json` gives to instances of a class; None if it has none.
+
+    The form of bytes has a name of its own, because it is a string that nobody expects.
+    """
+    if issubclass(cls, (bytes, bytearray, memoryview)):
+        return "bytes"
+    if issubclass(cls, (str, int, float, enum.Enum, type(None), *_FORMATTED)):
+        return "scalar"
+    if issubclass(cls, Mapping) or is_pydantic_model(cls) or any(is_kind(cls) for is_kind, _ in _READERS):
+        return "object"
+    return "array" if issubclass(cls, _ARRAYS) else None
 
 
 def _rest_to_json(value: Any) -> Any:

@@ -42,9 +42,11 @@ if TYPE_CHECKING:
     from .asking import ListRoots as ListRoots
     from .asking import Sample as Sample
     from .asking import Visit as Visit
+    from .features import Assistant as Assistant
     from .features import Audio as Audio
     from .features import CacheHint as CacheHint
     from .features import Image as Image
+    from .features import User as User
     from .signature import Resolve as Resolve
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -65,7 +67,7 @@ else:
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",
                 "Visit",
             ),
-            "features": ("Audio", "CacheHint", "Image"),
+            "features": ("Assistant", "Audio", "CacheHint", "Image", "User"),
             "signature": ("Resolve",),
         },
     )  # fmt: skip

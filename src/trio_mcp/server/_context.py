@@ -89,8 +89,8 @@ class HandlerServing(AskingServing, Protocol):
         """Return True if the application has registered a method of this name."""
         ...
 
-    def has_tool(self, name: str) -> bool:
-        """Return True if a tool of this name is registered."""
+    def has_tool(self, name: str, access: Access | None) -> bool:
+        """Return True if the caller sees a tool of this name."""
         ...
 
 

@@ -276,4 +276,4 @@ def _known_tool(request: Request) -> str | None:
     if not isinstance(request.params, types.CallToolRequestParams):
         return None
     name = request.params.name
-    return name if serving_of(request.context).has_tool(name) else None
+    return name if serving_of(request.context).has_tool(name, request.context.access) else None

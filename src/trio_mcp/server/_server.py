@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast, get_args, overload
 
 import trio
 from attrs import define
@@ -15,7 +15,7 @@ from attrs import define
 from .. import types
 from .._errors import McpError
 from .._extensions import checked_settings
-from ..peer import Limits
+from ..peer import Access, Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
 from ._extensions import CustomMethods
@@ -27,6 +27,7 @@ from .features import (
     NO_SCOPES,
     CacheableMethod,
     CacheHint,
+    Catalog,
     ChangeSource,
     Completions,
     Cursors,
@@ -34,8 +35,10 @@ from .features import (
     RawSchema,
     Resources,
     Tools,
+    Visible,
     check_hints,
     check_keys,
+    check_visible,
 )
 from .signature import SchemaRefs
 
@@ -47,6 +50,7 @@ __all__ = ["Server", "callers_names"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
+AnyEntry: TypeAlias = types.Tool | types.Resource | types.ResourceTemplate | types.Prompt
 
 
 @asynccontextmanager
@@ -94,6 +98,11 @@ class Server:
             applies only where the arguments of a tool do not fit, the schema admits no string in that place, and the
             repaired arguments fit as a whole. `Tools.repaired` counts the strings, and the log names their places at
             the level of debugging. False to refuse such calls.
+        mask_errors: True to tell callers nothing of an exception that a handler raises, but that it failed; a
+            `ToolError` or `McpError` always keeps its text. By default the text of an exception of a tool reaches the
+            model. What resources, prompts, completions and custom methods raise is never told. The log has everything.
+        visible: decides who sees each tool, resource, resource template and prompt, in addition to the `visible` of
+            the entry itself; see `tool`. Results that could differ between callers are never cacheable as public.
         on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
             not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
@@ -101,7 +110,8 @@ class Server:
         ValueError: *revisions* is empty or contains an unknown revision, an extension id is not valid, *page_size* is
             below 1, a key is too short, *cache* names a method whose results cannot be cached, or *asking* or
             *schema_refs* is not one of its values.
-        TypeError: *keys* is not a list of bytes, or a value of *cache* is not a `CacheHint`.
+        TypeError: *keys* is not a list of bytes, a value of *cache* is not a `CacheHint`, or *visible* is not a plain
+            function.
     """
 
     info: types.Implementation
@@ -169,6 +179,8 @@ class Server:
         on_stuck: OnStuck | None = None,
         schema_refs: SchemaRefs = "inline",
         repair_arguments: bool = True,
+        mask_errors: bool = False,
+        visible: Visible[AnyEntry] | None = None,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -193,7 +205,8 @@ class Server:
         self.cache = check_hints(cache)
         if schema_refs not in get_args(SchemaRefs):
             raise ValueError(f"schema_refs={schema_refs!r}: must be one of {', '.join(get_args(SchemaRefs))}")
-        self.tools, self.resources, self.prompts = Tools(schema_refs, repair_arguments), Resources(), Prompts()
+        self.tools = Tools(schema_refs, repair_arguments, mask_errors)
+        self.resources, self.prompts = Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
         self.changes = ChangeSource()
@@ -201,6 +214,15 @@ class Server:
         self.prompts.catalog.changed = partial(self.changes.notify_nowait, ListChanged("prompts"))
         for catalog in (self.resources.catalog, self.resources.templates):
             catalog.changed = partial(self.changes.notify_nowait, ListChanged("resources"))
+        check_visible("Server", visible)
+        lists: Sequence[Catalog[Any]] = (
+            self.tools.catalog,
+            self.prompts.catalog,
+            self.resources.catalog,
+            self.resources.templates,
+        )
+        for each in lists:
+            each.restrict(visible)
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -278,8 +300,8 @@ class Server:
         """
         return open_serving(self, asking or self.asking)
 
-    def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
-        """Return the scopes that a request needs; empty if it needs none.
+    def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
+        """Return the scopes that a request needs; empty if it needs none, or names what is hidden from the caller.
 
         Scopes are checked by HTTP applications with authentication, before a request is begun, and nowhere else. This
         reads of the params what the handler will read; params that the handler will refuse need no scopes. Lists are
@@ -289,19 +311,19 @@ class Server:
         """
         match method:
             case "tools/call":
-                return self.tools.scopes_of(params.get("name"))
+                return self.tools.scopes_of(params.get("name"), access)
             case "prompts/get":
-                return self.prompts.scopes_of(params.get("name"))
+                return self.prompts.scopes_of(params.get("name"), access)
             case "resources/read" | "resources/subscribe":
-                return self.resources.scopes_of(params.get("uri"))
+                return self.resources.scopes_of(params.get("uri"), access)
             case "completion/complete":
                 ref: Any = params.get("ref")
                 named: JsonObject = ref if is_object(ref) else {}
-                of_prompt = self.prompts.scopes_of(named.get("name"))
-                return of_prompt | self.resources.scopes_of_template(named.get("uri"))
+                of_prompt = self.prompts.scopes_of(named.get("name"), access)
+                return of_prompt | self.resources.scopes_of_template(named.get("uri"), access)
             case "subscriptions/listen":
                 uris = islice(_listened(params), self.limits.max_subscriptions)  # a request with more is refused
-                return NO_SCOPES.union(*map(self.resources.scopes_of, uris))
+                return NO_SCOPES.union(*(self.resources.scopes_of(uri, access) for uri in uris))
             case _:
                 return self.custom.scopes_of(method)
 
@@ -337,6 +359,7 @@ class Server:
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Tool] | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, *args: Any, **options: Any) -> Any:
         """Register a function as a tool; bare or called. The function is returned unchanged.
@@ -349,7 +372,8 @@ class Server:
 
         Args:
             name: the name of the tool; by default the name of the function.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from the name: ``Search books`` from
+                ``search_books`` or ``searchBooks``.
             description: a description for the calling model; the docstring by default.
             annotations: hints about the tool's behaviour.
             icons: icons of the tool.
@@ -368,6 +392,10 @@ class Server:
             scopes: the scopes that a caller needs. An HTTP application with authentication (`http_app`) requests
                 missing scopes; one without authentication refuses all calls. Other transports have no authentication,
                 and permit all calls.
+            visible: decides which callers see the tool: a plain function of the `types.Tool` and the `Access` of the
+                caller, None without authentication. To others the tool is neither listed nor known. It is called in the
+                event loop for each list and each call, and must not wait. If it raises an exception, which is logged,
+                the tool is hidden.
 
         Raises:
             ValueError: a tool of this name is registered, an option is not valid, or the schema uses header fields
@@ -375,7 +403,8 @@ class Server:
             TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
                 a value of its type; the message names it. Or the function cannot be isolated, because it is async,
                 takes a `Context` or a dependency, or cannot be imported by its name. Or a dependency cannot be
-                resolved.
+                resolved, *visible* is not a plain function, or the return annotation names a type that cannot be
+                returned.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
@@ -396,22 +425,27 @@ class Server:
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[Any] | None = None,
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a resource template if *uri* has ``{variables}``.
 
         The function gets the variables of the template, and a `Context` or dependencies (`Resolve`) if parameters are
         annotated so. A variable is a string, or is converted by the parameter's annotation; an exploded variable
-        (``{/path*}``) is a list. The
-        function returns a string, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list
-        of these, or a whole `types.ReadResourceResult`. It raises `ResourceNotFound` if there is no such resource; the
-        client gets the error code of its revision. For constant contents, use `Resources.add_static`.
+        (``{/path*}``) is a list. For constant contents, use `Resources.add_static`.
+
+        The function returns a string, bytes or contents (`types.TextResourceContents`, `types.BlobResourceContents`),
+        a list with bytes or contents, a whole `types.ReadResourceResult`, or data: a dict, list, dataclass or model,
+        which becomes JSON text. It raises `ResourceNotFound` if there is no such resource; the client gets the error
+        code of its revision.
 
         Args:
             uri: a URI, or a template by RFC 6570: levels 1 to 3, and exploded variables.
             name: the name of the resource; by default the name of the function.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from the name: ``Search books`` from
+                ``search_books`` or ``searchBooks``.
             description: a description; the docstring by default.
-            mime_type: the media type; by default ``text/plain`` for strings and ``application/octet-stream`` for bytes.
+            mime_type: the media type; by default ``text/plain`` for strings, ``application/octet-stream`` for bytes and
+                ``application/json`` for data.
             annotations: hints about the intended audience.
             icons: icons of the resource.
             meta: the resource's `_meta`.
@@ -422,12 +456,15 @@ class Server:
                 `types.ReadResourceResult` with a hint of its own takes precedence.
             scopes: the scopes that a caller needs to read the resource, or to listen for its changes; as of `tool`.
                 The contents may then be cached only for the caller.
+            visible: decides which callers see the resource or template; as of `tool`. It gets the `types.Resource` or
+                `types.ResourceTemplate`. The contents may then be cached only for the caller.
 
         Raises:
             ValueError: the URI is registered or not valid, its variables are not the function's parameters, *scopes*
                 are not valid, or *cache* is public although the resource needs scopes.
-            TypeError: a parameter cannot be described by a JSON Schema, or its default is not a value of its type; the
-                message names it. Or *cache* is not a `CacheHint`, or *uri* is not a string.
+            TypeError: a parameter cannot be described by a JSON Schema, its default is not a value of its type, or the
+                return annotation names a type that cannot be returned; the message names it. Or *cache* is not a
+                `CacheHint`, *visible* is not a plain function, or *uri* is not a string.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
@@ -451,6 +488,7 @@ class Server:
                 allow_traversal=allow_traversal,
                 cache=cache,
                 scopes=scopes,
+                visible=visible,
                 namespace=namespace,
             )
             return function
@@ -469,26 +507,31 @@ class Server:
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Prompt] | None = None,
     ) -> Callable[[F], F]: ...
     def prompt(self, *args: Any, **options: Any) -> Any:
         """Register a function as a prompt; bare or called. The function is returned unchanged.
 
         The function's parameters are the prompt's arguments. They are sent as strings; an annotation such as `int` or
-        `Literal` converts the string, and an argument that does not fit is refused. The function returns a string, a
-        `types.PromptMessage`, content, a list of these, or a whole `types.GetPromptResult`.
+        `Literal` converts the string, and an argument that does not fit is refused. The function returns
+        messages (`User`, `Assistant`, `types.PromptMessage`, or a dict with ``role`` and ``content``), a string or
+        content, which becomes a message of the user, a list of these, or a whole `types.GetPromptResult`.
 
         Args:
             name: the name of the prompt; by default the name of the function.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from the name: ``Search books`` from
+                ``search_books`` or ``searchBooks``.
             description: a description; the docstring by default.
             icons: icons of the prompt.
             meta: the prompt's `_meta`.
             scopes: the scopes that a caller needs to get the prompt, or to complete its arguments; as of `tool`.
+            visible: decides which callers see the prompt; as of `tool`.
 
         Raises:
             ValueError: a prompt of this name is registered, or *scopes* are not valid.
             TypeError: a parameter has no annotation, cannot be described by a JSON Schema, or has a default that is not
-                a value of its type; the message names it.
+                a value of its type, or the return annotation names a type that cannot be returned; the message names
+                it. Or *visible* is not a plain function.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """

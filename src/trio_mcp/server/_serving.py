@@ -13,7 +13,7 @@ Rules of this file:
    there it is a tool error, or -32603 with the same message.
 4. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
 5. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
-   with an internal error that says nothing more.
+   with an internal error that says nothing more, and so is a tool whose return value cannot be sent.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from .._tracing import TRACING_MODULE
 from .._util import owned_nursery
 from ..peer import (
     NO_ORIGIN,
+    Access,
     Admission,
     ExchangeContext,
     HandlerPool,
@@ -74,6 +75,7 @@ from .features import (
     Catalog,
     ChangeHub,
     ListenSubscription,
+    NotReturnable,
     Resources,
     SessionListeners,
     listen,
@@ -188,21 +190,21 @@ class ActiveServer:
         """Return True if the application has registered a method of this name."""
         return name in self.server.custom.methods
 
-    def has_tool(self, name: str) -> bool:
-        """Return True if a tool of this name is registered."""
-        return self.server.tools.catalog.get(name) is not None
+    def has_tool(self, name: str, access: Access | None) -> bool:
+        """Return True if the caller sees a tool of this name."""
+        return self.server.tools.catalog.find(name, access) is not None
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
         self.server.changes.resource_updated(uri)
 
-    def input_schema(self, tool: str) -> JsonObject | None:
-        """Return a tool's input schema, as modern clients list it; None if there is no such tool."""
-        return self.server.tools.input_schema(tool)
+    def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
+        """Return a tool's input schema, as modern clients list it; None if the caller sees no such tool."""
+        return self.server.tools.input_schema(tool, access)
 
-    def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
+    def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
         """Return the scopes that a request needs; empty if it needs none."""
-        return self.server.needed_scopes(method, params)
+        return self.server.needed_scopes(method, params, access)
 
     def admission(self) -> Admission:
         """Return the admission of a new connection."""
@@ -367,7 +369,7 @@ class _ListResponder:
 
     async def call(self, context: Context, params: Any) -> JsonObject:
         server = self._server
-        return self._catalog.page(context.revision, params.cursor, server.page_size, server.cursors)
+        return self._catalog.page(context.revision, params.cursor, server.page_size, server.cursors, context.access)
 
 
 @frozen(eq=False)
@@ -391,16 +393,19 @@ def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder
     return serving.lists[exchange.method]
 
 
-def _tool(serving: ActiveServer, _: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
-    return serving.server.tools.catalog.get(params.name) or _NotFound(f"no tool {params.name!r}")
+def _tool(serving: ActiveServer, exchange: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
+    found = serving.server.tools.catalog.find(params.name, exchange.context.access)
+    return found or _NotFound(f"no tool {params.name!r}")
 
 
-def _prompt(serving: ActiveServer, _: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
-    return serving.server.prompts.catalog.get(params.name) or _NotFound(f"no prompt {params.name!r}")
+def _prompt(serving: ActiveServer, exchange: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
+    found = serving.server.prompts.catalog.find(params.name, exchange.context.access)
+    return found or _NotFound(f"no prompt {params.name!r}")
 
 
-def _resource(serving: ActiveServer, _: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:
-    return serving.server.resources.catalog.get(params.uri) or serving.server.resources
+def _resource(serving: ActiveServer, exchange: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:
+    resources = serving.server.resources
+    return resources.catalog.find(params.uri, exchange.context.access) or resources
 
 
 def _completions(serving: ActiveServer, _: IncomingRequest, __: Any) -> Responder:
@@ -409,7 +414,7 @@ def _completions(serving: ActiveServer, _: IncomingRequest, __: Any) -> Responde
 
 def _initialize(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> types.InitializeResult:
     server, declared = serving.server, serving.server.capabilities
-    serving.subscribers.begin(exchange.peer, declared)
+    serving.subscribers.begin(exchange.peer, declared, exchange.context.access)
     return types.InitializeResult(
         protocol_version=exchange.context.revision,
         capabilities=with_plain_extensions(declared),
@@ -436,7 +441,7 @@ def _empty(_: ActiveServer, __: IncomingRequest, ___: Any) -> types.EmptyResult:
 
 
 def _subscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
-    serving.subscribers.subscribe(exchange.peer, params.uri)
+    serving.subscribers.subscribe(exchange.peer, params.uri, exchange.context.access)
     return types.EmptyResult()
 
 
@@ -700,7 +705,10 @@ def _explain(
         if method == _CALL:
             return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
         return McpError(INTERNAL_ERROR, f"{method!r}: {failure}")
-    if method == _CALL and isinstance(params, types.CallToolRequestParams):
+    if isinstance(failure, NotReturnable):
+        _log.error("%s", failure)
+    elif method == _CALL and isinstance(params, types.CallToolRequestParams):
         return server.tools.explain(params.name, failure)
-    _log.error("answering %r failed", method, exc_info=failure)
+    else:
+        _log.error("answering %r failed", method, exc_info=failure)
     return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")

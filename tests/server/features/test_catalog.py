@@ -194,7 +194,9 @@ async def test_lists_contain_only_the_fields_of_the_revision() -> None:
     assert shown["2025-03-26"] == shown["2024-11-05"]
     titled = {"title": "T", "_meta": {"a": 1}}
     older = shown["2024-11-05"]
-    assert shown["2025-06-18"] == {name: each | (titled if name != "z" else {}) for name, each in older.items()}
+    assert shown["2025-06-18"] == {
+        name: each | (titled if name != "z" else {"title": "Z"}) for name, each in older.items()
+    }
     pictured = {"icons": [{"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"]}]}
     for revision in ("2025-11-25", "2026-07-28"):
         assert shown[revision] == {
@@ -242,10 +244,10 @@ def test_at_most_256_pages_are_kept_for_the_cursors_of_a_peer() -> None:
     server.tool(name="n0")(lambda: None)
     for n in range(300):
         server.tool(name=f"n{n + 1}")(lambda: None)
-        gathered.append(catalog.page("2026-07-28", None, 1, server.cursors)["nextCursor"])
+        gathered.append(catalog.page("2026-07-28", None, 1, server.cursors, None)["nextCursor"])
         server.tools.remove(f"n{n}")
 
-    pages = [bytes(catalog.page("2026-07-28", cursor, 1, server.cursors)["tools"]) for cursor in gathered]
+    pages = [bytes(catalog.page("2026-07-28", cursor, 1, server.cursors, None)["tools"]) for cursor in gathered]
 
     assert all(json.loads(page)[0]["name"] == "n300" for page in pages)
     assert len(catalog._pages) == 256

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Change, Client, Context, ListChanged, ResourceUpdated, Server, open_client, types
+from trio_mcp import Access, Change, Client, Context, ListChanged, ResourceUpdated, Server, open_client, types
 from trio_mcp.server.features import ChangeHub
 
 NOTE = "note:7"
@@ -36,6 +36,8 @@ def server() -> Server:
 
 class RecordingListener:
     """A listener that records the changes that it receives."""
+
+    access: Access | None = None
 
     def __init__(self) -> None:
         self.received: list[Change] = []

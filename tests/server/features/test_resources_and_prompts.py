@@ -64,7 +64,7 @@ async def test_a_template_is_listed_separately_and_its_variables_reach_the_funct
         (template,) = (await client.list_resource_templates()).resource_templates
         contents = (await client.read_resource("notes://a%20b/c")).contents
 
-    assert template == types.ResourceTemplate(uri_template="notes://{folder}/{name}", name="note")
+    assert template == types.ResourceTemplate(uri_template="notes://{folder}/{name}", name="note", title="Note")
     assert contents == [
         types.TextResourceContents(uri="notes://a%20b/c", mime_type="text/plain", text="a b:c"),
         types.BlobResourceContents(uri="notes://a%20b/c", mime_type="application/octet-stream", blob="Yw=="),
@@ -327,7 +327,7 @@ async def test_static_contents_are_listed_with_their_size_and_read() -> None:
     with pytest.raises(ValueError, match="'here' is not a URI"):
         server.resources.add_static("here", "", name="here")
     wrong: Any = [3]
-    with pytest.raises(TypeError, match="'a:3' returned int"):
+    with pytest.raises(TypeError, match="resource 'three': contents are strings, bytes or types of contents, not int"):
         server.resources.add_static("a:3", wrong, name="three")
 
 

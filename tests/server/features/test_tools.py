@@ -294,7 +294,7 @@ async def test_the_return_value_of_a_tool_becomes_content() -> None:
 
 
 @pytest.mark.requirement("B.20-S8")
-async def test_bytes_without_a_media_type_are_refused() -> None:
+async def test_bytes_without_a_media_type_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 
     @server.tool
@@ -302,7 +302,9 @@ async def test_bytes_without_a_media_type_are_refused() -> None:
         return b"abc"
 
     async with open_client(server) as client:
-        assert "Image(data, mime_type)" in text_of(await client.call_tool("give"))
+        with pytest.raises(ErrorResponse, match="the server's log says why"):
+            await client.call_tool("give")
+    assert "return Image(data, mime_type)" in caplog.text
 
 
 @pytest.mark.requirement("B.20-S5a")

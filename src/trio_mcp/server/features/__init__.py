@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from ._catalog import CacheHint as CacheHint
     from ._catalog import Catalog as Catalog
     from ._catalog import Cursors as Cursors
+    from ._catalog import Visible as Visible
     from ._catalog import check_hints as check_hints
     from ._catalog import check_keys as check_keys
     from ._catalog import check_scopes as check_scopes
+    from ._catalog import check_visible as check_visible
     from ._catalog import keys_by_default as keys_by_default
     from ._completion import Completions as Completions
+    from ._content import Assistant as Assistant
     from ._content import Audio as Audio
     from ._content import Image as Image
+    from ._content import NotReturnable as NotReturnable
+    from ._content import User as User
     from ._content import legacy_messages as legacy_messages
     from ._content import legacy_result as legacy_result
     from ._legacy_subscriptions import SessionListeners as SessionListeners
@@ -36,11 +41,11 @@ else:
         __name__,
         {
             "_catalog": (
-                "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "check_hints",
-                "check_keys", "check_scopes", "keys_by_default",
+                "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "Visible", "check_hints",
+                "check_keys", "check_scopes", "check_visible", "keys_by_default",
             ),
             "_completion": ("Completions",),
-            "_content": ("Audio", "Image", "legacy_messages", "legacy_result"),
+            "_content": ("Assistant", "Audio", "Image", "NotReturnable", "User", "legacy_messages", "legacy_result"),
             "_legacy_subscriptions": ("SessionListeners",),
             "_prompts": ("Prompts",),
             "_resources": ("Resources",),

@@ -1,7 +1,8 @@
 """The lists of a server: catalogs of named entries, their pages and cursors, their scopes and their cache hints.
 
 Tools, resources, resource templates and prompts have one catalog each, in the order of registration. The JSON of an
-entry is made once for each revision, and the JSON of a page once, until an entry is added or removed.
+entry is made once for each revision, and the JSON of a page once, until an entry is added or removed. A list with
+predicates of visibility depends on the caller: its pages are put together for each request.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 """
@@ -11,11 +12,14 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import inspect
+import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
@@ -23,7 +27,9 @@ from attrs import Attribute, define, field, frozen
 
 from ... import types
 from ..._errors import McpError, StructureError
-from ...wire import INVALID_PARAMS, JsonObject, JsonText, NotJsonError, encode, json_text
+from ..._user_types import is_async
+from ...peer import Access
+from ...wire import INVALID_PARAMS, JsonObject, JsonText, NotJsonError, encode, is_modern, json_text
 
 __all__ = [
     "NOT_KEPT",
@@ -33,14 +39,19 @@ __all__ = [
     "Catalog",
     "Cursors",
     "Listable",
+    "ShownTo",
+    "Visible",
     "check_hint",
     "check_hints",
     "check_keys",
     "check_scopes",
+    "check_visible",
     "keys_by_default",
     "with_texts",
 ]
 
+
+_log = logging.getLogger("trio_mcp.server")
 
 keys_by_default: ContextVar[tuple[bytes, ...]] = ContextVar("trio_mcp_keys_by_default", default=())
 """The keys of servers without keys of their own, for worker processes that open what another one has sealed."""
@@ -48,6 +59,7 @@ keys_by_default: ContextVar[tuple[bytes, ...]] = ContextVar("trio_mcp_keys_by_de
 _MIN_KEY_BYTES = 16
 _PURPOSE = b"trio-mcp list cursor"
 """Separates these signatures from others that are made with the same key."""
+_MASK = b"trio-mcp place of a cursor"
 _PLACE_BYTES, _TAG_BYTES = 8, 16
 
 
@@ -71,7 +83,7 @@ class Cursors:
     """Makes and reads cursors, which name the position in a list where the next page begins.
 
     A cursor is authenticated with HMAC-SHA256: a changed one, or one of another list, is refused. It is valid as long
-    as the server has its key.
+    as the server has its key. The position is hidden, because it would tell how many entries the caller does not see.
 
     Args:
         keys: the first key seals; every key opens.
@@ -83,8 +95,9 @@ class Cursors:
 
     def seal(self, method: str, place: int) -> str:
         """Return the cursor for the entries after *place* in the list of *method*."""
-        packed = place.to_bytes(_PLACE_BYTES, "big")
-        return base64.urlsafe_b64encode(packed + _tag(self._keys[0], method, packed)).decode()
+        packed, key = place.to_bytes(_PLACE_BYTES, "big"), self._keys[0]
+        tag = _tag(key, method, packed)
+        return base64.urlsafe_b64encode(_masked(key, tag, packed) + tag).decode()
 
     def read(self, method: str, cursor: str) -> int:
         """Return the place after which a cursor for *method* continues.
@@ -96,14 +109,22 @@ class Cursors:
             data = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
         except (binascii.Error, UnicodeEncodeError):
             data = b""
-        packed, tag = data[:_PLACE_BYTES], data[_PLACE_BYTES:]
-        if not any(hmac.compare_digest(tag, _tag(key, method, packed)) for key in self._keys):
-            raise McpError(INVALID_PARAMS, f"$.cursor: {cursor[:100]!r} is not a cursor of {method!r} on this server")
-        return int.from_bytes(packed, "big")
+        masked, tag = data[:_PLACE_BYTES], data[_PLACE_BYTES:]
+        for key in self._keys:
+            packed = _masked(key, tag, masked)
+            if hmac.compare_digest(tag, _tag(key, method, packed)):
+                return int.from_bytes(packed, "big")
+        raise McpError(INVALID_PARAMS, f"$.cursor: {cursor[:100]!r} is not a cursor of {method!r} on this server")
 
 
 def _tag(key: bytes, method: str, packed: bytes) -> bytes:
     return hmac.digest(key, b"\0".join((_PURPOSE, method.encode(), packed)), "sha256")[:_TAG_BYTES]
+
+
+def _masked(key: bytes, tag: bytes, packed: bytes) -> bytes:
+    """Mask a place, or remove its mask: the tag, which depends on the place, takes the part of a nonce."""
+    pad = hmac.digest(key, b"\0".join((_MASK, tag)), "sha256")
+    return bytes(left ^ right for left, right in zip(packed, pad, strict=False))
 
 
 _MOST_PAGES = 256
@@ -121,6 +142,49 @@ class Listable:
         return json
 
 
+# --- Visibility ---
+
+Definition = TypeVar("Definition")
+Visible: TypeAlias = Callable[[Definition, Access | None], bool]
+"""A plain function that decides whether a caller sees an entry. The caller is None without authentication."""
+ShownTo: TypeAlias = Callable[[Access | None], bool]
+"""Tells whether a caller sees a certain entry."""
+
+
+def check_visible(where: str, visible: Any) -> None:
+    """Check that *visible* is a predicate, or None.
+
+    Args:
+        where: the name of what it hides, in errors.
+
+    Raises:
+        TypeError: it is not a plain function of an entry and a caller.
+    """
+    if visible is None:
+        return
+    fault = f"{where}: visible={visible!r}: must be a plain function of an entry and an Access or None"
+    if not callable(visible) or is_async(visible):
+        raise TypeError(fault)
+    try:
+        signature = inspect.signature(visible)
+    except ValueError:  # some functions that are written in C have none
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        raise TypeError(f"{fault}: {error}") from None
+
+
+def _says(visible: Visible[Any], definition: Any, access: Access | None) -> bool:
+    shown: Any = visible(definition, access)
+    if isinstance(shown, Coroutine):  # it would count as True
+        shown.close()
+        raise TypeError("visible= returned a coroutine; it must be a plain function")
+    return bool(shown)
+
+
+# --- Catalogs ---
+
 Entry = TypeVar("Entry", bound=Listable)
 
 
@@ -129,6 +193,8 @@ class _Listed(Generic[Entry]):
     """An entry, its place, and its JSON by revision."""
 
     entry: Entry
+    visible: Visible[Any] | None = None
+    """Decides who sees the entry; None if everybody does."""
     place: int = field(default=0, init=False)
     """Grows with each registration, so that a cursor stays valid when entries are added and removed; 0 before."""
     json: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
@@ -140,7 +206,7 @@ class _Listed(Generic[Entry]):
         return self.json[revision]
 
 
-def _ignore() -> None:
+def _ignore(_: ShownTo | None) -> None:
     """Do nothing."""
 
 
@@ -157,8 +223,12 @@ class Catalog(Generic[Entry]):
     kind: str
     method: str
     member: str
-    changed: Callable[[], None] = field(default=_ignore, init=False)
-    """Called after each change, in the thread that made it."""
+    changed: Callable[[ShownTo | None], None] = field(default=_ignore, init=False)
+    """Called after each change, in the thread that made it, with who sees the entry; None if everybody does."""
+    visible: Visible[Any] | None = field(default=None, init=False)
+    """Decides who sees each entry, beside the predicate of the entry itself; set before there are entries."""
+    varies: bool = field(default=False, init=False)
+    """True if the list depends on the caller."""
     offered: bool = field(default=False, init=False)
     """True if anything was ever registered, because a declared list is answered even when it has become empty."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -177,19 +247,40 @@ class Catalog(Generic[Entry]):
         listed = self._listed.get(name)
         return None if listed is None else listed.entry
 
+    def find(self, name: str, access: Access | None) -> Entry | None:
+        """Return the entry of this name; None if there is none, or if it is hidden from the caller."""
+        listed = self._listed.get(name)
+        if listed is None or (self.varies and not self._shows(listed, access)):
+            return None
+        return listed.entry
+
+    def shown(self, access: Access | None) -> Iterator[Entry]:
+        """Return the entries that a caller sees."""
+        if not self.varies:
+            return iter(self)
+        return (listed.entry for listed in list(self._listed.values()) if self._shows(listed, access))
+
+    def restrict(self, visible: Visible[Any] | None) -> None:
+        """Let a predicate decide on all entries; do nothing for None."""
+        self.visible, self.varies = visible, visible is not None
+
     def check_free(self, name: str) -> None:
         """Raise ValueError if *name* is registered."""
         if name in self._listed:
             raise ValueError(f"a {self.kind} {name!r} is registered already")
 
-    def add(self, name: str, entry: Entry) -> None:
+    def add(self, name: str, entry: Entry, visible: Visible[Any] | None = None) -> None:
         """Register an entry.
+
+        Args:
+            visible: decides who sees it; everybody for None.
 
         Raises:
             ValueError: the name is registered, or the definition of the entry is not valid.
             TypeError: the definition of the entry is not valid.
         """
-        listed = _Listed(entry)
+        check_visible(f"{self.kind} {name!r}", visible)
+        listed = _Listed(entry, visible)
         try:  # because one invalid entry would make the whole list unreadable
             kind: Any = entry.definition.__class__
             types.structure(types.unstructure(entry.definition), kind)
@@ -201,19 +292,22 @@ class Catalog(Generic[Entry]):
         with self._lock:
             self.check_free(name)
             self._places = listed.place = self._places + 1
-            self._listed[name] = listed
-            self.offered = True
+            self.offered, self.varies = True, self.varies or visible is not None
+            self._listed[name] = listed  # after `varies`, which other threads read without the lock
             self._pages.clear()
-        self.changed()
+        self.changed(self._shown_to(listed))
 
     def remove(self, name: str) -> None:
         """Remove an entry; requests in flight continue. Raises KeyError if there is none of this name."""
         with self._lock:
-            del self._listed[name]
+            listed = self._listed.pop(name)
+            self.varies = self.visible is not None or any(each.visible is not None for each in self._listed.values())
             self._pages.clear()
-        self.changed()
+        self.changed(self._shown_to(listed))
 
-    def page(self, revision: str, cursor: str | None, size: int | None, cursors: Cursors) -> JsonObject:
+    def page(
+        self, revision: str, cursor: str | None, size: int | None, cursors: Cursors, access: Access | None
+    ) -> JsonObject:
         """Return the result of the list request.
 
         If a client requests all pages, an entry that exists throughout is on exactly one page, even if other entries
@@ -222,29 +316,63 @@ class Catalog(Generic[Entry]):
         Args:
             cursor: the cursor that the client sent; None for the first page.
             size: the number of entries of a page; None for all on one page.
+            access: the caller; it gets no page that holds what is hidden from it, and no number of such entries.
 
         Raises:
             McpError: the cursor is not valid for this list.
         """
         after = 0 if cursor is None else cursors.read(self.method, cursor)
-        with self._lock:
-            page = self._pages.get((revision, after))
-            if page is None:
-                page = self._make_page(revision, after, size)
-                if len(self._pages) < _MOST_PAGES:
-                    self._pages[revision, after] = page
+        page = self._kept_page(revision, after, size)
+        varies = page is None
+        if page is None:
+            later = [listed for listed in list(self._listed.values()) if listed.place > after]
+            page = _make_page((listed for listed in later if self._shows(listed, access)), revision, size)
         entries, last = page
         result: JsonObject = {self.member: entries}
+        if varies and is_modern(revision):
+            result["cacheScope"] = "private"  # whatever the hint of the server says
         if last is not None:
             result["nextCursor"] = cursors.seal(self.method, last)
         return result
 
-    def _make_page(self, revision: str, after: int, size: int | None) -> tuple[JsonText, int | None]:
-        following = (listed for listed in self._listed.values() if listed.place > after)
-        entries = list(islice(following, size))
-        more = next(following, None) is not None
-        text = b"[" + b",".join(listed.encoded(revision) for listed in entries) + b"]"
-        return json_text(text), entries[-1].place if more else None
+    def _kept_page(self, revision: str, after: int, size: int | None) -> tuple[JsonText, int | None] | None:
+        """Return a page of a list that is the same for everybody; None if the list varies."""
+        with self._lock:
+            if self.varies:
+                return None
+            page = self._pages.get((revision, after))
+            if page is None:
+                following = (listed for listed in self._listed.values() if listed.place > after)
+                page = _make_page(following, revision, size)
+                if len(self._pages) < _MOST_PAGES:
+                    self._pages[revision, after] = page
+            return page
+
+    def _shown_to(self, listed: _Listed[Entry]) -> ShownTo | None:
+        if self.visible is None and listed.visible is None:
+            return None
+        return partial(self._shows, listed)
+
+    def _shows(self, listed: _Listed[Entry], access: Access | None) -> bool:
+        """Return True if a caller sees an entry; a predicate that fails hides it."""
+        definition = listed.entry.definition
+        try:
+            return all(
+                _says(visible, definition, access) for visible in (self.visible, listed.visible) if visible is not None
+            )
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 # it may raise anything, which must not end the connection
+            _log.exception("visible= of %s %r failed, which hides it", self.kind, definition.name)
+            return False
+
+
+def _make_page(following: Iterator[_Listed[Any]], revision: str, size: int | None) -> tuple[JsonText, int | None]:
+    """Return the JSON of the next entries, and the place of the last one if more follow."""
+    entries = list(islice(following, size))
+    more = next(following, None) is not None
+    text = b"[" + b",".join(listed.encoded(revision) for listed in entries) + b"]"
+    return json_text(text), entries[-1].place if more else None
 
 
 def with_texts(published: JsonObject, texts: Mapping[str, JsonText]) -> JsonObject:

@@ -134,14 +134,14 @@ class Completions:
         """Answer `completion/complete`.
 
         Raises:
-            McpError: there is no such prompt, template or argument.
+            McpError: there is no such prompt, template or argument, or it is hidden from the caller.
         """
         argument, ref = params.argument, params.ref
         if isinstance(ref, types.PromptReference):
-            owner, prompt = ref.name, self._prompts.catalog.get(ref.name)
+            owner, prompt = ref.name, self._prompts.catalog.find(ref.name, context.access)
             function = None if prompt is None else prompt.function
         else:
-            owner, template = ref.uri, self._resources.templates.get(ref.uri)
+            owner, template = ref.uri, self._resources.templates.find(ref.uri, context.access)
             function = None if template is None else template.function
         if function is None:
             raise McpError(INVALID_PARAMS, f"$.ref: there is nothing to complete for {owner!r}")

@@ -1,34 +1,47 @@
-"""The content of results: conversion of return values, binary blocks, and content for legacy revisions.
+"""The content of results: conversion of return values, binary blocks, messages, and content for legacy revisions.
 
 A kind of content that a revision does not have (audio before 2025-03-26, resource links before 2025-06-18) is refused
 with an error, so that no other content silently takes its place. Members that a revision does not have are left out.
+
+What a handler cannot return is refused at registration if its annotation says so, and else when it happens: the log
+then names the handler, and the peer gets an error without details.
 """
 
 from __future__ import annotations
 
 import base64
+import inspect
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 from attrs import evolve, frozen
 
 from ... import types
-from ..._errors import McpError, ToolError
-from ...wire import INTERNAL_ERROR, JsonObject, encode, is_modern
+from ..._errors import McpError, ToolError, TrioMcpError
+from ...schema import Form, Misfit, form_of, render_path, to_json
+from ...wire import INTERNAL_ERROR, JsonObject, NotJsonError, encode, is_modern
 
 __all__ = [
+    "CONTENT_CLASSES",
     "RESULT_CLASSES",
     "SCALARS",
+    "Assistant",
     "Audio",
     "Content",
     "Image",
+    "NotReturnable",
+    "User",
+    "check_returns",
     "content_blocks",
     "data_result",
     "holds_content",
     "legacy_messages",
     "legacy_result",
+    "messages_of",
     "text_result",
+    "to_plain",
 ]
 
 _log = logging.getLogger("trio_mcp.server")
@@ -136,7 +149,175 @@ def _text_of(value: Any) -> str:
     Raises:
         NotJsonError: *value* is not JSON.
     """
-    return value if isinstance(value, str) else encode(value).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return encode(value).decode()
+    except NotJsonError:  # a class that only the conversion for output schemas knows, such as a pydantic model
+        return encode(to_plain(value)).decode()
+
+
+# --- What cannot be returned ---
+
+
+class NotReturnable(TrioMcpError):
+    """A handler has returned a value that cannot be sent. The handler is at fault; the peer is told nothing of it.
+
+    Args:
+        what: the handler, such as ``tool 'search'``.
+        value: the returned value.
+        fault: what is wrong with it.
+        place: the file and line of the handler.
+    """
+
+    def __init__(self, what: str, value: object, fault: object, place: str) -> None:
+        kind = type(value).__qualname__
+        super().__init__(f"{what} returned a value of type {kind}: {fault}; its handler is at {place}")
+
+
+def check_returns(annotation: Any, what: str, content: tuple[type, ...], forms: Collection[Form], cure: str) -> None:
+    """Check that a return annotation names only types whose values can be sent.
+
+    A type that says little of its values, such as `Any` or a protocol, passes: the values are checked in each call.
+
+    Args:
+        annotation: the resolved annotation; `inspect.Signature.empty` if there is none.
+        what: the handler in errors, such as ``resource 'stock'``.
+        content: the classes whose instances are content.
+        forms: the JSON forms of other values.
+        cure: the end of the message.
+
+    Raises:
+        TypeError: it names another type.
+    """
+    for refused in _refused(annotation, content, forms):
+        raise TypeError(f"{what}: its return annotation names {_written(refused)}, which cannot be returned: {cure}")
+
+
+def _written(annotation: Any) -> str:
+    if annotation is type(None):
+        return "None"
+    is_plain = isinstance(annotation, type) and not get_args(annotation)
+    return annotation.__name__ if is_plain else str(annotation).removeprefix("typing.")
+
+
+_UNSAID: tuple[Any, ...] = (inspect.Signature.empty, Any, object)
+"""Annotations that may be classes, and say nothing of the values."""
+_ALL_FORMS: Collection[Form] = get_args(Form)
+
+
+def _refused(annotation: Any, content: tuple[type, ...], forms: Collection[Form]) -> Iterator[Any]:
+    """Yield the types in an annotation whose values are neither content nor JSON of one of these forms."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in {Annotated, Final}:
+        yield from _refused(arguments[0], content, forms)
+    elif origin in {Union, UnionType}:
+        for arm in arguments:
+            yield from _refused(arm, content, forms)
+    elif origin is Literal:
+        for kind in dict.fromkeys(map(type, arguments)):
+            yield from _refused(kind, content, forms)
+    elif hasattr(annotation, "__value__") or hasattr(annotation, "__supertype__"):
+        yield from _refused(getattr(annotation, "__value__", None) or annotation.__supertype__, content, forms)
+    else:
+        cls = origin or annotation
+        if not isinstance(cls, type) or cls in _UNSAID or issubclass(cls, content):
+            return
+        is_open = inspect.isabstract(cls) or getattr(cls, "_is_protocol", False)
+        if not is_open and form_of(cls) not in forms:
+            yield annotation
+        inner: Collection[Form] = {*forms, "scalar"} if cls in _LISTS else _ALL_FORMS
+        for argument in arguments:
+            yield from _refused(argument, content, inner)
+
+
+def to_plain(value: Any) -> Any:
+    """Return the JSON form of a value, made of dict, list, str, int, float, bool and None.
+
+    Raises:
+        NotJsonError: it has none; the message says which part has none, and why.
+    """
+    try:
+        return to_json(value)
+    except Misfit as misfit:
+        raise NotJsonError("; ".join(f"{render_path(path)}: {fault}" for path, fault in misfit.faults)) from misfit
+    except RecursionError:
+        raise NotJsonError("it is nested too deeply, or contains itself") from None
+
+
+# --- Messages of prompts ---
+
+_ROLES = ("user", "assistant")
+_MEMBERS = frozenset({"role", "content"})
+MessageContent: TypeAlias = "str | Content | Image | Audio | Mapping[str, Any]"
+"""The content of a message: text, a content block, an image or audio, or the JSON object of a content block."""
+
+
+def User(content: MessageContent) -> types.PromptMessage:  # noqa: N802 # it stands for a class: "a message of the user"
+    """Return a message of the user, to return from a prompt.
+
+    Args:
+        content: text, a content block (such as `types.ResourceLink`), an `Image` or `Audio`, or the JSON object of a
+            content block, such as ``{"type": "text", "text": "Hello"}``.
+
+    Raises:
+        TypeError: *content* is none of these.
+        StructureError: the JSON object is not one of a content block.
+
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts#promptmessage
+    """
+    return _message("user", content)
+
+
+def Assistant(content: MessageContent) -> types.PromptMessage:  # noqa: N802 # as `User`
+    """Return a message of the assistant, to return from a prompt; see `User`."""
+    return _message("assistant", content)
+
+
+def messages_of(value: Any) -> list[types.PromptMessage]:
+    """Return what a prompt has returned as messages.
+
+    A mapping with the members ``role`` and ``content`` is a message. Content and data become messages of the user.
+
+    Raises:
+        NotJsonError: a part has no JSON form.
+        TypeError: a part is bytes, or a message whose content is no content.
+        ValueError: a part is a mapping that is not quite a message.
+        StructureError: its content is a JSON object that is no content block.
+    """
+    parts: Sequence[Any] = cast("Sequence[Any]", value) if isinstance(value, _LISTS) else [value]
+    messages: list[types.PromptMessage] = []
+    for part in parts:
+        if isinstance(part, types.PromptMessage):
+            messages.append(part)
+        elif isinstance(part, _OBJECTS) and part.keys() >= _MEMBERS:
+            messages.append(_message_from(cast("Mapping[str, Any]", part)))
+        else:
+            messages += [types.PromptMessage(role="user", content=block) for block in content_blocks(part)]
+    return messages
+
+
+def _message_from(members: Mapping[str, Any]) -> types.PromptMessage:
+    role = members["role"]
+    if role not in _ROLES:
+        raise ValueError(f"the role of a message is 'user' or 'assistant', not {role!r:.100}")
+    if unknown := members.keys() - _MEMBERS:
+        raise ValueError(f"a message has a role and content, but no {', '.join(sorted(map(repr, unknown)))}")
+    return _message(role, members["content"])
+
+
+def _message(role: Literal["user", "assistant"], content: Any) -> types.PromptMessage:
+    if isinstance(content, _OBJECTS):
+        block = dict(cast("Mapping[str, Any]", content))
+        return types.structure({"role": role, "content": block}, types.PromptMessage)
+    if not isinstance(content, (str, *_AS_BLOCKS)):
+        raise TypeError(
+            f"the content of a message is text, content, or a dict of content, not {type(content).__name__}"
+        )
+    return types.PromptMessage(role=role, content=_block(content))
+
+
+# --- Results ---
 
 
 def text_result(plain: Any) -> JsonObject:

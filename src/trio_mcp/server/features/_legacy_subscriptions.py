@@ -15,7 +15,7 @@ from attrs import define, field
 
 from ... import types
 from ..._errors import ConnectionLost, McpError
-from ...peer import BUSY, Peer
+from ...peer import BUSY, Access, Peer
 from ...wire import Change, ChangeFilter, ResourceUpdated, notification_of
 from ._resources import RESOURCE_NOT_FOUND
 from ._subscriptions import ListeningServing, has_resource
@@ -32,9 +32,9 @@ class SessionListeners:
     _serving: ListeningServing
     _sessions: dict[Peer, _SessionListener] = field(factory=dict["Peer", "_SessionListener"], init=False)
 
-    def begin(self, peer: Peer, declared: types.ServerCapabilities) -> None:
+    def begin(self, peer: Peer, declared: types.ServerCapabilities, access: Access | None) -> None:
         """Begin to notify a session whose handshake was answered with these capabilities, until its connection ends."""
-        listener = _SessionListener(self._serving, peer, _EVERY_LIST.within(declared).changes())
+        listener = _SessionListener(self._serving, peer, _EVERY_LIST.within(declared).changes(), access)
         self._sessions[peer] = listener
         self._serving.changes.add(listener)
 
@@ -44,13 +44,13 @@ class SessionListeners:
 
         peer.on_disconnect(end)
 
-    def subscribe(self, peer: Peer, uri: str) -> None:
+    def subscribe(self, peer: Peer, uri: str, access: Access | None) -> None:
         """Subscribe the session to a resource.
 
         Raises:
-            McpError: there is no such resource, or the session has too many subscriptions.
+            McpError: the caller sees no such resource, or the session has too many subscriptions.
         """
-        self._sessions[peer].subscribe(uri)
+        self._sessions[peer].subscribe(uri, access)
 
     def unsubscribe(self, peer: Peer, uri: str) -> None:
         """Unsubscribe the session from a resource; do nothing if it is not subscribed."""
@@ -65,6 +65,8 @@ class _SessionListener:
     _peer: Peer
     _lists: frozenset[Change]
     """The lists of whose changes it is notified."""
+    access: Access | None
+    """The principal of the session; None without authentication."""
     _uris: set[str] = field(factory=set[str], init=False)
     """The URIs of its subscriptions."""
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
@@ -72,9 +74,9 @@ class _SessionListener:
     _sending: bool = field(default=False, init=False)
     """True while a task sends the pending changes."""
 
-    def subscribe(self, uri: str) -> None:
+    def subscribe(self, uri: str, access: Access | None) -> None:
         most = self._serving.limits.max_subscriptions
-        if not has_resource(self._serving.resources, uri):
+        if not has_resource(self._serving.resources, uri, access):
             raise McpError(RESOURCE_NOT_FOUND, f"no resource {uri!r}", {"uri": uri})
         if len(self._uris) >= most and uri not in self._uris:
             raise McpError(BUSY, f"this connection has {most} subscriptions already (Limits.max_subscriptions)")

@@ -5,6 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ... import types
-from ..._errors import McpError
+from ..._errors import McpError, StructureError
 from ..._user_types import kinds_of, value_from_text
+from ...peer import Access
+from ...schema import Form
 from ...wire import INVALID_PARAMS
 from .._context import Context, run_of, serving_of
 from ..signature import ArgumentFaults, Injected, Resolve, Signature, describe
-from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes
-from ._content import content_blocks, legacy_messages
+from ._catalog import NO_SCOPES, Catalog, Listable, Visible, check_scopes
+from ._content import RESULT_CLASSES, NotReturnable, check_returns, legacy_messages, messages_of
 
 if TYPE_CHECKING:
     from .._resolve import Dependencies
 
-__all__ = ["Prompts", "TextFunction", "dependencies_of", "look_at", "name_of"]
+__all__ = ["Prompts", "TextFunction", "dependencies_of", "look_at", "name_of", "title_of"]
 
 
 def dependencies_of(
@@ -64,6 +67,16 @@ class TextFunction:
     def description(self) -> str | None:
         """The description in its docstring; None without one."""
         return self._signature.description or None
+
+    @property
+    def returns(self) -> Any:
+        """The resolved return annotation; `inspect.Signature.empty` if there is none."""
+        return self._signature.returns
+
+    @property
+    def place(self) -> str:
+        """The file and line of the function, for the log."""
+        return self._signature.place
 
     @property
     def waits(self) -> bool:
@@ -165,6 +178,36 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+_SEPARATORS = re.compile(r"[\W_]+")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
+"""The places between the words of `getUserById` and `parseHTTPHead`."""
+
+
+def title_of(name: str) -> str | None:
+    """Return a title for humans that is made from a name, as in ``Get user by id``; None if it has no words.
+
+    Abbreviations in capitals stay: `parseHTTPHead` becomes ``Parse HTTP head``. A name with spaces was written for
+    humans, and stays as it is.
+    """
+    if any(map(str.isspace, name)):
+        return name
+    words = _HUMPS.sub(" ", _SEPARATORS.sub(" ", name)).split()
+    are_loud = len(words) > 1 and all(map(str.isupper, words))  # a constant, such as SEARCH_BOOKS
+    plain = [word if not are_loud and _is_abbreviation(word) else word.lower() for word in words]
+    title = " ".join(plain)
+    return title[:1].upper() + title[1:] or None
+
+
+def _is_abbreviation(word: str) -> bool:
+    letters = word.removesuffix("s")
+    return len(letters) > 1 and letters.isupper()
+
+
+_RETURNED = (types.PromptMessage, types.GetPromptResult, *RESULT_CLASSES)
+_DATA: frozenset[Form] = frozenset({"object", "array", "scalar"})
+_CURE = "return text, content (bytes as Image or Audio), data, or messages, as User(...), Assistant(...) or dicts"
+
+
 @frozen
 class _Prompt(Listable):
     """A prompt and its function."""
@@ -199,7 +242,11 @@ class _Prompt(Listable):
         if isinstance(value, types.GetPromptResult):
             result = value
         else:
-            result = types.GetPromptResult(description=self.definition.description, messages=_messages(value))
+            try:
+                messages = messages_of(value)
+            except (ValueError, TypeError, StructureError) as fault:  # `NotJsonError` is a ValueError
+                raise NotReturnable(f"prompt {params.name!r}", value, fault, self.function.place) from fault
+            result = types.GetPromptResult(description=self.definition.description, messages=messages)
         return legacy_messages(result, context.revision, params.name)
 
 
@@ -219,6 +266,7 @@ class Prompts:
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Prompt] | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.prompt`.
@@ -228,6 +276,7 @@ class Prompts:
         """
         name = name or name_of(function)
         looked_at = look_at(function, name, namespace)
+        check_returns(looked_at.returns, f"prompt {name!r}", _RETURNED, _DATA, _CURE)
         arguments = [
             types.PromptArgument(
                 name=each,
@@ -239,31 +288,19 @@ class Prompts:
         ]
         definition = types.Prompt(
             name=name,
-            title=title,
+            title=title_of(name) if title is None else title,
             description=description or looked_at.description,
             arguments=arguments or None,
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        self.catalog.add(name, _Prompt(definition, looked_at, check_scopes(f"prompt {name!r}", scopes)))
+        self.catalog.add(name, _Prompt(definition, looked_at, check_scopes(f"prompt {name!r}", scopes)), visible)
 
-    def scopes_of(self, name: object) -> frozenset[str]:
-        """Return the scopes that getting this prompt needs; empty if there is no such prompt."""
-        prompt = self.catalog.get(name) if isinstance(name, str) else None
+    def scopes_of(self, name: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes that getting this prompt needs; empty if the caller sees no such prompt."""
+        prompt = self.catalog.find(name, access) if isinstance(name, str) else None
         return NO_SCOPES if prompt is None else prompt.scopes
 
     def remove(self, name: str) -> None:
         """Remove a prompt; raises KeyError if there is no prompt of this name."""
         self.catalog.remove(name)
-
-
-def _messages(value: Any) -> list[types.PromptMessage]:
-    """Return the return value of a prompt function as messages; content becomes a message of the user."""
-    values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType] # the return value of user code
-    messages: list[types.PromptMessage] = []
-    for each in values:
-        if isinstance(each, types.PromptMessage):
-            messages.append(each)
-        else:
-            messages += [types.PromptMessage(role="user", content=block) for block in content_blocks(each)]
-    return messages

@@ -7,6 +7,7 @@ Rules of this file:
 2. The values of a template's variables are decoded once. A value that could escape from its place in a path (``..``,
    absolute paths, in any encoding) is refused, unless the author allows it.
 3. A URI that no resource or template accepts is not found, for any reason.
+4. A list of bytes or contents is several contents. A list of anything else, a dict or an object is data: one JSON text.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -16,18 +17,21 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import quote
 
 from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError, ResourceNotFound
-from ...wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
+from ...peer import Access
+from ...schema import Form
+from ...wire import INVALID_PARAMS, NotJsonError, UriTemplate, encode, escapes, is_modern, is_uri
 from .._context import Context
-from ..signature import ArgumentFaults
-from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, check_hint, check_scopes
-from ._prompts import TextFunction, look_at, name_of
+from ..signature import ArgumentFaults, mentions
+from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, Visible, check_hint, check_scopes
+from ._content import NotReturnable, check_returns, to_plain
+from ._prompts import TextFunction, look_at, name_of, title_of
 
 __all__ = ["Contents", "Resources"]
 
@@ -40,6 +44,14 @@ _SAFE = ":/?#[]@!$&'()*+,;=%"
 
 Contents: TypeAlias = "str | bytes | types.TextResourceContents | types.BlobResourceContents"
 """The contents of a resource: a string, bytes, or contents with a URI and a media type of their own."""
+_SEVERAL = (bytes, bytearray, types.TextResourceContents, types.BlobResourceContents)
+"""The classes of contents that make several contents of a list (rule 4)."""
+_RETURNED = (str, *_SEVERAL, types.ReadResourceResult)
+_DATA: frozenset[Form] = frozenset({"object", "array"})
+_CURE = (
+    "return a string, bytes, contents, or data whose JSON is an object or array (a dict, list, dataclass or model); "
+    "raise ResourceNotFound if there is no such resource"
+)
 
 
 @frozen
@@ -48,12 +60,14 @@ class _Resource(Listable):
 
     definition: types.Resource
     function: TextFunction | None
-    contents: tuple[Contents, ...] = ()
-    """The contents, if there is no function."""
+    constant: types.ReadResourceResult | None = None
+    """The result, if there is no function."""
     hint: CacheHint | None = None
     """The cache hint; None for the server's hint."""
     scopes: frozenset[str] = NO_SCOPES
     """The scopes that a reader needs."""
+    is_private: bool = False
+    """True if not everybody may read it, so that its contents must not be shared."""
 
     @property
     def waits(self) -> bool:
@@ -72,7 +86,7 @@ class _Resource(Listable):
             McpError: the function reports that there is no such resource.
         """
         try:
-            value = self.contents if self.function is None else await self.function.call(context, {})
+            value = self.constant if self.function is None else await self.function.call(context, {})
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
                 raise
@@ -92,6 +106,8 @@ class _Template(Listable):
     """The cache hint; None for the server's hint."""
     scopes: frozenset[str] = NO_SCOPES
     """The scopes that a reader needs."""
+    is_private: bool = False
+    """True if not everybody may read it, so that its contents must not be shared."""
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the values of the variables in *uri*; None if it does not match the template (rule 2)."""
@@ -139,6 +155,7 @@ class Resources:
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[Any] | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.resource`.
@@ -148,7 +165,8 @@ class Resources:
         """
         name = name or name_of(function)
         looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
-        hint, needed = _check_protection(name, cache, scopes)
+        check_returns(looked_at.returns, f"resource {name!r}", _RETURNED, _DATA, _CURE)
+        protection = self._check_protection(name, cache, scopes, visible)
         _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
@@ -158,7 +176,7 @@ class Resources:
                 raise ValueError(f"{name}: {each}* in {uri!r} is a list, but parameter {each!r} does not accept lists")
         facts: dict[str, Any] = {
             "name": name,
-            "title": title,
+            "title": title_of(name) if title is None else title,
             "description": description or looked_at.description,
             "mime_type": mime_type,
             "annotations": annotations,
@@ -167,12 +185,12 @@ class Resources:
         }
         if not template.variables:
             resource = types.Resource(uri=uri, size=size, **facts)
-            self.catalog.add(uri, _Resource(resource, looked_at, hint=hint, scopes=needed))
+            self.catalog.add(uri, _Resource(resource, looked_at, None, *protection), visible)
             return
         if size is not None:
             raise ValueError(f"{name}: a template has no size; remove size=")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
-        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, hint, needed))
+        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, *protection), visible)
         self.may_ask = self.may_ask or looked_at.may_ask
 
     def add_static(
@@ -189,6 +207,7 @@ class Resources:
         meta: Mapping[str, Any] | None = None,
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[Any] | None = None,
     ) -> None:
         """Register constant contents. The size of a single string or bytes object is published too.
 
@@ -196,7 +215,7 @@ class Resources:
             uri: the URI of the resource.
             contents: a string, bytes, `types.TextResourceContents` or `types.BlobResourceContents`, or a list of them.
             name: the name of the resource.
-            title: the name to display to users.
+            title: the name to display to users; by default it is made from *name*.
             description: a description.
             mime_type: the media type; by default ``text/plain`` for strings and ``application/octet-stream`` for bytes.
             annotations: hints about the intended audience.
@@ -204,10 +223,11 @@ class Resources:
             meta: the resource's `_meta`.
             cache: the cache hint for clients; by default that of `Server` for all resources.
             scopes: the scopes that a caller needs; see `Server.resource`.
+            visible: decides who sees the resource; see `Server.tool`.
 
         Raises:
             ValueError: the URI is registered or not valid; or as `Server.resource` says of *scopes*.
-            TypeError: *cache* is not a `CacheHint`.
+            TypeError: *contents* are none of these, *cache* is not a `CacheHint`, or *visible* is not a plain function.
         """
         _check_uri(uri)
         size: int | None = None
@@ -216,7 +236,7 @@ class Resources:
         definition = types.Resource(
             uri=uri,
             name=name,
-            title=title,
+            title=title_of(name) if title is None else title,
             description=description,
             mime_type=mime_type,
             annotations=annotations,
@@ -225,27 +245,43 @@ class Resources:
             meta=None if meta is None else dict(meta),
         )
         one = (str, bytes, types.TextResourceContents, types.BlobResourceContents)
-        held: tuple[Contents, ...] = (contents,) if isinstance(contents, one) else tuple(contents)
-        for each in held:
-            _as_contents(each, uri, mime_type)  # so that a fault is raised here, not when it is read
-        self.catalog.add(uri, _Resource(definition, None, held, *_check_protection(name, cache, scopes)))
+        held: Sequence[Contents] = [contents] if isinstance(contents, one) else contents
+        try:
+            constant = types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in held])
+        except TypeError as error:
+            raise TypeError(f"resource {name!r}: {error}") from None
+        protection = self._check_protection(name, cache, scopes, visible)
+        self.catalog.add(uri, _Resource(definition, None, constant, *protection), visible)
 
-    def scopes_of(self, uri: object) -> frozenset[str]:
-        """Return the scopes that reading *uri* needs; empty if there is no such resource."""
-        found = self.catalog.get(uri) if isinstance(uri, str) else None
+    def _check_protection(
+        self, name: str, cache: CacheHint | None, scopes: Sequence[str], visible: Visible[Any] | None
+    ) -> tuple[CacheHint | None, frozenset[str], bool]:
+        """Return the checked cache hint and scopes of a resource, and True if its contents are private."""
+        hint, needed = check_hint(name, cache), check_scopes(name, scopes)
+        own = "needs scopes" if needed else "has visible=" if visible is not None else ""
+        if own and hint is not None and hint.scope == "public":
+            raise ValueError(f"{name}: cache={hint!r} is public, but the resource {own}; use scope='private'")
+        is_private = own != "" or self.catalog.visible is not None
+        if is_private and hint is not None:
+            hint = evolve(hint, scope="private")
+        return hint, needed, is_private
+
+    def scopes_of(self, uri: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes that reading *uri* needs; empty if the caller sees no such resource."""
+        found = self.catalog.find(uri, access) if isinstance(uri, str) else None
         if found is not None:
             return found.scopes
         if not isinstance(uri, str) or not any(template.scopes for template in self.templates):
             return NO_SCOPES
         try:
-            template, _ = self._find(uri)
+            template, _ = self._find(uri, access)
         except ResourceNotFound:
             return NO_SCOPES
         return template.scopes
 
-    def scopes_of_template(self, uri: object) -> frozenset[str]:
-        """Return the scopes of the template that was registered as *uri*; empty if there is none."""
-        template = self.templates.get(uri) if isinstance(uri, str) else None
+    def scopes_of_template(self, uri: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes of the template that was registered as *uri*; empty if the caller sees none."""
+        template = self.templates.find(uri, access) if isinstance(uri, str) else None
         return NO_SCOPES if template is None else template.scopes
 
     def remove(self, uri: str) -> None:
@@ -259,7 +295,7 @@ class Resources:
             McpError: the URI matches no template, or the function reports that there is no such resource.
         """
         try:
-            template, bound = self._find(params.uri)
+            template, bound = self._find(params.uri, context.access)
             value = await template.function.call(context, bound)
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
@@ -267,10 +303,10 @@ class Resources:
             raise _not_found(error, context, params.uri) from error
         return _result(value, params.uri, template)
 
-    def _find(self, uri: str) -> tuple[_Template, dict[str, Any]]:
+    def _find(self, uri: str, access: Access | None) -> tuple[_Template, dict[str, Any]]:
         """Return the template that *uri* matches, and its arguments (rules 1 and 3)."""
         faults = ""
-        for template in self.templates:
+        for template in self.templates.shown(access):
             values = template.match(uri)
             if values is not None:
                 try:
@@ -294,35 +330,55 @@ def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:
         raise ValueError(f"{uri!r} is not a URI: percent-encode spaces, braces and characters outside of ASCII{hint}")
 
 
-def _check_protection(
-    name: str, cache: CacheHint | None, scopes: Sequence[str]
-) -> tuple[CacheHint | None, frozenset[str]]:
-    """Return the checked cache hint and scopes of a resource."""
-    hint, needed = check_hint(name, cache), check_scopes(name, scopes)
-    if needed and hint is not None and hint.scope == "public":
-        raise ValueError(f"{name}: cache={hint!r} is public, but the resource needs scopes; use scope='private'")
-    return hint, needed
-
-
 def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:
-    result, hint = _read(value, uri, found.definition.mime_type), found.hint
+    result, hint = _read(value, uri, found), found.hint
     if hint is not None:
         ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
         return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
-    if found.scopes:  # in spite of the server's hint, this resource must not be shared
+    if found.is_private:  # in spite of the server's hint, this resource must not be shared
         return evolve(result, cache_scope=result.cache_scope or "private")
     return result
 
 
-def _read(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
+def _read(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:
     if isinstance(value, types.ReadResourceResult):
         if value.ttl_ms is not None and (type(value.ttl_ms) is not int or value.ttl_ms < 0):
             raise ValueError(f"resource {uri!r} returned ttl_ms={value.ttl_ms!r}: must be an int of at least 0")
         if value.cache_scope not in (None, "private", "public"):
             raise ValueError(f"resource {uri!r} returned cache_scope={value.cache_scope!r}: use 'private' or 'public'")
         return value
-    values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # the return value of user code
-    return types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in values])  # pyright: ignore[reportUnknownVariableType] # likewise
+    definition, function = found.definition, found.function
+    assert function is not None  # constant contents are a whole result
+    try:
+        return types.ReadResourceResult(contents=_contents(value, uri, definition.mime_type, function.returns))
+    except (NotJsonError, TypeError) as fault:
+        raise NotReturnable(f"resource {definition.name!r}", value, fault, function.place) from fault
+
+
+def _contents(
+    value: Any, uri: str, mime_type: str | None, annotation: Any
+) -> list[types.TextResourceContents | types.BlobResourceContents]:
+    """Return what a function has returned as contents (rule 4).
+
+    Args:
+        annotation: the return annotation; it decides on lists of strings, and on empty lists.
+
+    Raises:
+        NotJsonError: it has no JSON form.
+        TypeError: it is not data, or it is among contents.
+    """
+    if isinstance(value, list | tuple):
+        values = cast("Sequence[Any]", value)
+        kinds = set(map(type, values))
+        if any(issubclass(kind, _SEVERAL) for kind in kinds) or (kinds <= {str} and mentions(annotation, _SEVERAL)):
+            return [_as_contents(each, uri, mime_type) for each in values]
+    if isinstance(value, (str, *_SEVERAL)):
+        return [_as_contents(value, uri, mime_type)]
+    plain = to_plain(value)
+    if not isinstance(plain, dict | list):
+        raise TypeError(_CURE)
+    text = encode(plain).decode()
+    return [types.TextResourceContents(uri=uri, mime_type=mime_type or "application/json", text=text)]
 
 
 def _as_contents(
@@ -335,4 +391,4 @@ def _as_contents(
     if isinstance(value, bytes | bytearray):
         mime_type = mime_type or "application/octet-stream"
         return types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
-    raise TypeError(f"resource {uri!r} returned {type(value).__name__}; return a string, bytes or contents")
+    raise TypeError(f"contents are strings, bytes or types of contents, not {type(value).__name__}")

@@ -12,6 +12,8 @@ Rules of this file:
 5. The acknowledgement is the first message of a subscription. Changes are stored from before it on, so none is lost.
 6. A subscription ends when its client cancels it, or when the server stops. In the latter case the pending changes are
    sent as far as there is room, and an empty result shows that the end was regular.
+7. A client is notified only of the entries that it sees (`visible=`). That is decided when an entry is added or
+   removed, and for a resource when the client subscribes to it.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
@@ -28,7 +30,7 @@ from attrs import define, evolve, field
 
 from ... import types
 from ..._errors import McpError
-from ...peer import HandlerPool, IncomingRequest, Limits
+from ...peer import Access, HandlerPool, IncomingRequest, Limits
 from ...wire import (
     ACKNOWLEDGED,
     INVALID_PARAMS,
@@ -42,6 +44,7 @@ from ...wire import (
     stamp,
 )
 from .._context import Context, run_of
+from ._catalog import ShownTo
 from ._resources import Resources
 
 __all__ = [
@@ -57,6 +60,11 @@ __all__ = [
 
 class ChangeListener(Protocol):
     """A listener for the changes of a server."""
+
+    @property
+    def access(self) -> Access | None:
+        """The authenticated principal that listens; None without authentication."""
+        ...
 
     def changed(self, change: Change) -> None:
         """Store a change to be sent soon; synchronous, and never raises."""
@@ -94,13 +102,17 @@ class ChangeHub:
         """Remove all listeners, so that changes on their way from another thread are dropped."""
         self._listeners.clear()
 
-    def notify_nowait(self, change: Change) -> None:
-        """Notify all listeners; from any thread. Equal changes that wait for the Trio run are merged."""
+    def notify_nowait(self, change: Change, shown_to: ShownTo | None = None) -> None:
+        """Notify all listeners; from any thread. Equal changes that wait for the Trio run are merged.
+
+        Args:
+            shown_to: tells which principals see the entry that was added or removed; None if all do.
+        """
         if self._is_here():
-            self._notify(change)
+            self._notify(change, shown_to)
         else:
             with suppress(trio.RunFinishedError):  # then there are no listeners
-                self._token.run_sync_soon(self._notify, change, idempotent=True)
+                self._token.run_sync_soon(self._notify, change, shown_to, idempotent=True)
 
     def notify_now(self) -> None:
         """Let all listeners send their stored changes (rule 4)."""
@@ -115,10 +127,11 @@ class ChangeHub:
         except RuntimeError:  # a thread without a Trio run
             return False
 
-    def _notify(self, change: Change) -> None:
+    def _notify(self, change: Change, shown_to: ShownTo | None) -> None:
         self.unsaid = True
         for listener in self._listeners:
-            listener.changed(change)
+            if shown_to is None or shown_to(listener.access):
+                listener.changed(change)
 
 
 @define(eq=False)
@@ -129,10 +142,10 @@ class ChangeSource:
     """Replaced as a whole, because another thread may be iterating over it."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def notify_nowait(self, change: Change) -> None:
-        """Notify all listeners of all servings; from any thread, at any time."""
+    def notify_nowait(self, change: Change, shown_to: ShownTo | None = None) -> None:
+        """Notify all listeners of all servings; from any thread, at any time. See `ChangeHub.notify_nowait`."""
         for hub in self._hubs:
-            hub.notify_nowait(change)
+            hub.notify_nowait(change, shown_to)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the listeners that a resource has changed."""
@@ -152,10 +165,10 @@ class ChangeSource:
             hub.close()
 
 
-def has_resource(resources: Resources, uri: str) -> bool:
-    """Return True if *uri* is registered, or matches a registered template."""
-    return resources.catalog.get(uri) is not None or any(
-        template.match(uri) is not None for template in resources.templates
+def has_resource(resources: Resources, uri: str, access: Access | None) -> bool:
+    """Return True if *uri* is registered, or matches a registered template, and is not hidden from the caller."""
+    return resources.catalog.find(uri, access) is not None or any(
+        template.match(uri) is not None for template in resources.templates.shown(access)
     )
 
 
@@ -206,7 +219,8 @@ def listen(
         fault = f"$.notifications.resourceSubscriptions: at most {most} resources, not {len(wanted.resources)}"
         raise McpError(INVALID_PARAMS, fault)
     agreed = wanted.within(serving.capabilities)
-    resources = [uri for uri in agreed.resources if has_resource(serving.resources, uri)]
+    access = exchange.context.access
+    resources = [uri for uri in agreed.resources if has_resource(serving.resources, uri, access)]
     return ListenSubscription(serving, exchange, evolve(agreed, resources=resources))
 
 
@@ -228,6 +242,11 @@ class ListenSubscription:
 
     def __attrs_post_init__(self) -> None:
         self._wanted = self._agreed.changes()
+
+    @property
+    def access(self) -> Access | None:
+        """The authenticated principal that listens; None without authentication."""
+        return self._exchange.context.access
 
     async def call(self, context: Context, _: object) -> NoReturn:
         """Notify the client of changes until cancelled."""

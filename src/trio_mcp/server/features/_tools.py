@@ -18,18 +18,38 @@ import trio
 from attrs import define, field
 
 from ... import types
-from ..._errors import ToolError
-from ...peer import FairLimiter, OutOfTimeError
-from ...schema import SchemaError, compile_schema
-from ...wire import JsonObject, JsonText, Undecodable, decode, is_modern, is_object, json_text, mirrored_params
+from ..._errors import McpError, ToolError
+from ...peer import Access, FairLimiter, OutOfTimeError
+from ...schema import Form, SchemaError, compile_schema
+from ...wire import (
+    JsonObject,
+    JsonText,
+    NotJsonError,
+    Undecodable,
+    decode,
+    is_modern,
+    is_object,
+    json_text,
+    mirrored_params,
+)
 from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_place
 from ..signature import ArgumentFaults, Injected, ResultFaults, SchemaRefs, Signature, describe
-from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
-from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
-from ._prompts import dependencies_of, name_of
+from ._catalog import NO_SCOPES, Catalog, Listable, Visible, check_scopes, with_texts
+from ._content import (
+    RESULT_CLASSES,
+    SCALARS,
+    NotReturnable,
+    check_returns,
+    content_blocks,
+    data_result,
+    holds_content,
+    legacy_result,
+    text_result,
+)
+from ._prompts import dependencies_of, name_of, title_of
 
 if TYPE_CHECKING:
     from .._resolve import Dependencies
@@ -100,6 +120,10 @@ _MOST_CHARACTERS = 10_000
 _MOST_OF_A_PLACE = 200
 """The number of characters of a path in the log: the caller may choose the names in it."""
 _SCHEMAS: Sequence[str] = ("inputSchema", "outputSchema")
+_RETURNED = (*RESULT_CLASSES, ExtensionResult)
+"""The classes of return values that give no output schema."""
+_DATA: frozenset[Form] = frozenset({"object", "array", "scalar"})
+_CURE = "return text, content (bytes as Image or Audio), data or a whole types.CallToolResult"
 _CONTENT_FOR_DATA = (
     "$: it is content, but the return annotation promises data; annotate the return value as content (Image, "
     "types.TextContent, list[Image | str] and so on), or as types.CallToolResult"
@@ -271,13 +295,29 @@ class _Tool(Listable):
                     self._check(value.structured_content)
                 return self._readable(value, revision)
             if promised and holds_content(value):
-                raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA])
-        elif not promised and value is not None:
-            return text_result(value)
+                raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA], signature.place)
         if not promised:
-            return self._readable(types.CallToolResult(content=content_blocks(value)), revision)
-        structured = signature.dump(value)
+            return self._content(value, revision)
+        try:
+            structured = signature.dump(value)
+        except ResultFaults as faults:
+            if faults.has_form:
+                raise
+            raise self._not_returnable(value, "; ".join(faults.faults)) from faults
         return data_result(structured["result"] if signature.wraps_result else structured, structured, revision)
+
+    def _content(self, value: Any, revision: str) -> types.CallToolResult | JsonObject:
+        """Return the result of a tool without output schema."""
+        try:
+            if value.__class__ in SCALARS and value is not None:
+                return text_result(value)
+            blocks = content_blocks(value)
+        except (NotJsonError, TypeError) as fault:
+            raise self._not_returnable(value, fault) from fault
+        return self._readable(types.CallToolResult(content=blocks), revision)
+
+    def _not_returnable(self, value: Any, fault: object) -> NotReturnable:
+        return NotReturnable(f"tool {self.definition.name!r}", value, fault, self.signature.place)
 
     def _readable(self, result: types.CallToolResult, revision: str) -> types.CallToolResult:
         """Return a typed result in a form that a client of *revision* can read."""
@@ -286,7 +326,8 @@ class _Tool(Listable):
     def _check(self, structured: Any) -> None:
         """Check the structured content of a `CallToolResult` against the published output schema."""
         if structured is types.UNSET:
-            raise ResultFaults(self.definition.name, ["$: required, but missing: the tool has an output schema"])
+            fault = "$: required, but missing: the tool has an output schema"
+            raise ResultFaults(self.definition.name, [fault], self.signature.place)
         self.signature.check(structured)
 
 
@@ -299,6 +340,8 @@ class Tools:
     repair_arguments: bool = True
     """True to take JSON that was sent as a string, where the schema admits no string. It applies to tools that are
     registered later."""
+    mask_errors: bool = False
+    """True to tell callers nothing of an exception of a tool but a `ToolError` or `McpError`."""
     repaired: int = field(default=0, init=False)
     """The number of strings in arguments that were replaced by the JSON that they held, in all servings together."""
     _counting: threading.Lock = field(factory=threading.Lock, init=False)
@@ -320,6 +363,7 @@ class Tools:
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
         scopes: Sequence[str] = (),
+        visible: Visible[types.Tool] | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.tool`.
@@ -344,7 +388,7 @@ class Tools:
             function,
             name=name,
             inject=(Context,),
-            content=(*RESULT_CLASSES, ExtensionResult),
+            content=_RETURNED,
             input_schema=raw["inputSchema"],
             output_schema=raw["outputSchema"],
             namespace=namespace,
@@ -354,6 +398,8 @@ class Tools:
             mirrored_params(signature.input_schema)
         except ValueError as faults:
             raise ValueError(f"tool {name!r}: inputSchema: {faults}; clients would ignore the tool") from None
+        if title is None:  # the annotations may have one, from the time before tools had titles
+            title = (annotations and annotations.title) or title_of(name)
         definition = types.Tool(
             name=name,
             title=title,
@@ -366,11 +412,13 @@ class Tools:
         )
         limit = math.inf if timeout is None else timeout
         isolation = None if isolate is None else isolated(function, signature)
+        if signature.output_schema is None:
+            check_returns(signature.returns, f"tool {name!r}", _RETURNED, _DATA, _CURE)
         found = dependencies_of(signature.injected, name, namespace)
         on_repair = self._count_repairs if self.repair_arguments else None
         texts = written_schemas(given)
         tool = _Tool(definition, signature, texts, limit, max_concurrency, isolation, needed, found, on_repair)
-        self.catalog.add(name, tool)
+        self.catalog.add(name, tool, visible)
 
     def _count_repairs(self, name: str, places: Sequence[str]) -> None:
         with self._counting:
@@ -378,14 +426,14 @@ class Tools:
         for place in places:
             _log.debug("tool %r: %s was JSON in a string; its value was taken", name, place[:_MOST_OF_A_PLACE])
 
-    def input_schema(self, name: str) -> JsonObject | None:
-        """Return the input schema of a tool, the same object each time; None if there is no such tool."""
-        tool = self.catalog.get(name)
+    def input_schema(self, name: str, access: Access | None) -> JsonObject | None:
+        """Return the input schema of a tool, the same object each time; None if the caller sees no such tool."""
+        tool = self.catalog.find(name, access)
         return None if tool is None else tool.definition.input_schema
 
-    def scopes_of(self, name: object) -> frozenset[str]:
-        """Return the scopes that a call of this tool needs; empty if there is no such tool."""
-        tool = self.catalog.get(name) if isinstance(name, str) else None
+    def scopes_of(self, name: object, access: Access | None) -> frozenset[str]:
+        """Return the scopes that a call of this tool needs; empty if the caller sees no such tool."""
+        tool = self.catalog.find(name, access) if isinstance(name, str) else None
         return NO_SCOPES if tool is None else tool.scopes
 
     def remove(self, name: str) -> None:
@@ -394,6 +442,7 @@ class Tools:
 
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
         """Return the tool error for an exception of a tool; log the exception if it is a bug."""
+        mask = f"{name} failed; the server's log says why" if self.mask_errors else None
         if isinstance(failure, OutOfTimeError):
             tool = self.catalog.get(name)  # it may have been removed
             message = f"{name} timed out" + (f" after {tool.timeout:g} s" if tool else "")
@@ -401,16 +450,25 @@ class Tools:
             message = str(failure)
             if len(message) > _MOST_CHARACTERS:
                 message = f"{message[:_MOST_CHARACTERS]} [...]"
-        elif isinstance(failure, ToolError | ResultFaults):
+        elif isinstance(failure, ResultFaults):
+            faults = "; ".join(failure.faults)
+            _log.error(
+                "tool %r: the returned value does not fit: %s; its handler is at %s", name, faults, failure.place
+            )
+            message = mask or str(failure)
+        elif isinstance(failure, ToolError):
             message = str(failure)
         else:
             _log.error("tool %r failed", name, exc_info=failure)
-            message = _message_of(failure)
+            message = _message_of(failure, mask)
         return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
 
 
-def _message_of(failure: BaseException) -> str:
+def _message_of(failure: BaseException, mask: str | None) -> str:
+    """Return what an exception says, or its mask; for a group, what each part says."""
     if isinstance(failure, BaseExceptionGroup):
         parts: tuple[BaseException, ...] = cast("BaseExceptionGroup[BaseException]", failure).exceptions
-        return "; ".join(_message_of(part) for part in parts)
+        return "; ".join(dict.fromkeys(_message_of(part, mask) for part in parts))
+    if mask is not None and not isinstance(failure, ToolError | McpError):
+        return mask
     return str(failure) or type(failure).__name__

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._inspect import Resolve as Resolve
     from ._inspect import inspect_callable as inspect_callable
     from ._inspect import may_wait as may_wait
+    from ._inspect import mentions as mentions
     from ._signature import ArgumentFaults as ArgumentFaults
     from ._signature import ResultFaults as ResultFaults
     from ._signature import Signature as Signature
@@ -26,7 +27,7 @@ else:
         __name__,
         {
             "_inline": ("SchemaRefs", "inlined"),
-            "_inspect": ("Callee", "Injected", "Resolve", "inspect_callable", "may_wait"),
+            "_inspect": ("Callee", "Injected", "Resolve", "inspect_callable", "may_wait", "mentions"),
             "_signature": (
                 "ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type",
                 "read_defaults",

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from ...schema import resolve_hints
 
-__all__ = ["Callee", "Injected", "Resolve", "inspect_callable", "may_wait", "mentions"]
+__all__ = ["Callee", "Injected", "Resolve", "inspect_callable", "may_wait", "mentions", "place_of"]
 
 _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE"})
 """The CPython instructions of every `await`, `async for`, `async with` and asynchronous comprehension."""
@@ -196,6 +196,15 @@ def _underlying(function: Callable[..., Any]) -> Any:
             return inner
         else:
             inner = type(inner).__call__
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return the file and line of a callable, as in ``/srv/shop.py:12``; its name if it was not written in Python."""
+    core = inspect.unwrap(_underlying(function))
+    code = getattr(core, "__code__", None)
+    if code is None:
+        return f"{core.__module__}.{core.__qualname__}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _class_docstring(function: Callable[..., Any]) -> str | None:

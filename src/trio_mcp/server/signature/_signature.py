@@ -36,7 +36,7 @@ from ...schema import (
 )
 from ...wire import Undecodable, decode
 from ._inline import SchemaRefs, inlined
-from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions
+from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions, place_of
 
 __all__ = [
     "ArgumentFaults",
@@ -330,13 +330,16 @@ class ArgumentFaults(TrioMcpError):
 class ResultFaults(TrioMcpError):
     """The result of a handler does not fit the published output schema. The handler, or its annotation, is at fault.
 
-    `faults` has one line for each fault, with its path, as in ``$.result: expected integer, got string``.
+    `faults` has one line for each fault, with its path, as in ``$.result: expected integer, got string``. `place` is
+    the file and line of the handler. `has_form` is False if part of the value has no JSON form at all.
     """
 
-    def __init__(self, name: str, faults: Sequence[str]) -> None:
-        super().__init__(name, tuple(faults))
+    def __init__(self, name: str, faults: Sequence[str], place: str, *, has_form: bool = True) -> None:
+        super().__init__(name, tuple(faults), place)
         self.name = name
         self.faults: tuple[str, ...] = tuple(faults)
+        self.place = place
+        self.has_form = has_form
 
     def __str__(self) -> str:
         return "\n".join([f"{self.name}: the returned value does not fit the output schema", *self.faults])
@@ -360,6 +363,9 @@ class Signature:
 
     wraps_result: bool
     """True if the structured content is ``{"result": value}`` instead of the value."""
+
+    returns: Any
+    """The resolved return annotation; `inspect.Signature.empty` if there is none."""
 
     injected: Mapping[str, Injected]
     """The parameters that the server fills, with the class of the instance or the dependency."""
@@ -385,6 +391,11 @@ class Signature:
 
     _arguments_validator: LazyValidator = field(alias="arguments_validator")
     _result_validator: LazyValidator = field(alias="result_validator")
+
+    @property
+    def place(self) -> str:
+        """The file and line of the function, for the log."""
+        return place_of(self._function)
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Check arguments and convert them to the annotated types.
@@ -464,12 +475,12 @@ class Signature:
             content = value if value.__class__ in PLAIN else to_json(value)
         except Misfit as misfit:
             found = misfit.under("result") if self.wraps_result else misfit.faults
-            raise ResultFaults(self.name, _rendered(found)) from misfit
+            raise ResultFaults(self.name, _rendered(found), self.place, has_form=False) from misfit
         except RecursionError:
-            raise ResultFaults(self.name, [_TOO_DEEP]) from None
+            raise ResultFaults(self.name, [_TOO_DEEP], self.place, has_form=False) from None
         structured: Any = {"result": content} if self.wraps_result else content
         if faults := self._result_validator.faults(structured):
-            raise ResultFaults(self.name, faults)
+            raise ResultFaults(self.name, faults, self.place)
         return structured
 
     def check(self, structured: Any) -> None:
@@ -479,7 +490,7 @@ class Signature:
             ResultFaults: it does not fit the output schema; with every fault.
         """
         if faults := self._result_validator.faults(structured):
-            raise ResultFaults(self.name, faults)
+            raise ResultFaults(self.name, faults, self.place)
 
 
 def _replaced(arguments: Mapping[str, Any], values: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
@@ -570,6 +581,7 @@ def describe(
         input_schema=inlined(accepted) if inlines and input_schema is None else accepted,
         output_schema=inlined(returned) if inlines and output_schema is None and returned is not None else returned,
         wraps_result=wraps_result,
+        returns=callee.returns,
         injected=callee.injected,
         is_async=callee.is_async,
         waits=not callee.is_async or may_wait(function),

@@ -466,7 +466,7 @@ async def test_the_scopes_of_modern_methods_in_a_session_are_not_computed(
 ) -> None:
     requested: list[str] = []
 
-    def needed_scopes(_: Server, method: str, __: Any) -> frozenset[str]:
+    def needed_scopes(_: Server, method: str, *__: Any) -> frozenset[str]:
         requested.append(method)
         return frozenset()
 

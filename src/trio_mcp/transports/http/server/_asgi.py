@@ -572,7 +572,9 @@ class RequestAuthorizer:
             serving: knows the scopes that each message needs.
         """
         requests = [message for message in messages if isinstance(message, JsonRpcRequest)]
-        needed = frozenset[str]().union(*(serving.needed_scopes(each.method, each.params or {}) for each in requests))
+        needed = frozenset[str]().union(
+            *(serving.needed_scopes(each.method, each.params or {}, request.access) for each in requests)
+        )
         if not needed:
             return None
         id = requests[0].id if len(requests) == 1 else None

@@ -31,7 +31,16 @@ from attrs import define, evolve, field
 from ...._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, LocalProtocolError, McpError
 from ...._shares import Sender
 from ....abc import HttpServing, Serving
-from ....peer import Admission, ExchangeContext, HandlerSlots, IncomingRequest, OutgoingRequest, Peer, SenderSlots
+from ....peer import (
+    Access,
+    Admission,
+    ExchangeContext,
+    HandlerSlots,
+    IncomingRequest,
+    OutgoingRequest,
+    Peer,
+    SenderSlots,
+)
 from ....wire import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -232,18 +241,18 @@ class HeaderMirroring:
     )
     """The schema of each tool, and the parameters that it mirrors. Another schema is another object."""
 
-    def fault(self, request: JsonRpcRequest, headers: Headers) -> McpError | None:
-        """Return what is wrong with the header fields of a request, or None."""
+    def fault(self, request: JsonRpcRequest, headers: Headers, access: Access | None) -> McpError | None:
+        """Return what is wrong with the header fields of the request of a caller, or None."""
         params: Any = request.params or {}
         name, arguments = params.get("name"), params.get("arguments", {})
         if request.method != "tools/call" or type(name) is not str or not is_object(arguments):
             return None  # such a call is refused elsewhere
-        mirrored = self._mirrored(name)
+        mirrored = self._mirrored(name, access)
         fault = param_fault(mirrored, arguments, headers) if mirrored else None
         return None if fault is None else McpError(HEADER_MISMATCH, fault)
 
-    def _mirrored(self, tool: str) -> Sequence[MirroredParam]:
-        schema = self._serving.input_schema(tool)
+    def _mirrored(self, tool: str, access: Access | None) -> Sequence[MirroredParam]:
+        schema = self._serving.input_schema(tool, access)
         if schema is None:
             return ()
         known = self._known.get(tool)
@@ -313,7 +322,7 @@ class ModernEndpoint:
     def _admit(self, message: JsonRpcRequest, request: HttpRequest, client: Peer) -> ExchangeContext:
         """Return the context of a request; raises `McpError` if it is refused."""
         context = client.admission.admit(message.method, message.params)
-        fault = self._mirroring.fault(message, request.headers)
+        fault = self._mirroring.fault(message, request.headers, request.access)
         if fault is not None:
             raise fault
         envelope = request.envelope
