@@ -409,7 +409,7 @@ class MessageConnection(abc.ABC):
         )
         if not self.ledger.begin(request.id, exchange):
             if request.method == "initialize":
-                self.admission.answered_handshake(success=False)
+                self.admission.answered_handshake(context, success=False)
             running = f"a request with the id {request.id!r} is in flight already"
             self._refuse(request.id, McpError(INVALID_REQUEST, running), outlet, batch)
             return

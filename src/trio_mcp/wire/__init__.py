@@ -11,6 +11,8 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from ._changes import ACKNOWLEDGED as ACKNOWLEDGED
+    from ._changes import EVERY_LIST as EVERY_LIST
+    from ._changes import LIST_CHANGES as LIST_CHANGES
     from ._changes import LISTEN as LISTEN
     from ._changes import SUBSCRIPTION_ID_KEY as SUBSCRIPTION_ID_KEY
     from ._changes import Change as Change
@@ -117,8 +119,8 @@ else:
         __name__,
         {
             "_changes": (
-                "ACKNOWLEDGED", "LISTEN", "SUBSCRIPTION_ID_KEY", "Change", "ChangeFilter", "ListChanged",
-                "ResourceUpdated", "notification_of", "read_change", "subscription_id",
+                "ACKNOWLEDGED", "EVERY_LIST", "LISTEN", "LIST_CHANGES", "SUBSCRIPTION_ID_KEY", "Change",
+                "ChangeFilter", "ListChanged", "ResourceUpdated", "notification_of", "read_change", "subscription_id",
             ),
             "_http_headers": (
                 "METHOD_FIELD", "NAME_FIELD", "PARAM_PREFIX", "VERSION_FIELD", "MirroredParam", "decode_field",
