@@ -251,21 +251,25 @@ class OpenListen:
     async def __aenter__(self) -> Changes:
         connection = self._connection
         possible = self._wanted.within(connection.server_capabilities)
-        if not possible:
+        # Legacy servers report changes of lists unasked, and some do so without having declared it.
+        heard = possible if connection.is_modern else evolve(self._wanted, resources=possible.resources)
+        if not heard:
             raise MissingCapability(
                 "the server has not declared that it reports any of these changes", _required(self._wanted)
             )
-        self._inbox = ChangeInbox(possible, connection.limits)
+        self._inbox = ChangeInbox(heard, connection.limits)
         if connection.is_modern:
             self._method = ListenRequest(
                 connection.ask(LISTEN, {"notifications": possible.to_wire()}),
                 possible,
                 self._inbox,
                 connection.cache,
+                connection.custom.take_notification,
                 connection.revision,
                 connection.clocks.limits.idle,
             )
         else:
+            connection.changes.expect(heard)
             self._method = LegacyListen(
                 connection.changes, connection.transport.open_standalone_stream, possible, self._inbox
             )
@@ -587,8 +591,9 @@ class Client:
                             ...
 
         No change is missed from the moment the block begins, and each one is kept once until it is read. Changes that
-        the server does not report are left out: see `Changes.honored`. Any number of blocks may listen at once. No time
-        limit applies to them.
+        the server does not report are left out: see `Changes.honored`. A server of a revision before 2026-07-28 may
+        report changes of a list that it has not declared: they are received, after a warning in the log. Any number of
+        blocks may listen at once. No time limit applies to them.
 
         Over HTTP the stream of a modern server may break: `changes` then raises `ResponseLost`, and changes may have
         been missed. If a legacy server has lost its session, the client opens a new one and reports everything that is
@@ -605,8 +610,9 @@ class Client:
         Raises:
             ValueError: no argument selects any change.
             TypeError: *resources* is a single string.
-            MissingCapability: the server has not declared that it reports any of these changes. Raised when the block
-                is entered, as are the exceptions of the requests it makes.
+            MissingCapability: the server has not declared that it reports any of these changes; before 2026-07-28, of
+                these resources, if nothing else is selected. Raised when the block is entered, as are the exceptions of
+                the requests it makes.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """

@@ -22,6 +22,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from contextlib import AbstractContextManager, contextmanager
@@ -50,6 +51,7 @@ from ..peer import ClientSession, ExchangeState, IncomingRequest, Limits, Outgoi
 from ..wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    EVERY_LIST,
     HEADER_MISMATCH,
     LOG_LEVEL_KEY,
     REVISION_KEY,
@@ -61,7 +63,7 @@ from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
 from ._cache import Cacheable, ConnectionCache, with_cache_hints
 from ._callbacks import IDEMPOTENT, call_with_consent, check_declared, declaration
 from ._legacy_listen import SessionChanges
-from ._lists import KnownTools
+from ._lists import KnownTools, without_empty_cursor
 from ._timing import RequestClocks
 
 if TYPE_CHECKING:
@@ -70,6 +72,11 @@ if TYPE_CHECKING:
     from ._callbacks import Consent
 
 __all__ = ["Connection", "OpenRequest"]
+
+_log = logging.getLogger("trio_mcp.client")
+
+_ALL_LOGS: types.LoggingLevel = "debug"
+"""The log level until the application sets another one: servers of earlier revisions send all levels then."""
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
@@ -119,10 +126,13 @@ class Connection:
     """The methods whose required capabilities the server is known to have declared."""
     _declared: JsonObject = field(factory=dict[str, Any], init=False)
     """The server's capabilities in their JSON form."""
+    _warned: set[str] = field(factory=set[str], init=False)
+    """The warnings that were logged."""
 
     def __attrs_post_init__(self) -> None:
         nursery = self.answering.pool.nursery
-        self.changes, self.tools = SessionChanges(self.request, self.cache, nursery), KnownTools(self.cached_request)
+        self.changes = SessionChanges(self.request, self.cache, nursery, self.warn_once)
+        self.tools = KnownTools(self.cached_request)
         self.server_capabilities = types.ServerCapabilities()
         self.consent = self.answering.replies.callbacks.consent
         nursery.start_soon(self.clocks.run)
@@ -182,7 +192,8 @@ class Connection:
             self.answering.log(params)
         elif method == ELICITATION_COMPLETE:
             self.answering.pages.completed(params)
-        elif not self.custom.take_notification(method, params):
+        else:
+            self.custom.take_notification(method, params)
             self.changes.take_notification(method, params)
 
     def asking_person(self) -> AbstractContextManager[None]:
@@ -206,6 +217,7 @@ class Connection:
         self.server_capabilities, self.server_info, self.instructions = capabilities, server_info, instructions
         info = None if server_info is None else types.unstructure(server_info)
         self._declared = types.unstructure(capabilities)
+        self.changes.declared = EVERY_LIST.within(capabilities)
         self.admission.agree(revision, self._declared, info)
         self.revision, self.is_modern = revision, is_modern(revision)
         self._checked.clear()
@@ -313,7 +325,8 @@ class Connection:
         """
         cached = self.cache.request(method, params)
         if cached is None:
-            return await self.request(method, params, result)
+            value = await self.request(method, params, result)
+            return value if self.is_modern else without_empty_cursor(method, value, self.warn_once)
         found = None if fresh else await cached.find()
         if found is not None:
             return self.read_result(method, found, result)
@@ -327,6 +340,12 @@ class Connection:
             if not request.has_rounds:  # else the result depends on the answers
                 cached.keep(value)
             return value
+
+    def warn_once(self, text: str) -> None:
+        """Log a warning about the server, unless it was logged for this connection."""
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)
 
     def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
         """Return the typed result.

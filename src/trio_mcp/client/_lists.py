@@ -14,6 +14,7 @@ Rules of this file:
    loop early without closing the iterator, and may continue after a cancellation.
 6. A server may refuse a cursor that it gave out earlier, for example on a cached page. The list is then read again from
    the start, once, and items that the caller has received are not repeated.
+7. In the modern revision an empty string is a cursor like any other. Some legacy servers send it with the last page.
 
 Specification:
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters,
@@ -27,7 +28,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import trio
 from attrs import define, evolve, field
@@ -37,7 +38,7 @@ from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, Tr
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
-__all__ = ["MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput"]
+__all__ = ["MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput", "without_empty_cursor"]
 
 
 MAX_SCHEMAS = 10_000
@@ -148,6 +149,18 @@ class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
             self._returned.add(identity)
         self._cursor = page.next_cursor
         self._ended = self._cursor is None
+
+
+R = TypeVar("R")
+
+
+def without_empty_cursor(method: str, page: R, warn_once: Callable[[str], None]) -> R:
+    """Return a page of a list of a legacy server; an empty cursor in it means that there are no more pages (rule 7)."""
+    if getattr(page, "next_cursor", None) != "":
+        return page
+    warn_once(f"the server's last page of {method!r} has an empty nextCursor, where the protocol has none")
+    last: R = evolve(cast("Any", page), next_cursor=None)
+    return last
 
 
 def _identity(item: types.Tool | types.Resource | types.ResourceTemplate | types.Prompt) -> str:

@@ -26,7 +26,7 @@ from .._util import owned_nursery
 from .._version import VERSION
 from ..abc import Answerer, ClientAuth, Tap, TransportOpener
 from ..peer import HandlerPool, Limits
-from ..wire import JsonObject, is_modern
+from ..wire import LIST_CHANGES, JsonObject, is_modern
 from ._answer import Answering, CustomMessages, ResultResolver
 from ._cache import CacheOption, check_cache, connection_cache
 from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
@@ -159,7 +159,9 @@ class ClientOptions(TypedDict, total=False):
     notifications: Mapping[str, CustomHandler] | None
     """Async functions that take custom notifications of the server, by method: one after the other, in the order of
     arrival, in a task of the connection. An exception is logged, and affects one notification; so does the time limit,
-    `Limits.notification_seconds`.
+    `Limits.notification_seconds`. The three notifications of changes of lists may be named too
+    (``"notifications/tools/list_changed"``), whether or not the server has declared them; servers of 2026-07-28 send
+    them only while `Client.listen` asks for them.
     """
     tap: Tap | None
     """Called with ``"sent"`` or ``"received"`` and each message as bytes, without its newline, when it passes.
@@ -212,7 +214,7 @@ def _custom_messages(options: ClientOptions) -> CustomMessages:
     methods, notifications = options.get("methods") or {}, options.get("notifications") or {}
     for name in methods:
         check_custom(name, "method")
-    for name in notifications:
+    for name in notifications.keys() - LIST_CHANGES:
         check_custom(name, "notification")
     return CustomMessages(
         settings,

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from ._jsonrpc import json_text as json_text
     from ._jsonrpc import parse_line as parse_line
     from ._jsonrpc import parse_message as parse_message
+    from ._jsonrpc import without_preamble as without_preamble
     from ._revisions import BATCH_REVISION as BATCH_REVISION
     from ._revisions import CAPABILITIES_KEY as CAPABILITIES_KEY
     from ._revisions import CLIENT_INFO_KEY as CLIENT_INFO_KEY
@@ -138,6 +139,7 @@ else:
                 "Message", "NotJsonError", "Notification", "Oversized", "Reply", "RequestId", "Undecodable",
                 "copy_json", "decode", "digest", "encode", "encode_error", "encode_notification", "encode_request",
                 "encode_result", "is_array", "is_id", "is_object", "json_text", "parse_line", "parse_message",
+                "without_preamble",
             ),
             "_revisions": (
                 "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "LEGACY_REVISIONS", "LOG_LEVELS",
