@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
@@ -15,7 +15,7 @@ import trio
 from attrs import define, evolve, field
 
 from .. import types
-from .._errors import LocalProtocolError, MissingCapability, StructureError, ToolFailed
+from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
 from .._user_types import to_object
 from .._util import own_cancellation
@@ -663,7 +663,7 @@ class Client:
         return (await self._connection.request("completion/complete", json, types.CompleteResult)).completion
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Ask for log messages of *level* and above.
+        """Ask for log messages of *level* and above. Until then a client with `on_log` gets those of all levels.
 
         In a legacy revision this applies to the whole connection, in a modern one to each request made from now on.
         """
@@ -674,8 +674,17 @@ class Client:
             self._connection.ask_for_logs(level)
 
     async def ping(self) -> None:
-        """Return when the server has answered; legacy revisions only."""
-        await self._connection.request("ping", None, types.EmptyResult)
+        """Return when the server has answered.
+
+        2026-07-28 has no request for that: there the client sends ``server/discover``, which every server answers
+        without running a handler, and takes any answer for a sign of life.
+        """
+        connection = self._connection
+        if connection.has("ping"):
+            await connection.request("ping", None, types.EmptyResult)
+            return
+        with suppress(ErrorResponse):
+            await connection.request("server/discover", None, dict)
 
     async def discover(self, *, fresh: bool = False) -> types.DiscoverResult:
         """Ask the server for its current capabilities; modern revisions only. *fresh*: even if the result is cached."""

@@ -223,6 +223,8 @@ class Connection:
         self._checked.clear()
         if self.is_modern:
             self._request_meta = self._envelope = self.envelope(revision)
+            if self.answering.receives_logs:
+                self.ask_for_logs(_ALL_LOGS)
             self.tools.mirrors_arguments = self.transport.has_fields
             self.cache.enable(self._envelope, info)
 
@@ -282,10 +284,10 @@ class Connection:
         if method not in self._checked:
             self.check(method, undeclared=undeclared)
         if self.is_modern:
-            meta = (
-                self._request_meta if capabilities is None else {**self._request_meta, CAPABILITIES_KEY: capabilities}
-            )
-            params = stamp(params, meta)
+            meta = self._request_meta
+            if meta is not self._envelope and params is not None and LOG_LEVEL_KEY in (params.get("_meta") or ()):
+                meta = self._envelope  # the request has a log level of its own
+            params = stamp(params, meta if capabilities is None else {**meta, CAPABILITIES_KEY: capabilities})
         span = client_span(method, params, self.revision) if TRACING_MODULE in sys.modules else None
         outgoing = self.transport.ask(
             method, params if span is None else span.inject(params), wants_updates=wants_updates

@@ -135,7 +135,9 @@ class ClientOptions(TypedDict, total=False):
     roots: Roots | None
     """The folders and files that are relevant to the server; declares the capability."""
     on_log: OnLog | None
-    """Receives the server's log messages, one after the other, in a task of the connection."""
+    """Receives the server's log messages, one after the other, in a task of the connection: all of them until
+    `Client.set_log_level` sets a level.
+    """
     consent: Consent | None
     """Sees each tool call before it is sent, and each question to the user or the model before it is asked.
 
