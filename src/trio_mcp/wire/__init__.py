@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ._http_headers import METHOD_FIELD as METHOD_FIELD
     from ._http_headers import NAME_FIELD as NAME_FIELD
     from ._http_headers import PARAM_PREFIX as PARAM_PREFIX
+    from ._http_headers import PROXY_ADVICE as PROXY_ADVICE
     from ._http_headers import VERSION_FIELD as VERSION_FIELD
     from ._http_headers import MirroredParam as MirroredParam
     from ._http_headers import decode_field as decode_field
@@ -124,8 +125,9 @@ else:
                 "ChangeFilter", "ListChanged", "ResourceUpdated", "notification_of", "read_change", "subscription_id",
             ),
             "_http_headers": (
-                "METHOD_FIELD", "NAME_FIELD", "PARAM_PREFIX", "VERSION_FIELD", "MirroredParam", "decode_field",
-                "encode_field", "is_plain_field", "mirrored_params", "param_fault", "param_fields", "request_fields",
+                "METHOD_FIELD", "NAME_FIELD", "PARAM_PREFIX", "PROXY_ADVICE", "VERSION_FIELD", "MirroredParam",
+                "decode_field", "encode_field", "is_plain_field", "mirrored_params", "param_fault", "param_fields",
+                "request_fields",
             ),
             "_http_legacy": ("LAST_EVENT_FIELD", "SESSION_FIELD", "LegacyPost", "check_session", "needs_null_id"),
             "_http_messages": (

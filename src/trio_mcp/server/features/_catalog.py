@@ -98,7 +98,11 @@ class Cursors:
             data = b""
         packed, tag = data[:_PLACE_BYTES], data[_PLACE_BYTES:]
         if not any(hmac.compare_digest(tag, _tag(key, method, packed)) for key in self._keys):
-            raise McpError(INVALID_PARAMS, f"$.cursor: {cursor[:100]!r} is not a cursor of {method!r} on this server")
+            raise McpError(
+                INVALID_PARAMS,
+                f"$.cursor: {cursor[:100]!r} is not a cursor of {method!r} on this server. Processes of one server, "
+                "also one after the other, know the cursors of each other if they share their keys: Server(keys=[...])",
+            )
         return int.from_bytes(packed, "big")
 
 
