@@ -30,6 +30,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -37,7 +38,7 @@ from attrs import field, frozen
 
 from ..._errors import ConnectionBroken, ServerExited
 from ..._util import owned_nursery
-from ...abc import Transport, TransportClient, TransportOpener
+from ...abc import KnownOpener, Transport, TransportClient
 from .._stream import connect_link
 from ._descendants import DescendantMark
 from ._pipes import ImmediateStream, read_pipe, wake_reader, write_now
@@ -584,7 +585,7 @@ class StdioServer:
     """The working directory of the child; by default that of this process."""
 
 
-def stdio_transport(server: StdioServer) -> TransportOpener:
+def stdio_transport(server: StdioServer) -> KnownOpener:
     """Return an opener that starts a new process of *server* each time, and ends it with its process group."""
 
     @asynccontextmanager
@@ -595,4 +596,11 @@ def stdio_transport(server: StdioServer) -> TransportOpener:
         ):
             yield link
 
-    return connect
+    return KnownOpener(connect, ("command", _folder(server.cwd), *server.command), starts_process=True)
+
+
+def _folder(cwd: str | os.PathLike[str] | None) -> str:
+    """Return the absolute path of the folder of a child; empty if this process has lost its own."""
+    with suppress(OSError):
+        return str(Path(cwd or os.curdir).absolute())
+    return ""
