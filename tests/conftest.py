@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
+import tempfile
 from collections.abc import Generator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,24 @@ if find_spec("hypothesis") is not None:  # sessions without property tests do no
     settings.load_profile("steady")
 
 pytest_plugins = ["tests.requirements_plugin"]
+
+_number = itertools.count()
+_folder = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a folder for what clients remember."""
+    config.stash[_folder] = tempfile.TemporaryDirectory(prefix="trio-mcp-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove it."""
+    config.stash[_folder].cleanup()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give each test a cache folder of its own: clients remember servers there, and the user's real one is no place."""
+    os.environ["XDG_CACHE_HOME"] = str(Path(item.config.stash[_folder].name, str(next(_number))))
 
 
 @pytest.fixture(scope="session", autouse=True)

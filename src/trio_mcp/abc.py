@@ -42,6 +42,7 @@ __all__ = [
     "HttpCall",
     "HttpReply",
     "HttpServing",
+    "KnownOpener",
     "Serving",
     "Tap",
     "TokenSource",
@@ -434,3 +435,18 @@ class Transport(Protocol):
 
 TransportOpener: TypeAlias = "Callable[[TransportClient], AbstractAsyncContextManager[Transport]]"
 """A function that connects a client. Leaving the block closes the connection; opening it twice connects twice."""
+
+
+@frozen(eq=False)
+class KnownOpener:
+    """A `TransportOpener` that tells to which server it connects, so that clients can remember it (`probe`)."""
+
+    connect: TransportOpener
+    server: Sequence[str] | None = None
+    """What identifies the server in every process, such as the words of a command; None if nothing does."""
+    starts_process: bool = False
+    """True if each opening starts a new process of the server."""
+
+    def __call__(self, client: TransportClient) -> AbstractAsyncContextManager[Transport]:
+        """Connect *client* for the duration of the block."""
+        return self.connect(client)

@@ -153,10 +153,9 @@ async def test_the_client_does_not_request_changes_that_the_server_has_not_decla
         assert honored == [ChangeFilter(tools=True, resource_list=True)]
 
 
-@pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize("declared", [{}, {"tools": {}, "prompts": {"listChanged": False}, "resources": {}}])
-async def test_listening_without_any_declared_capability_is_refused(revision: str, declared: Any) -> None:
-    async with connected(revision, declared) as (client, _):
+async def test_listening_without_any_declared_capability_is_refused(declared: Any) -> None:
+    async with connected(MODERN, declared) as (client, _):
         with pytest.raises(MissingCapability, match="has not declared that it reports any of these changes") as missing:
             async with client.listen(tools=True, resource_list=True, resources=[CONFIG]):
                 pass
@@ -165,6 +164,72 @@ async def test_listening_without_any_declared_capability_is_refused(revision: st
         "tools": {"listChanged": True},
         "resources": {"listChanged": True, "subscribe": True},
     }
+
+
+async def test_listening_for_resources_that_a_legacy_server_does_not_report_is_refused() -> None:
+    async with connected(LEGACY, {"resources": {"listChanged": True}}) as (client, _):
+        with pytest.raises(MissingCapability, match="any of these changes") as missing:
+            async with client.listen(resources=[CONFIG]):
+                pass
+
+    assert missing.value.required == {"resources": {"subscribe": True}}
+
+
+async def test_changes_of_lists_that_a_legacy_server_has_not_declared_are_received_after_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    declared = {"tools": {}, "prompts": {"listChanged": True}}
+    async with connected(LEGACY, declared) as (client, server):
+        for _ in range(2):
+            async with client.listen(tools=True, prompts=True) as changes:
+                assert changes.honored == ChangeFilter(prompts=True)
+                await server.notify(TOOLS)
+                await server.notify(PROMPTS)
+                assert [await anext(changes), await anext(changes)] == [ListChanged("tools"), ListChanged("prompts")]
+
+    assert [record.message for record in caplog.records] == [
+        (
+            "listen() for changes of tools: the server has not declared that it reports them ('tools.listChanged'); "
+            "they are received if it does"
+        ),
+        "the server sends 'notifications/tools/list_changed', and has not declared 'tools.listChanged'",
+    ]
+
+
+@pytest.mark.parametrize("declared", [CAPABILITIES, {}])
+async def test_an_application_may_handle_the_notifications_of_changed_lists(
+    declared: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    got, arrived = list[Any](), trio.Event()
+
+    async def on_tools(params: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        got.append(params)
+        arrived.set()
+
+    async with (
+        connected(LEGACY, declared, notifications={TOOLS: on_tools}) as (client, server),
+        client.listen(tools=True) as changes,
+    ):
+        await server.notify(TOOLS, {"com.example/x": 1})
+        await arrived.wait()
+        assert await anext(changes) == ListChanged("tools")
+
+    assert got == [{"com.example/x": 1}]
+    assert ("has not declared" in caplog.text) is not bool(declared)
+
+
+async def test_an_application_handles_notifications_of_changed_lists_of_a_modern_server_while_it_listens() -> None:
+    arrived = trio.Event()
+
+    async def on_tools(_: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        arrived.set()
+
+    async with listening(MODERN, options={"notifications": {TOOLS: on_tools}}, **MANY) as (changes, _, notify):
+        await notify(TOOLS)
+        await arrived.wait()
+        assert await anext(changes) == ListChanged("tools")
 
 
 async def test_invalid_arguments_are_rejected_before_any_request() -> None:

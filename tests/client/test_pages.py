@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import trio
 
 from trio_mcp import Client, RemoteProtocolError, Server, open_client, types
 from trio_mcp.client._lists import PageIterator
+from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
 
 class PagedList:
@@ -147,3 +149,29 @@ async def text() -> str:
 
 async def greet(name: str) -> str:
     return name
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "resource_templates", "prompts"])
+async def test_an_empty_cursor_ends_a_list_of_a_legacy_server_and_is_logged_once(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = {"resource_templates": "resourceTemplates"}.get(kind, kind)
+
+    async def serve(server: ScriptedPeer) -> None:
+        while (request := await server.receive()) is not None:
+            await server.respond(request, {member: [], "nextCursor": ""})
+
+    async with (
+        open_scripted_server(partial(ScriptedPeer.welcome, revision="2025-11-25"), revision="2025-11-25") as (
+            client,
+            server,
+        ),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(serve, server)
+        for _ in range(2):
+            assert [each async for each in getattr(client, kind)()] == []
+            assert (await getattr(client, f"list_{kind}")()).next_cursor is None
+        nursery.cancel_scope.cancel()
+
+    assert caplog.text.count("has an empty nextCursor") == 1

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import CallNext, Client, Context, MissingCapability, Request, Server, open_client, types
+from trio_mcp import (
+    CallNext,
+    Client,
+    Context,
+    MissingCapability,
+    Request,
+    RequestTimedOut,
+    Server,
+    TimeLimits,
+    open_client,
+    types,
+)
 from trio_mcp import testing as kit
 
 REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -93,3 +104,27 @@ async def test_a_list_that_the_server_has_not_declared_is_empty_and_is_not_reque
 
     assert first.next_cursor is None
     assert [method for method in seen if method.endswith("list")] == []
+
+
+async def test_a_ping_of_a_modern_server_is_a_discovery_that_is_sent_each_time() -> None:
+    async with (
+        kit.open_scripted_server(time_limits=TimeLimits(idle=60)) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(client.ping)
+        await server.answer_discover(client.revision)
+        nursery.start_soon(client.ping)
+        await server.refuse(-32603, method="server/discover")  # also a sign of life
+
+
+@REVISIONS
+async def test_a_ping_is_answered_in_every_revision(revision: str) -> None:
+    async with open_client(Server("s"), revision=revision) as client:
+        for _ in range(2):
+            await client.ping()
+
+
+async def test_a_ping_of_a_silent_modern_server_times_out(autojump_clock: object) -> None:
+    async with kit.open_scripted_server(time_limits=TimeLimits(idle=5)) as (client, _):
+        with pytest.raises(RequestTimedOut):
+            await client.ping()

@@ -458,7 +458,7 @@ async def test_a_log_callback_that_never_returns_is_cancelled_and_loses_only_one
 
 async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str) -> None:
     async def serve_repeated_cursor(server: ScriptedPeer) -> None:
-        for cursor in ("", "a", "b", ""):
+        for cursor in (" ", "a", "b", " "):
             page: Json = {
                 "tools": [],
                 "nextCursor": cursor,

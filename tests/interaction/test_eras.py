@@ -353,13 +353,78 @@ async def test_a_modern_server_may_omit_its_name() -> None:
     assert (await converse(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN)).server_info is None
 
 
-@pytest.mark.parametrize("result", [{"capabilities": {}}, {"supportedVersions": [MODERN], "capabilities": 7}])
-async def test_an_invalid_discovery_is_a_protocol_error(result: dict[str, Any]) -> None:
+INVALID_DISCOVERIES: list[Json] = [{"capabilities": []}, {"supportedVersions": [MODERN], "capabilities": 7}]
+
+
+@pytest.mark.parametrize("result", INVALID_DISCOVERIES)
+async def test_an_invalid_discovery_of_a_modern_server_is_a_protocol_error(result: Json) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer(result)
 
     with pytest.raises(RemoteProtocolError, match="'server/discover' does not fit"):
+        await fail_to_connect(script, revision=MODERN)
+
+
+@pytest.mark.parametrize("result", INVALID_DISCOVERIES)
+async def test_an_invalid_discovery_leads_to_a_handshake(result: Json) -> None:
+    async def script(server: ScriptedPeer) -> None:
+        await server.answer(result)
+        await server.answer_initialize(NEWEST_LEGACY)
+
+    assert (await converse(script)).revision == NEWEST_LEGACY
+
+
+@pytest.mark.parametrize("result", INVALID_DISCOVERIES)
+async def test_if_the_handshake_after_an_invalid_discovery_is_refused_the_error_names_both(result: Json) -> None:
+    async def script(server: ScriptedPeer) -> None:
+        await server.answer(result)
+        await server.refuse(-32601, method="initialize")
+
+    with pytest.raises(ErrorResponse) as refused:
         await fail_to_connect(script)
+    assert "'server/discover' does not fit" in str(refused.value.__cause__)
+
+
+MALFORMED_ANSWERS: dict[str, Json] = {
+    "error is a text": {"error": "unknown method"},
+    "error without a code": {"error": {"message": "no"}},
+    "null error": {"error": None},
+    "null result": {"result": None},
+    "null error beside a result": {"result": {}, "error": None},
+    "null result beside an error": {"result": None, "error": {"code": -32601, "message": "no"}},
+    "result beside error": {"result": {"supportedVersions": [MODERN]}, "error": {"code": -32601, "message": "no"}},
+    "result is a text": {"result": "ok"},
+    "no jsonrpc": {"jsonrpc": None, "result": {}},
+}
+
+
+@pytest.mark.parametrize("answer", MALFORMED_ANSWERS.values(), ids=MALFORMED_ANSWERS)
+async def test_a_malformed_answer_to_the_probe_leads_to_a_handshake(answer: Json) -> None:
+    async def script(server: ScriptedPeer) -> None:
+        probe = await server.expect_request("server/discover")
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], **answer})
+        await server.answer_initialize(NEWEST_LEGACY)
+
+    assert (await converse(script)).revision == NEWEST_LEGACY
+
+
+async def test_a_pinned_modern_client_raises_a_malformed_answer_to_the_probe() -> None:
+    async def script(server: ScriptedPeer) -> None:
+        probe = await server.expect_request("server/discover")
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": "unknown method"})
+
+    with pytest.raises(RemoteProtocolError, match="'error' is not an object"):
+        await fail_to_connect(script, revision=MODERN)
+
+
+async def test_a_revision_is_asked_for_again_after_an_answer_that_may_have_been_an_accident() -> None:
+    async def script(server: ScriptedPeer) -> None:
+        probe = await server.expect_request("server/discover")
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": "overloaded"})
+        await server.refuse(-32022, {"supported": [MODERN]}, method="initialize")
+        await server.answer_discover(MODERN)
+
+    assert (await converse(script)).revision == MODERN
 
 
 async def test_an_invalid_handshake_is_a_protocol_error() -> None:
@@ -475,6 +540,33 @@ async def test_a_child_process_that_also_exits_on_the_handshake_raises_server_ex
             pass
     assert exited.value.status == 3
     assert exited.value.stderr_tail == ("cannot initialize",)
+    assert count_of(starts) == 2
+
+
+SULKY = """
+import json, sys
+with open(sys.argv[1], "a") as starts:
+    starts.write("x")
+first = None
+for line in sys.stdin:
+    message = json.loads(line)
+    first = first or message["method"]
+    answer = {"error": {"code": -32000, "message": "not initialized"}} if sys.argv[2] == "error" else {"error": "no"}
+    if first == message["method"] == "initialize":
+        named = {"name": "sulky", "version": "1"}
+        answer = {"result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": named}}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("refusal", ["error", "malformed"])
+async def test_a_child_process_that_refuses_the_handshake_after_the_probe_is_restarted_as_legacy(
+    refusal: str, starts: Path
+) -> None:
+    with trio.fail_after(60):
+        async with open_client([sys.executable, "-c", SULKY, str(starts), refusal]) as client:
+            assert client.revision == "2025-06-18"
     assert count_of(starts) == 2
 
 

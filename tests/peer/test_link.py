@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
-from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost, McpError, ServerExited
+from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost, ErrorResponse, McpError, ServerExited
 from trio_mcp.peer import ConnectionStatistics, HandlerRun, HandshakeState, Limits, ServerSession
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import (
@@ -294,8 +294,10 @@ async def test_a_handshake_determines_the_revision_of_later_requests(revision: s
         await handshake(bench, revision)
 
         assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
-        assert shape(await bench.peer.exchange(initialize(2, revision))) == error(2, INVALID_REQUEST)
         assert bench.notifications == [("notifications/initialized", {})]
+        for id, other in enumerate(LEGACY, 2):  # as the clients of a gateway make them
+            assert await bench.peer.exchange(initialize(id, other)) == result(id, {"revision": other})
+            assert await bench.peer.exchange(request("p", "ping")) == result("p", {"revision": other})
 
 
 BAD_LINES: list[tuple[bytes, Any]] = [
@@ -881,3 +883,94 @@ async def test_each_request_of_a_batch_has_its_own_task() -> None:
 
     assert names[:2] == ["quick handler"] * 2
     assert names[2] != "quick handler"
+
+
+# Peers that bend the rules.
+
+
+@pytest.mark.parametrize("outcome", [{"result": {"a": 1}}, {"error": {"code": -5, "message": "no"}}])
+async def test_a_response_with_the_id_as_a_string_is_taken_and_logged_once(
+    outcome: JsonObject, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with linked(admission=client_admission(LEGACY[-1])) as bench:
+        for id in ("1", "2"):
+            async with bench.link.ask("m", None) as asked:
+                await bench.peer.receive()
+                await bench.peer.send({"jsonrpc": "2.0", "id": id, **outcome})
+                if "result" in outcome:
+                    assert await asked.result() == {"a": 1}
+                else:
+                    with pytest.raises(ErrorResponse):
+                        await asked.result()
+        assert bench.link.statistics().unmatched_responses == 0
+
+    bent = [record.message for record in caplog.records if "is understood" in record.message]
+    assert bent == [
+        (
+            "the peer breaks the protocol, and is understood: a response has the id of its request as a string: "
+            "'1' instead of 1"
+        )
+    ]
+
+
+@pytest.mark.parametrize("id", ["01", "+1", "1.0", " 1", "٣", "2", "", "9" * 5000, "x"])
+async def test_a_response_with_another_string_as_its_id_answers_nothing(id: str) -> None:
+    async with linked(admission=client_admission(LEGACY[-1])) as bench, bench.link.ask("m", None):
+        await bench.peer.receive()
+        await bench.peer.send(result(id, {}))
+        await wait_all_tasks_blocked()
+
+        facts = bench.link.statistics()
+        assert (facts.outgoing, facts.unmatched_responses) == (1, 1)
+
+
+PREAMBLES = [b"\xef\xbb\xbf", b"\x1b[2J\x1b[H", b"\x1b]0;a title\x07\x1b[0m"]
+
+
+@pytest.mark.parametrize("preamble", PREAMBLES)
+@pytest.mark.parametrize("before", [b"", b"\n", b"Starting...\n", b"[INFO] starting\n"])
+async def test_a_preamble_of_the_first_message_is_dropped_and_logged(
+    preamble: bytes, before: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(before + preamble, modern(1, "echo"))
+        if before.strip():
+            assert shape(await bench.peer.receive()) == error(..., PARSE_ERROR)
+        assert await bench.peer.receive() == result(1, {"echo": {}})
+        assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
+
+    bent = [record.message for record in caplog.records if "is understood" in record.message]
+    assert bent == [
+        "the peer breaks the protocol, and is understood: the first message is preceded by other bytes: "
+        + repr(preamble)
+    ]
+
+
+@pytest.mark.parametrize("preamble", PREAMBLES)
+async def test_a_preamble_on_a_line_of_its_own_is_dropped(preamble: bytes) -> None:
+    async with linked(HANDLERS) as bench:
+        assert await bench.peer.exchange(preamble + b"\r\n", modern(1, "echo")) == result(1, {"echo": {}})
+        assert bench.link.statistics().malformed == 0
+
+
+@pytest.mark.parametrize("preamble", PREAMBLES)
+async def test_a_preamble_of_a_later_message_makes_it_malformed(preamble: bytes) -> None:
+    async with linked(HANDLERS) as bench:
+        assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
+        assert shape(await bench.peer.exchange(preamble, modern(2, "echo"))) == error(..., PARSE_ERROR)
+
+
+async def test_after_a_message_that_is_too_long_no_preamble_is_expected() -> None:
+    async with linked(HANDLERS, limits=Limits(max_message_bytes=500)) as bench:
+        answer = await bench.peer.exchange(b"x" * 501 + b"\n" + PREAMBLES[0], modern(1, "echo"))
+        assert shape(answer) == error(..., INVALID_REQUEST)
+        assert shape(await bench.peer.receive()) == error(..., PARSE_ERROR)
+
+
+@pytest.mark.parametrize("preamble", [b"", PREAMBLES[0]])
+async def test_the_only_line_may_lack_its_newline(preamble: bytes) -> None:
+    async with linked(HANDLERS, pair=pipe_pair) as bench:
+        await bench.peer.send(preamble + encode(modern(1, "echo")))
+        await bench.peer.send_eof()
+
+        assert await bench.peer.receive() == result(1, {"echo": {}})

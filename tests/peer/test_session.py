@@ -13,7 +13,6 @@ from trio_mcp.wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     LEGACY_REVISIONS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
@@ -46,10 +45,13 @@ def initialize_params(revision: Any = LEGACY_REVISIONS[-1], **changes: Any) -> d
 
 def handshaken(revision: str = LEGACY_REVISIONS[-1], **changes: Any) -> ServerSession:
     session = ServerSession(REVISIONS)
-    session.admit("initialize", initialize_params(revision, **changes))
-    session.answered_handshake(success=True)
+    begin(session, initialize_params(revision, **changes))
     session.notified("notifications/initialized")
     return session
+
+
+def begin(session: ServerSession, params: dict[str, Any], *, success: bool = True) -> None:
+    session.answered_handshake(session.admit("initialize", params), success=success)
 
 
 def refusal(session: ServerSession | ClientSession, method: str, params: dict[str, Any] | None) -> McpError:
@@ -65,7 +67,7 @@ def test_a_handshake_determines_the_context_of_later_requests(revision: str) -> 
     context = session.admit("initialize", initialize_params(revision, capabilities={"roots": {}}))
     assert context == terms(revision, capabilities={"roots": {}})
     assert session.state.name == "ASKED"
-    session.answered_handshake(success=True)
+    session.answered_handshake(context, success=True)
     assert session.state.name == "ANSWERED"
     assert not session.operating
     assert session.admit("tools/list", None) == context
@@ -91,7 +93,7 @@ def test_the_meta_of_initialize_does_not_apply_to_later_requests() -> None:
     meta = {"progressToken": "p", "trace": 1}
 
     context = session.admit("initialize", initialize_params(_meta=meta))
-    session.answered_handshake(success=True)
+    session.answered_handshake(context, success=True)
 
     assert context == terms(LEGACY_REVISIONS[-1], meta=meta, progress_token="p")
     assert session.admit("tools/list", None) == terms(LEGACY_REVISIONS[-1])
@@ -150,34 +152,57 @@ def test_a_broken_initialize_is_refused_by_path_and_leaves_no_trace(params: dict
     assert session.admit("initialize", initialize_params()).revision == LEGACY_REVISIONS[-1]
 
 
-def test_initialize_is_admitted_once() -> None:
-    session = ServerSession(REVISIONS)
-    session.admit("initialize", initialize_params())
-    messages = [refusal(session, "initialize", initialize_params()) for _ in range(2)]
-    session.answered_handshake(success=True)
-    messages.append(refusal(session, "initialize", initialize_params()))
-    session.notified("notifications/initialized")
-    messages.append(refusal(session, "initialize", initialize_params()))
+def test_another_initialize_replaces_the_terms_of_later_requests() -> None:
+    session = handshaken(LEGACY_REVISIONS[0], capabilities={"roots": {}})
+    before = session.admit("tools/list", None)
 
-    assert {(error.code, error.message) for error in messages} == {
-        (INVALID_REQUEST, "'initialize' was sent before on this connection")
-    }
+    context = session.admit("initialize", initialize_params(LEGACY_REVISIONS[1], capabilities={"sampling": {}}))
+    assert session.admit("tools/list", None) == before
+    assert session.operating
+    session.answered_handshake(context, success=True)
+
+    assert session.operating
+    assert session.revision == LEGACY_REVISIONS[1]
+    assert session.admit("tools/list", None) == terms(LEGACY_REVISIONS[1], capabilities={"sampling": {}})
+
+
+def test_another_initialize_that_is_refused_changes_nothing() -> None:
+    session = handshaken(LEGACY_REVISIONS[0])
+
+    begin(session, initialize_params(LEGACY_REVISIONS[1]), success=False)
+
+    assert session.operating
+    assert session.admit("tools/list", None) == terms(LEGACY_REVISIONS[0])
+
+
+@pytest.mark.parametrize("is_first_answered", [True, False])
+def test_two_handshakes_in_flight_are_answered_each_with_its_own_terms(is_first_answered: bool) -> None:
+    session = ServerSession(REVISIONS)
+    first, second = (
+        session.admit("initialize", initialize_params(revision)) for revision in (LEGACY_REVISIONS[0], "2025-06-18")
+    )
+
+    session.answered_handshake(first, success=is_first_answered)
+    assert session.revision == (LEGACY_REVISIONS[0] if is_first_answered else None)
+    session.answered_handshake(second, success=True)
+
+    assert session.revision == "2025-06-18"
+    assert session.state.name == "ANSWERED"
 
 
 def test_a_refused_initialize_may_be_tried_again() -> None:
     session = ServerSession(REVISIONS)
-    session.admit("initialize", initialize_params(LEGACY_REVISIONS[0]))
-    session.answered_handshake(success=False)
+    begin(session, initialize_params(LEGACY_REVISIONS[0]), success=False)
 
     assert session.state.name == "NOT_BEGUN"
     assert refusal(session, "tools/list", None).code == INVALID_PARAMS
     assert session.admit("initialize", initialize_params(LEGACY_REVISIONS[1])).revision == LEGACY_REVISIONS[1]
 
 
-def test_an_answer_or_a_notification_without_a_handshake_changes_nothing() -> None:
+def test_an_initialize_in_a_modern_envelope_or_a_notification_alone_changes_nothing() -> None:
     session = ServerSession(REVISIONS)
 
-    session.answered_handshake(success=True)
+    begin(session, {"_meta": MODERN_META})
     session.notified("notifications/initialized")
 
     assert session.state.name == "NOT_BEGUN"
@@ -324,7 +349,7 @@ def test_before_the_handshake_a_client_answers_only_ping() -> None:
 def test_a_client_session_ignores_responses_and_notifications() -> None:
     session, fresh = ClientSession(), ClientSession()
 
-    session.answered_handshake(success=True)
+    session.answered_handshake(terms(LEGACY_REVISIONS[-1]), success=True)
     session.notified("notifications/initialized")
 
     assert (session.revision, session.batches) == (fresh.revision, fresh.batches)

@@ -13,7 +13,7 @@ from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Context, Limits, Resolve, Server, open_client, serve_stream, types
-from trio_mcp.testing import open_memory_client
+from trio_mcp.testing import open_memory_client, open_scripted_client
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, encode_request
 
 INFO = types.Implementation(name="tester", version="7")
@@ -193,20 +193,38 @@ async def test_log_messages_below_the_level_of_the_client_are_not_sent() -> None
 
 @pytest.mark.requirement("B.18-S4a")
 async def test_a_modern_request_without_a_log_level_gets_no_log_messages() -> None:
-    server, got = Server("s"), list[object]()
-
-    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
-        got.append(message)
+    server = Server("s")
 
     @server.tool
     async def work(ctx: Context) -> None:
         await ctx.log("emergency", "the end")
 
-    async with open_memory_client(server, revision="2026-07-28", on_log=on_log) as client:
+    async with open_scripted_client(server) as client:
+        for _ in range(2):
+            assert "result" in await client.request("tools/call", {"name": "work"})
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_a_client_with_a_callback_gets_messages_of_all_levels_until_it_sets_one(revision: str) -> None:
+    server, got = Server("s"), list[str]()
+    arrived = trio.Event()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        got.append(message.level)
+        arrived.set()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.log("debug", "hidden later")
+
+    async with open_memory_client(server, revision=revision, on_log=on_log) as client:
         await client.call_tool("work")
+        await arrived.wait()
+        await client.set_log_level("info")
         await client.call_tool("work")
 
-    assert not got
+    assert got == ["debug"]
 
 
 async def test_an_unknown_log_level_raises_in_the_handler() -> None:

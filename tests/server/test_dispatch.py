@@ -14,6 +14,7 @@ from tests.server.helpers import text_of
 from trio_mcp import Context, ErrorResponse, Limits, McpError, Server, open_client, types
 from trio_mcp.server import AskingMode
 from trio_mcp.server._serving import ROUTES
+from trio_mcp.testing import ScriptedPeer, open_scripted_client
 
 HANDLERS = "tools/call handler"
 
@@ -191,3 +192,30 @@ async def test_a_handler_that_asked_the_client_continues_behind_middleware(mode:
         assert text_of(await client.call_tool("go_on")) == "Accepted"
 
     assert passed.count("tools/call") == {"parked": 1, "replayed": 2}[mode]
+
+
+async def test_another_handshake_on_a_connection_is_answered_and_breaks_nothing_that_is_in_flight() -> None:
+    """A gateway that starts one child for all its clients passes on the handshake of each of them."""
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", {"type": "object", "properties": {"sure": {"type": "boolean"}}})
+        return f"{type(answer).__name__} in {ctx.revision}"
+
+    async with open_scripted_client(server, "2025-06-18") as gateway:
+        asked: dict[str, Any] = {"capabilities": {"elicitation": {}}, "clientInfo": ScriptedPeer.INFO}
+        params = {"protocolVersion": "2025-06-18", **asked}
+        assert (await gateway.request("initialize", params))["result"]["protocolVersion"] == "2025-06-18"
+        call = await gateway.begin("tools/call", {"name": "ask"})
+        question = await gateway.expect_request("elicitation/create")
+
+        newer = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": ScriptedPeer.INFO}
+        answer = await gateway.request("initialize", newer)
+        await gateway.respond(question, {"action": "decline"})
+        result = (await gateway.expect_response(call))["result"]
+        later = (await gateway.request("tools/call", {"name": "ask"}))["result"]
+
+    assert answer["result"]["protocolVersion"] == "2025-11-25"
+    assert result["content"] == [{"type": "text", "text": "Declined in 2025-06-18"}]
+    assert later["isError"]  # the second client has not declared that it can be asked

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.wire import LineFramer, Oversized
+from trio_mcp.wire import LineFramer, Oversized, without_preamble
 
 LIMIT = 8
 LINES = st.lists(
@@ -109,3 +109,30 @@ def test_lines_are_copies_of_the_received_bytes(size: int) -> None:
 
     assert lines == [b"ab", b"cd"]
     assert all(type(line) is bytes for line in lines)
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize(
+    "preamble",
+    [
+        BOM,
+        b"\x1b[2J\x1b[1;1H",
+        b"\x1b[?25l\x1b[0m ",
+        b"\x1b]0;npm run start\x07",
+        b"\x1b]0;title\x1b\\",
+        b"\x1b(B\x1b=",
+        BOM + b" \x1b[m",
+    ],
+)
+@pytest.mark.parametrize("message", [b'{"a":1}', b'[{"a":1}]', b""])
+def test_what_editors_and_terminals_put_before_a_message_is_removed(preamble: bytes, message: bytes) -> None:
+    assert without_preamble(preamble + message) == message
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"a":"\x1b[0m"}', b" {}", b"\x1b[32m[INFO] ready", b"\x1b[1mready", BOM + b"ready", b"\x1b]0;title{}"]
+)
+def test_other_lines_are_left_as_they_are(line: bytes) -> None:
+    assert without_preamble(line) is line

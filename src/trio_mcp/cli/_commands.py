@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import MissingCapability, ToolFailed
@@ -22,7 +22,17 @@ from .._user_types import member_schema, value_from_text
 from ..client import Client
 from ..schema import SchemaError, compile_schema, render_path
 from ..types import JSONObject
-from ..wire import Change, ChangeFilter, ListChanged, Undecodable, decode, is_modern, is_object, notification_of
+from ..wire import (
+    EVERY_LIST,
+    Change,
+    ChangeFilter,
+    ListChanged,
+    Undecodable,
+    decode,
+    is_modern,
+    is_object,
+    notification_of,
+)
 from ._errors import UsageError, nearest
 from ._output import Notes, Output, Piece, first_line, json_line, log_line, piece_of, pieces_of, save
 from ._terminal import visible_line
@@ -442,22 +452,25 @@ class Watching:
 
     async def _follow(self, job: Job) -> None:
         uris: list[str] = job.options.uris
-        try:
-            async with job.client.listen(tools=True, prompts=True, resource_list=True, resources=uris) as changes:
-                job.notes.say(
-                    f"watching {', '.join(_watched(job, changes.honored)) or 'nothing'}; press Ctrl+C to stop"
-                )
-                for uri in uris:
-                    if uri not in changes.honored.resources:
-                        job.notes.say(f"the server does not report changes of {uri}")
-                async for change in changes:
-                    self._notify(change)
-                job.notes.say("the server has ended the subscription")
-        except MissingCapability:
-            logs = not is_modern(job.client.revision) and job.client.server_capabilities.logging is not None
-            if uris or not logs:
-                raise
+        declared = job.client.server_capabilities
+        watched = evolve(EVERY_LIST, resources=uris).within(declared)
+        if not watched and (uris or is_modern(job.client.revision) or declared.logging is None):
+            raise MissingCapability("the server has not declared that it reports any of these changes", {})
+        if not watched:
             await _ping_until_lost(job)
+        async with job.client.listen(
+            tools=watched.tools,
+            prompts=watched.prompts,
+            resource_list=watched.resource_list,
+            resources=watched.resources,
+        ) as changes:
+            job.notes.say(f"watching {', '.join(_watched(job, changes.honored)) or 'nothing'}; press Ctrl+C to stop")
+            for uri in uris:
+                if uri not in changes.honored.resources:
+                    job.notes.say(f"the server does not report changes of {uri}")
+            async for change in changes:
+                self._notify(change)
+            job.notes.say("the server has ended the subscription")
 
     def _notify(self, change: Change) -> None:
         if self._as_json:
@@ -489,7 +502,7 @@ def _watched(job: Job, honored: ChangeFilter) -> Iterator[str]:
     yield from honored.resources
 
 
-async def _ping_until_lost(job: Job) -> None:
+async def _ping_until_lost(job: Job) -> NoReturn:
     """Ping the server until the connection is lost, which raises `ConnectionLost`."""
     job.notes.say("watching log messages; press Ctrl+C to stop")
     while True:

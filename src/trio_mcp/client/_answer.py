@@ -189,6 +189,11 @@ class Answering:
         """True if a callback receives messages that the server sends outside of requests."""
         return self._callbacks.wants_messages
 
+    @property
+    def receives_logs(self) -> bool:
+        """True if a callback receives the log messages of the server."""
+        return self._callbacks.on_log is not None
+
     def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer a request. Synchronous."""
         try:
@@ -453,16 +458,15 @@ class CustomMessages:
         pool.begin(exchange, handle, explain)
         return True
 
-    def take_notification(self, method: str, params: JsonObject) -> bool:
-        """Take a custom notification of the server; return False if there is no handler for it. Synchronous."""
+    def take_notification(self, method: str, params: JsonObject) -> None:
+        """Take a notification of the server, if there is a handler for it. Synchronous."""
         if method not in self._notifications:
-            return False
+            return
         if len(self._waiting) >= MAX_WAITING_NOTIFICATIONS:
             self._waiting.popleft()
             self.skipped += 1
         self._waiting.append((method, params))
         self._wakeup.unpark()
-        return True
 
     def start(self, nursery: trio.Nursery, seconds: float) -> None:
         """Start the task that delivers notifications, if there are handlers; each may run for *seconds*."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
@@ -15,7 +15,7 @@ import trio
 from attrs import define, evolve, field
 
 from .. import types
-from .._errors import LocalProtocolError, MissingCapability, StructureError, ToolFailed
+from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
 from .._user_types import to_object
 from .._util import own_cancellation
@@ -254,21 +254,25 @@ class OpenListen:
     async def __aenter__(self) -> Changes:
         connection = self._connection
         possible = self._wanted.within(connection.server_capabilities)
-        if not possible:
+        # Legacy servers report changes of lists unasked, and some do so without having declared it.
+        heard = possible if connection.is_modern else evolve(self._wanted, resources=possible.resources)
+        if not heard:
             raise MissingCapability(
                 "the server has not declared that it reports any of these changes", _required(self._wanted)
             )
-        self._inbox = ChangeInbox(possible, connection.limits)
+        self._inbox = ChangeInbox(heard, connection.limits)
         if connection.is_modern:
             self._method = ListenRequest(
                 connection.ask(LISTEN, {"notifications": possible.to_wire()}),
                 possible,
                 self._inbox,
                 connection.cache,
+                connection.custom.take_notification,
                 connection.revision,
                 connection.clocks.limits.idle,
             )
         else:
+            connection.changes.expect(heard)
             self._method = LegacyListen(
                 connection.changes, connection.transport.open_standalone_stream, possible, self._inbox
             )
@@ -642,8 +646,9 @@ class Client:
                             ...
 
         No change is missed from the moment the block begins, and each one is kept once until it is read. Changes that
-        the server does not report are left out: see `Changes.honored`. Any number of blocks may listen at once. No time
-        limit applies to them.
+        the server does not report are left out: see `Changes.honored`. A server of a revision before 2026-07-28 may
+        report changes of a list that it has not declared: they are received, after a warning in the log. Any number of
+        blocks may listen at once. No time limit applies to them.
 
         Over HTTP the stream of a modern server may break: `changes` then raises `ResponseLost`, and changes may have
         been missed. If a legacy server has lost its session, the client opens a new one and reports everything that is
@@ -660,8 +665,9 @@ class Client:
         Raises:
             ValueError: no argument selects any change.
             TypeError: *resources* is a single string.
-            MissingCapability: the server has not declared that it reports any of these changes. Raised when the block
-                is entered, as are the exceptions of the requests it makes.
+            MissingCapability: the server has not declared that it reports any of these changes; before 2026-07-28, of
+                these resources, if nothing else is selected. Raised when the block is entered, as are the exceptions of
+                the requests it makes.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """
@@ -712,7 +718,7 @@ class Client:
         return (await self._connection.request("completion/complete", json, types.CompleteResult)).completion
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Ask for log messages of *level* and above.
+        """Ask for log messages of *level* and above. Until then a client with `on_log` gets those of all levels.
 
         In a legacy revision this applies to the whole connection, in a modern one to each request made from now on.
         """
@@ -723,8 +729,17 @@ class Client:
             self._connection.ask_for_logs(level)
 
     async def ping(self) -> None:
-        """Return when the server has answered; legacy revisions only."""
-        await self._connection.request("ping", None, types.EmptyResult)
+        """Return when the server has answered.
+
+        2026-07-28 has no request for that: there the client sends ``server/discover``, which every server answers
+        without running a handler, and takes any answer for a sign of life.
+        """
+        connection = self._connection
+        if connection.has("ping"):
+            await connection.request("ping", None, types.EmptyResult)
+            return
+        with suppress(ErrorResponse):
+            await connection.request("server/discover", None, dict)
 
     async def discover(self, *, fresh: bool = False) -> types.DiscoverResult:
         """Ask the server for its current capabilities; modern revisions only. *fresh*: even if the result is cached."""

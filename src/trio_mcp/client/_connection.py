@@ -22,6 +22,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from contextlib import AbstractContextManager, contextmanager
@@ -51,6 +52,7 @@ from ..peer import ClientSession, ExchangeState, IncomingRequest, Limits, Outgoi
 from ..wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    EVERY_LIST,
     HEADER_MISMATCH,
     LOG_LEVEL_KEY,
     REVISION_KEY,
@@ -62,7 +64,7 @@ from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
 from ._cache import Cacheable, ConnectionCache, with_cache_hints
 from ._callbacks import IDEMPOTENT, call_with_consent, check_declared, declaration
 from ._legacy_listen import SessionChanges
-from ._lists import EMPTY_LISTS, KnownTools
+from ._lists import EMPTY_LISTS, KnownTools, without_empty_cursor
 from ._timing import RequestClocks
 
 if TYPE_CHECKING:
@@ -71,6 +73,11 @@ if TYPE_CHECKING:
     from ._callbacks import Consent
 
 __all__ = ["Connection", "OpenRequest"]
+
+_log = logging.getLogger("trio_mcp.client")
+
+_ALL_LOGS: types.LoggingLevel = "debug"
+"""The log level until the application sets another one: servers of earlier revisions send all levels then."""
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
@@ -120,10 +127,13 @@ class Connection:
     """The methods whose required capabilities the server is known to have declared."""
     _declared: JsonObject = field(factory=dict[str, Any], init=False)
     """The server's capabilities in their JSON form."""
+    _warned: set[str] = field(factory=set[str], init=False)
+    """The warnings that were logged."""
 
     def __attrs_post_init__(self) -> None:
         nursery = self.answering.pool.nursery
-        self.changes, self.tools = SessionChanges(self.request, self.cache, nursery), KnownTools(self.cached_request)
+        self.changes = SessionChanges(self.request, self.cache, nursery, self.warn_once)
+        self.tools = KnownTools(self.cached_request)
         self.server_capabilities = types.ServerCapabilities()
         self.consent = self.answering.replies.callbacks.consent
         nursery.start_soon(self.clocks.run)
@@ -183,7 +193,8 @@ class Connection:
             self.answering.log(params)
         elif method == ELICITATION_COMPLETE:
             self.answering.pages.completed(params)
-        elif not self.custom.take_notification(method, params):
+        else:
+            self.custom.take_notification(method, params)
             self.changes.take_notification(method, params)
 
     def asking_person(self) -> AbstractContextManager[None]:
@@ -207,11 +218,14 @@ class Connection:
         self.server_capabilities, self.server_info, self.instructions = capabilities, server_info, instructions
         info = None if server_info is None else types.unstructure(server_info)
         self._declared = types.unstructure(capabilities)
+        self.changes.declared = EVERY_LIST.within(capabilities)
         self.admission.agree(revision, self._declared, info)
         self.revision, self.is_modern = revision, is_modern(revision)
         self._checked.clear()
         if self.is_modern:
             self._request_meta = self._envelope = self.envelope(revision)
+            if self.answering.receives_logs:
+                self.ask_for_logs(_ALL_LOGS)
             self.tools.mirrors_arguments = self.transport.has_fields
             self.cache.enable(self._envelope, info)
 
@@ -280,10 +294,10 @@ class Connection:
         if method not in self._checked:
             self.check(method, undeclared=undeclared)
         if self.is_modern:
-            meta = (
-                self._request_meta if capabilities is None else {**self._request_meta, CAPABILITIES_KEY: capabilities}
-            )
-            params = stamp(params, meta)
+            meta = self._request_meta
+            if meta is not self._envelope and params is not None and LOG_LEVEL_KEY in (params.get("_meta") or ()):
+                meta = self._envelope  # the request has a log level of its own
+            params = stamp(params, meta if capabilities is None else {**meta, CAPABILITIES_KEY: capabilities})
         span = client_span(method, params, self.revision) if TRACING_MODULE in sys.modules else None
         outgoing = self.transport.ask(
             method, params if span is None else span.inject(params), wants_updates=wants_updates
@@ -328,7 +342,8 @@ class Connection:
             return cast("C", EMPTY_LISTS[method]())
         cached = self.cache.request(method, params)
         if cached is None:
-            return await self.request(method, params, result)
+            value = await self.request(method, params, result)
+            return value if self.is_modern else without_empty_cursor(method, value, self.warn_once)
         found = None if fresh else await cached.find()
         if found is not None:
             return self.read_result(method, found, result)
@@ -342,6 +357,12 @@ class Connection:
             if not request.has_rounds:  # else the result depends on the answers
                 cached.keep(value)
             return value
+
+    def warn_once(self, text: str) -> None:
+        """Log a warning about the server, unless it was logged for this connection."""
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)
 
     def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
         """Return the typed result.

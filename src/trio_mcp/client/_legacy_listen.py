@@ -4,6 +4,9 @@ All listeners of a connection receive every notification of its server, and each
 client sends one subscription for a resource, however many listeners want it, and ends it when the last listener has
 left.
 
+Some servers report changes of lists that they have not declared. A listener receives them too, after a warning, and
+does not count on them (`Changes.honored`).
+
 Over HTTP a session may be lost and replaced by another. The client then makes the same subscriptions again and reports
 everything that is listened for as changed, because changes may have been missed.
 
@@ -22,7 +25,7 @@ from attrs import define, evolve, field
 
 from .. import types
 from .._errors import ConnectionLost, ErrorResponse, TrioMcpError
-from ..wire import ChangeFilter, JsonObject, ListChanged, ResourceUpdated, read_change
+from ..wire import EVERY_LIST, ChangeFilter, JsonObject, ListChanged, ResourceUpdated, read_change
 from ._cache import ConnectionCache
 from ._listen import ChangeInbox
 
@@ -61,6 +64,9 @@ class SessionChanges:
     _cache: ConnectionCache
     _nursery: trio.Nursery
     """The nursery of the connection's tasks."""
+    _warn_once: Callable[[str], None]
+    declared: ChangeFilter = field(default=EVERY_LIST, init=False)
+    """The changes of lists that the server has declared; all of them before it has declared its capabilities."""
     _inboxes: dict[ChangeInbox, None] = field(factory=dict[ChangeInbox, None], init=False)
     """An ordered set: the inboxes of all listeners."""
     _subscriptions: dict[str, _ResourceSubscription] = field(factory=dict[str, _ResourceSubscription], init=False)
@@ -74,6 +80,8 @@ class SessionChanges:
         """Take a notification; one that reports no change is ignored."""
         change = read_change(method, params)
         if change is not None:
+            if isinstance(change, ListChanged) and not self.declared.covers(change):
+                self._warn_once(f"the server sends {method!r}, and has not declared '{change.kind}.listChanged'")
             self._cache.changed(change)
             for inbox in self._inboxes:
                 inbox.put(change)
@@ -83,6 +91,15 @@ class SessionChanges:
         self._disconnect_reason = reason
         for inbox in self._inboxes:
             inbox.end(copy(reason))
+
+    def expect(self, lists: ChangeFilter) -> None:
+        """Warn of the changes of lists in *lists* that the server has not declared."""
+        for change in lists.changes() - self.declared.changes():
+            if isinstance(change, ListChanged):
+                self._warn_once(
+                    f"listen() for changes of {change.kind}: the server has not declared that it reports them "
+                    f"('{change.kind}.listChanged'); they are received if it does"
+                )
 
     def add(self, inbox: ChangeInbox) -> None:
         """Put the changes that arrive from now on into *inbox*.

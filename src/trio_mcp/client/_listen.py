@@ -15,7 +15,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import trio
 from attrs import define, field
@@ -110,7 +110,8 @@ class Changes(AsyncIterator[Change]):
     """
 
     honored: ChangeFilter
-    """The changes that the server has agreed to report: all that were asked for, or a part."""
+    """The changes that the server has agreed to report: all that were asked for, or a part. A server of a revision
+    before 2026-07-28 agrees by declaring them; it may report others too."""
     _inbox: ChangeInbox
 
     @property
@@ -131,6 +132,8 @@ class ListenRequest:
     _wanted: ChangeFilter
     _inbox: ChangeInbox
     _cache: ConnectionCache
+    _also_notified: Callable[[str, JsonObject], None]
+    """Takes each notification of a change too, for the handlers of the application."""
     _revision: str
     _idle_limit: float
     """The seconds within which the server must acknowledge the request."""
@@ -181,6 +184,7 @@ class ListenRequest:
         if change is not None:
             self._cache.changed(change)
             self._inbox.put(change)
+            self._also_notified(method, params)
         elif method == ACKNOWLEDGED and self._acknowledgement is None:
             self._acknowledgement = self._read(params)
             self._cache.missed(self._wanted)  # earlier changes were not reported

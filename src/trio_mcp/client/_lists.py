@@ -15,6 +15,7 @@ Rules of this file:
 6. A server may refuse a cursor that it gave out earlier, for example on a cached page. The list is then read again from
    the start, once, and items that the caller has received are not repeated.
 7. A list that the server has not declared is empty. It is not requested, because the specification forbids that.
+8. In the modern revision an empty string is a cursor like any other. Some legacy servers send it with the last page.
 
 Specification:
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters,
@@ -28,7 +29,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import trio
 from attrs import define, evolve, field
@@ -38,7 +39,7 @@ from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, Tr
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
-__all__ = ["EMPTY_LISTS", "MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput"]
+__all__ = ["EMPTY_LISTS", "MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput", "without_empty_cursor"]
 
 
 MAX_SCHEMAS = 10_000
@@ -157,6 +158,18 @@ class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
             self._returned.add(identity)
         self._cursor = page.next_cursor
         self._ended = self._cursor is None
+
+
+R = TypeVar("R")
+
+
+def without_empty_cursor(method: str, page: R, warn_once: Callable[[str], None]) -> R:
+    """Return a page of a list of a legacy server; an empty cursor in it means that there are no more pages (rule 8)."""
+    if getattr(page, "next_cursor", None) != "":
+        return page
+    warn_once(f"the server's last page of {method!r} has an empty nextCursor, where the protocol has none")
+    last: R = evolve(cast("Any", page), next_cursor=None)
+    return last
 
 
 def _identity(item: types.Tool | types.Resource | types.ResourceTemplate | types.Prompt) -> str:

@@ -19,20 +19,21 @@ import trio
 from attrs import field, frozen
 
 from .. import transports, types
-from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, ServerExited
+from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, TrioMcpError
 from .._extensions import CORE_RESULT_TYPES, check_custom, checked_settings
 from .._user_types import TypedFunction, look_at
 from .._util import owned_nursery
 from .._version import VERSION
 from ..abc import Answerer, ClientAuth, Tap, TransportOpener
 from ..peer import HandlerPool, Limits
-from ..wire import JsonObject, is_modern
+from ..wire import LIST_CHANGES, JsonObject
 from ._answer import Answering, CustomMessages, ResultResolver
 from ._cache import CacheOption, check_cache, connection_cache
 from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
 from ._client import Client
 from ._connection import Connection
-from ._negotiate import negotiate
+from ._negotiate import Negotiation
+from ._probe_memory import Beginning, ProbeChoice, WrongBeginningError, check_probe
 from ._timing import RequestClocks, TimeLimits
 
 if TYPE_CHECKING:
@@ -101,6 +102,16 @@ class ClientOptions(TypedDict, total=False):
 
     revision: str | None
     """The only protocol revision to speak; by default the client finds out the newest one that both sides speak."""
+    probe: ProbeChoice | None
+    """How the client finds that out. It probes a server with a request of the newest revision, and makes the handshake
+    of earlier revisions if the server does not know that request.
+
+    ``"remember"``, the default: a server that was started by a command or is reached by a URL, and that knows only the
+    handshake, gets no probe for a day. It is remembered in a small file in the user's cache folder
+    (``trio-mcp/servers.json``), and probed again at once if its name or version changes, or the handshake fails.
+    ``"always"``: probe at each connection, and remember nothing. ``"never"``: begin with the handshake. A server of
+    both eras then speaks an earlier revision; one that refuses the handshake and names newer revisions is used in them.
+    """
     info: types.Implementation | None
     """The name and version that this client states to servers."""
     limits: Limits | None
@@ -135,7 +146,9 @@ class ClientOptions(TypedDict, total=False):
     roots: Roots | None
     """The folders and files that are relevant to the server; declares the capability."""
     on_log: OnLog | None
-    """Receives the server's log messages, one after the other, in a task of the connection."""
+    """Receives the server's log messages, one after the other, in a task of the connection: all of them until
+    `Client.set_log_level` sets a level.
+    """
     consent: Consent | None
     """Sees each tool call before it is sent, and each question to the user or the model before it is asked.
 
@@ -159,7 +172,9 @@ class ClientOptions(TypedDict, total=False):
     notifications: Mapping[str, CustomHandler] | None
     """Async functions that take custom notifications of the server, by method: one after the other, in the order of
     arrival, in a task of the connection. An exception is logged, and affects one notification; so does the time limit,
-    `Limits.notification_seconds`.
+    `Limits.notification_seconds`. The three notifications of changes of lists may be named too
+    (``"notifications/tools/list_changed"``), whether or not the server has declared them; servers of 2026-07-28 send
+    them only while `Client.listen` asks for them.
     """
     tap: Tap | None
     """Called with ``"sent"`` or ``"received"`` and each message as bytes, without its newline, when it passes.
@@ -185,7 +200,7 @@ def check_options(options: ClientOptions) -> None:
     Raises:
         TypeError: an option does not exist: a callback under a misspelt name would never be called. Or an option has a
             wrong type.
-        ValueError: the revision, or a mode of elicitation, does not exist.
+        ValueError: the revision, a mode of elicitation, or a choice of `probe` does not exist.
     """
     unknown = sorted(options.keys() - ClientOptions.__annotations__.keys())
     if unknown:
@@ -196,6 +211,7 @@ def check_options(options: ClientOptions) -> None:
     check_cache(options.get("cache"))
     if options.get("stderr") is not None:  # few programs redirect it
         transports.check_stderr(options.get("stderr"))
+    check_probe(options.get("probe"))
     _custom_messages(options)
     pinned = options.get("revision")
     if pinned is not None and pinned not in types.REVISIONS:
@@ -222,7 +238,7 @@ def _custom_messages(options: ClientOptions) -> CustomMessages:
     methods, notifications = options.get("methods") or {}, options.get("notifications") or {}
     for name in methods:
         check_custom(name, "method")
-    for name in notifications:
+    for name in notifications.keys() - LIST_CHANGES:
         check_custom(name, "notification")
     return CustomMessages(
         settings,
@@ -251,21 +267,15 @@ async def run_client(
 ) -> None:
     """Connect, agree on a revision, report the client as started, and keep it until it is closed or cancelled."""
     check_options(options)
+    beginning = Beginning.of(opener, options.get("probe"), options.get("revision"))
     try:
-        await _connect_and_hold(opener, options, task_status, probe=True)
-    except _ExitedOnProbeError:
-        await _connect_and_hold(opener, options, task_status, probe=False)
-
-
-class _ExitedOnProbeError(Exception):
-    """The server process exited when it received the probe.
-
-    Some legacy servers do so because they accept only `initialize` as the first request.
-    """
+        await _connect_and_hold(opener, options, task_status, beginning)
+    except WrongBeginningError:
+        await _connect_and_hold(opener, options, task_status, beginning)
 
 
 async def _connect_and_hold(
-    opener: TransportOpener, options: ClientOptions, task_status: trio.TaskStatus[Client], *, probe: bool
+    opener: TransportOpener, options: ClientOptions, task_status: trio.TaskStatus[Client], beginning: Beginning
 ) -> None:
     limits = options.get("limits") or Limits()
     clocks = RequestClocks(options.get("time_limits") or TimeLimits())
@@ -298,26 +308,25 @@ async def _connect_and_hold(
             when_all_tasks_have_ended.callback(client.ended)
             async with opener(connection) as transport:
                 connection.use_transport(transport)
-                await _agree(connection, options.get("revision"), probe=probe)
+                await _agree(connection, options.get("revision"), beginning)
                 connection.answering.start(nursery, connection.revision)
                 custom.start(nursery, limits.notification_seconds)
                 task_status.started(client)
                 await client.hold()
 
 
-async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:
-    clocks = connection.clocks
+async def _agree(connection: Connection, pinned: str | None, beginning: Beginning) -> None:
+    clocks, negotiation = connection.clocks, Negotiation.of(connection, pinned)
     limit = clocks.limits.connect
-    probing = probe and (pinned is None or is_modern(pinned))
     with clocks.timeouts.within(limit):
         try:
-            await negotiate(connection, pinned=pinned, probe=probe)
-        except ServerExited:
-            if probing and pinned is None:
-                raise _ExitedOnProbeError from None
+            await negotiation.agree(probe=beginning.probes)
+        except TrioMcpError as failure:
+            beginning.failed(negotiation, failure)
+            if isinstance(failure, ResponseLost):  # without an agreement there is no connection
+                raise ConnectionBroken(str(failure)) from failure
             raise
-        except ResponseLost as lost:  # without an agreement there is no connection
-            raise ConnectionBroken(str(lost)) from lost
+        beginning.agreed(negotiation)
         return
     raise RequestTimedOut(f"the server has not agreed to a revision within {limit:g} s (TimeLimits.connect)")
 
@@ -415,7 +424,7 @@ async def open_http_client(
     """Connect to a server by its URL; see `open_client`. The protocol of the server is detected, HTTP+SSE included.
 
     If an HTTP exchange breaks, the request that it carried fails with `ResponseLost`, and others continue. Redirects
-    are not followed.
+    to the same origin that keep the request (307, 308) are followed; others raise `HttpStatusError`.
 
     Args:
         url: the URL of the server: ``"https://example.org/mcp"``.

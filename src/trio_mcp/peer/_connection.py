@@ -7,6 +7,7 @@ Rules of this file:
 
 1. The ids of our requests count up and are never used again, as every revision requires.
 2. The ids of the peer's requests mean something on this connection only, and only while the request is in flight.
+3. A peer that bends a rule is served if its message has only one meaning. The log names each broken rule once.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import re
 from collections.abc import Callable
 from copy import copy
 from typing import Any, Generic, Protocol, TypeVar
@@ -91,6 +93,9 @@ class Outlet(Protocol):
         ...
 
 
+_ISSUED = re.compile("[1-9][0-9]{0,15}")
+"""The ids that `Ledger.issue` returns, as text."""
+
 Outgoing = TypeVar("Outgoing")
 Incoming = TypeVar("Incoming")
 
@@ -112,6 +117,11 @@ class Ledger(Generic[Outgoing, Incoming]):
         self._issued += 1
         self.outgoing[self._issued] = request
         return self._issued
+
+    def meant(self, id: str) -> RequestId:
+        """Return the id of the request of this side that *id* stands for: our id 1 may come back as ``"1"``."""
+        number = int(id) if id not in self.outgoing and _ISSUED.fullmatch(id) else 0
+        return number if number in self.outgoing else id
 
     def resolve(self, id: RequestId) -> Outgoing | None:
         """Remove and return the request of this side that was answered; count the response if there is none."""
@@ -197,6 +207,8 @@ class MessageConnection(abc.ABC):
     )
     _all_answered: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _malformed: int = field(default=0, init=False)
+    _bent: set[str] = field(factory=set[str], init=False)
+    """The rules that the peer has broken in messages that were understood."""
 
     def __attrs_post_init__(self) -> None:
         limits = self.limits
@@ -384,6 +396,12 @@ class MessageConnection(abc.ABC):
         if self._malformed == _MAX_LOGGED_VIOLATIONS:
             _log.warning("further protocol violations on this connection are only counted")
 
+    def note_bent(self, rule: str, detail: str) -> None:
+        """Log, once for each *rule*, that the peer breaks it in a message that is understood nevertheless."""
+        if rule not in self._bent:
+            self._bent.add(rule)
+            _log.warning("the peer breaks the protocol, and is understood: %s: %.300s", rule, detail)
+
     def _refuse(self, id: RequestId | None, error: McpError, outlet: Outlet, batch: ResponseBatch | None) -> None:
         """Send an error for a request that became no exchange. Urgent, because the reader cannot wait for room."""
         if id is not None and id in self.ledger.incoming:
@@ -409,7 +427,7 @@ class MessageConnection(abc.ABC):
         )
         if not self.ledger.begin(request.id, exchange):
             if request.method == "initialize":
-                self.admission.answered_handshake(success=False)
+                self.admission.answered_handshake(context, success=False)
             running = f"a request with the id {request.id!r} is in flight already"
             self._refuse(request.id, McpError(INVALID_REQUEST, running), outlet, batch)
             return
@@ -430,9 +448,16 @@ class MessageConnection(abc.ABC):
             self._on_outcome(id, error)
 
     def _on_outcome(self, id: RequestId, outcome: JsonObject | Exception) -> None:
-        request = self.ledger.resolve(id)
+        request = self.ledger.resolve(self.meant_id(id) if isinstance(id, str) else id)
         if request is not None:
             request.finish(outcome)
+
+    def meant_id(self, id: str) -> RequestId:
+        """Return the id of the request that the peer answers with *id*, which may be no request of ours."""
+        meant = self.ledger.meant(id)
+        if meant != id:
+            self.note_bent("a response has the id of its request as a string", f"{id!r} instead of {meant}")
+        return meant
 
     def _on_notification(self, method: str, params: JsonObject, size: int) -> None:
         if method == "notifications/cancelled":

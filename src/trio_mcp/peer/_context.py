@@ -91,7 +91,7 @@ class Admission(Protocol):
 
     @property
     def revision(self) -> str | None:
-        """The revision that the handshake agreed on; None before it, or without a handshake."""
+        """The revision that the latest handshake agreed on; None before it, or without a handshake."""
         ...
 
     @property
@@ -127,8 +127,8 @@ class Admission(Protocol):
         """
         ...
 
-    def answered_handshake(self, *, success: bool) -> None:
-        """Take note that an admitted `initialize` was answered."""
+    def answered_handshake(self, context: ExchangeContext, *, success: bool) -> None:
+        """Take note that an admitted `initialize` was answered; *context* is that of its admission."""
         ...
 
     def notified(self, method: str) -> None:

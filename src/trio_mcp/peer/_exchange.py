@@ -694,7 +694,7 @@ class IncomingMessageRequest(IncomingRequest):
         line, outcome = self._encoded(outcome)
         self._connection.ended(self)
         if self.method == "initialize":
-            self._connection.admission.answered_handshake(success=not isinstance(outcome, McpError))
+            self._connection.admission.answered_handshake(self.context, success=not isinstance(outcome, McpError))
         if self._batch is not None:
             self._batch.resolve(line)
         else:

@@ -33,7 +33,7 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost
-from ..wire import JsonObject, LineFramer, Oversized, RequestId
+from ..wire import JsonObject, LineFramer, Oversized, RequestId, without_preamble
 from ._connection import MessageConnection, Outlet, QueuedMessage
 
 __all__ = ["Link", "Outbox"]
@@ -46,6 +46,8 @@ _LINES_AT_ONCE = 16
 """The reader lets other tasks run after this many lines of one read, so that both processes work at the same time."""
 _MOST_LISTENS = 4
 """With more requests in flight than this, the link is not quiet, whichever of them listen for changes."""
+_SHOWN = 80
+"""How many bytes the log shows of what precedes the first message."""
 _FLUSH_SECONDS = 1.0
 """How long a link that this side closes may take to send the queued messages."""
 
@@ -260,6 +262,8 @@ class Link(MessageConnection):
     outbox: Outbox = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _reading: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _has_message: bool = field(default=False, init=False)
+    """True once the peer has sent a line that begins like a message."""
     _has_cancelled: bool = field(default=False, init=False)
     """True if a request was cancelled whose handler shall notice this before the reader takes the next line."""
 
@@ -352,6 +356,8 @@ class Link(MessageConnection):
             try:
                 while chunk := await self.stream.receive_some(size):
                     lines = framer.feed(bytes(chunk))
+                    if not self._has_message:
+                        lines = self._from_first_message(lines)
                     taken = self._take_some(lines, 0)
                     while taken < len(lines) or self._has_cancelled:
                         await self._let_others_run()
@@ -359,9 +365,28 @@ class Link(MessageConnection):
                             return
                         taken = self._take_some(lines, taken)
                     size = min(2 * size, _MAX_READ_BYTES) if len(chunk) == size else _READ_BYTES
-                self._take_some(framer.finish(), 0)
+                lines = framer.finish()
+                self._take_some(lines if self._has_message else self._from_first_message(lines), 0)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
+
+    def _from_first_message(self, lines: Sequence[bytes | Oversized]) -> Sequence[bytes | Oversized]:
+        """Return the lines without what an editor or a terminal has put before the first message."""
+        cleaned = list[bytes | Oversized]()
+        for number, line in enumerate(lines):
+            if isinstance(line, Oversized):
+                self._has_message = True
+                return [*cleaned, *lines[number:]]
+            plain = without_preamble(line)
+            if len(plain) < len(line):
+                preamble = line[: len(line) - len(plain)]
+                self.note_bent("the first message is preceded by other bytes", repr(preamble[:_SHOWN]))
+            if plain:
+                cleaned.append(plain)
+            if plain.lstrip().startswith(b"{"):
+                self._has_message = True
+                return [*cleaned, *lines[number + 1 :]]
+        return cleaned
 
     def _take_some(self, lines: Sequence[bytes | Oversized], start: int) -> int:
         """Process lines from index *start* on until other tasks shall run; return the index of the next line.

@@ -5,13 +5,17 @@ handshake: the era is a property of each request.
 
 Rules of the handshake of the legacy revisions (2024-11-05 to 2025-11-25):
 
-1. `initialize` is the first request. It is sent once, and never cancelled.
+1. `initialize` is the first request, and never cancelled. A client sends it once.
 2. Before it is answered, neither side sends a request other than `ping`.
 3. The server answers with the requested revision if it speaks it, otherwise with the newest one that it speaks. The
    client continues only if it speaks the revision of the answer.
 4. The client ends the handshake with `notifications/initialized`. Before that the server sends no request other than
    `ping`. It serves requests already, because some clients send them at once.
 5. A refused `initialize` may be repeated.
+6. A client may stand for several clients that come one after the other, as a gateway does. An `initialize` after the
+   first one is answered like it, and what it agrees on applies to the requests that come after the answer. Everything
+   in flight keeps its terms, and the server goes on sending messages of its own. An `initialize` that is refused
+   changes nothing.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
@@ -29,7 +33,6 @@ from .._errors import McpError
 from ..wire import (
     BATCH_REVISION,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     LEGACY_REVISIONS,
     LOG_LEVELS,
     METHOD_NOT_FOUND,
@@ -56,7 +59,7 @@ class HandshakeState(Enum):
 
     NOT_BEGUN = auto()
     ASKED = auto()
-    """`initialize` was sent and is not answered."""
+    """`initialize` was sent, and none was answered."""
     ANSWERED = auto()
     """Both sides know the revision and the capabilities; `notifications/initialized` is missing."""
     OPERATING = auto()
@@ -74,11 +77,17 @@ class HandshakeEvent(Enum):
 _E, _S = HandshakeEvent, HandshakeState
 
 HANDSHAKE: Mapping[HandshakeState, Mapping[HandshakeEvent, HandshakeState]] = {
-    _S.NOT_BEGUN: {_E.ASK: _S.ASKED},
-    _S.ASKED: {_E.ANSWER: _S.ANSWERED, _E.REFUSE: _S.NOT_BEGUN},
-    _S.ANSWERED: {_E.INITIALIZED: _S.OPERATING},
-    _S.OPERATING: {},
+    _S.NOT_BEGUN: {_E.ASK: _S.ASKED, _E.ANSWER: _S.ANSWERED, _E.REFUSE: _S.NOT_BEGUN},
+    _S.ASKED: {_E.ASK: _S.ASKED, _E.ANSWER: _S.ANSWERED, _E.REFUSE: _S.NOT_BEGUN},
+    _S.ANSWERED: {
+        _E.ASK: _S.ANSWERED,
+        _E.ANSWER: _S.ANSWERED,
+        _E.REFUSE: _S.ANSWERED,
+        _E.INITIALIZED: _S.OPERATING,
+    },
+    _S.OPERATING: {_E.ASK: _S.OPERATING, _E.ANSWER: _S.OPERATING, _E.REFUSE: _S.OPERATING},
 }
+"""The transitions. Several `initialize` may be in flight, and what was agreed on once is not lost (rule 6)."""
 
 
 @define(eq=False)
@@ -97,13 +106,12 @@ class ServerSession:
     state: HandshakeState = field(default=HandshakeState.NOT_BEGUN, init=False)
     log_level: str | None = field(default="debug", init=False)
     """The least severe log level that the client wants after a handshake; all levels until it sets one."""
-    _proposed: ExchangeContext | None = field(default=None, init=False)
-    """The context of `initialize`, which applies to later requests once it was answered."""
     _agreed: ExchangeContext | None = field(default=None, init=False)
+    """The context of the latest `initialize` that was answered, which applies to later requests."""
 
     @property
     def revision(self) -> str | None:
-        """The revision of the handshake; None until `initialize` was answered."""
+        """The revision of the latest handshake; None until `initialize` was answered."""
         return None if self._agreed is None else self._agreed.revision
 
     @property
@@ -141,13 +149,12 @@ class ServerSession:
             INVALID_PARAMS, f"{hint}name the protocol revision of {method!r} in params._meta ({REVISION_KEY})"
         )
 
-    def answered_handshake(self, *, success: bool) -> None:
+    def answered_handshake(self, context: ExchangeContext, *, success: bool) -> None:
         """Apply the context of `initialize` after its answer. In a modern envelope it starts no handshake."""
-        if self.state is HandshakeState.ASKED:
+        if not context.modern:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ANSWER if success else HandshakeEvent.REFUSE)
             if success:
-                assert self._proposed is not None
-                self._agreed = evolve(self._proposed, meta=_NO_META, progress_token=None)  # which are its own
+                self._agreed = evolve(context, meta=_NO_META, progress_token=None)  # which are its own
 
     def notified(self, method: str) -> None:
         """Complete the handshake on `notifications/initialized`; ignore it at any other time."""
@@ -176,8 +183,6 @@ class ServerSession:
 
     def _admit_initialize(self, params: JsonObject, meta: JsonObject) -> ExchangeContext:
         requested, capabilities, info = (params.get(key) for key in ("protocolVersion", "capabilities", "clientInfo"))
-        if self.state is not HandshakeState.NOT_BEGUN:
-            raise McpError(INVALID_REQUEST, "'initialize' was sent before on this connection")
         if type(requested) is not str:
             raise McpError(INVALID_PARAMS, "$.protocolVersion: required, and a string")
         if not self._legacy:
@@ -186,9 +191,9 @@ class ServerSession:
             raise McpError(INVALID_PARAMS, "$.capabilities: required, and an object")
         if not is_object(info):
             raise McpError(INVALID_PARAMS, "$.clientInfo: required, and an object")
-        self._proposed = _context(choose_answer(requested, self._legacy), capabilities, info, meta)
+        context = _context(choose_answer(requested, self._legacy), capabilities, info, meta)
         self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ASK)
-        return self._proposed
+        return context
 
 
 @define(eq=False)
@@ -236,7 +241,7 @@ class ClientSession:
             raise McpError(METHOD_NOT_FOUND, f"{method!r} is refused: the handshake is not complete")
         return _context(self.revision or LEGACY_REVISIONS[-1], self._capabilities, self._server_info, meta)
 
-    def answered_handshake(self, *, success: bool) -> None:
+    def answered_handshake(self, context: ExchangeContext, *, success: bool) -> None:
         """Do nothing: a client answers no handshake."""
 
     def notified(self, method: str) -> None:

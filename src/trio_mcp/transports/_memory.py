@@ -311,7 +311,7 @@ class _IncomingMemoryRequest(IncomingRequest):
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)
             copied = McpError(INTERNAL_ERROR, "the answer is not JSON; the server's log says where")
         if self.method == "initialize":
-            self.peer.admission.answered_handshake(success=not isinstance(copied, McpError))
+            self.peer.admission.answered_handshake(self.context, success=not isinstance(copied, McpError))
         self._request.resolve(copied)
 
     def _notify(self, method: str, params: JsonObject) -> None:

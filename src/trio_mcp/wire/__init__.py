@@ -11,6 +11,8 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from ._changes import ACKNOWLEDGED as ACKNOWLEDGED
+    from ._changes import EVERY_LIST as EVERY_LIST
+    from ._changes import LIST_CHANGES as LIST_CHANGES
     from ._changes import LISTEN as LISTEN
     from ._changes import SUBSCRIPTION_ID_KEY as SUBSCRIPTION_ID_KEY
     from ._changes import Change as Change
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ._http_headers import METHOD_FIELD as METHOD_FIELD
     from ._http_headers import NAME_FIELD as NAME_FIELD
     from ._http_headers import PARAM_PREFIX as PARAM_PREFIX
+    from ._http_headers import PROXY_ADVICE as PROXY_ADVICE
     from ._http_headers import VERSION_FIELD as VERSION_FIELD
     from ._http_headers import MirroredParam as MirroredParam
     from ._http_headers import decode_field as decode_field
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
     from ._jsonrpc import json_text as json_text
     from ._jsonrpc import parse_line as parse_line
     from ._jsonrpc import parse_message as parse_message
+    from ._jsonrpc import without_preamble as without_preamble
     from ._revisions import BATCH_REVISION as BATCH_REVISION
     from ._revisions import CAPABILITIES_KEY as CAPABILITIES_KEY
     from ._revisions import CLIENT_INFO_KEY as CLIENT_INFO_KEY
@@ -118,12 +122,13 @@ else:
         __name__,
         {
             "_changes": (
-                "ACKNOWLEDGED", "LISTEN", "SUBSCRIPTION_ID_KEY", "Change", "ChangeFilter", "ListChanged",
-                "ResourceUpdated", "notification_of", "read_change", "subscription_id",
+                "ACKNOWLEDGED", "EVERY_LIST", "LISTEN", "LIST_CHANGES", "SUBSCRIPTION_ID_KEY", "Change",
+                "ChangeFilter", "ListChanged", "ResourceUpdated", "notification_of", "read_change", "subscription_id",
             ),
             "_http_headers": (
-                "METHOD_FIELD", "NAME_FIELD", "PARAM_PREFIX", "VERSION_FIELD", "MirroredParam", "decode_field",
-                "encode_field", "is_plain_field", "mirrored_params", "param_fault", "param_fields", "request_fields",
+                "METHOD_FIELD", "NAME_FIELD", "PARAM_PREFIX", "PROXY_ADVICE", "VERSION_FIELD", "MirroredParam",
+                "decode_field", "encode_field", "is_plain_field", "mirrored_params", "param_fault", "param_fields",
+                "request_fields",
             ),
             "_http_legacy": ("LAST_EVENT_FIELD", "SESSION_FIELD", "LegacyPost", "check_session", "needs_null_id"),
             "_http_messages": (
@@ -137,6 +142,7 @@ else:
                 "Message", "NotJsonError", "Notification", "Oversized", "Reply", "RequestId", "Undecodable",
                 "copy_json", "decode", "digest", "encode", "encode_error", "encode_notification", "encode_request",
                 "encode_result", "is_array", "is_id", "is_object", "json_text", "parse_line", "parse_message",
+                "without_preamble",
             ),
             "_revisions": (
                 "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "LEGACY_REVISIONS", "LOG_LEVELS",

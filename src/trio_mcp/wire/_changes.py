@@ -18,7 +18,9 @@ from ._jsonrpc import JsonObject, RequestId, is_id, is_object
 
 __all__ = [
     "ACKNOWLEDGED",
+    "EVERY_LIST",
     "LISTEN",
+    "LIST_CHANGES",
     "SUBSCRIPTION_ID_KEY",
     "Change",
     "ChangeFilter",
@@ -62,6 +64,8 @@ _LISTS: Mapping[str, ListChanged] = {
     "notifications/prompts/list_changed": ListChanged("prompts"),
     "notifications/resources/list_changed": ListChanged("resources"),
 }
+LIST_CHANGES = frozenset(_LISTS)
+"""The notifications of changes of lists."""
 _METHODS: Mapping[ListChanged, str] = {change: method for method, change in _LISTS.items()}
 
 
@@ -147,6 +151,10 @@ class ChangeFilter:
         if isinstance(change, ListChanged):
             return change in self.changes()
         return any(_is_part(change.uri, uri) for uri in self.resources)
+
+
+EVERY_LIST = ChangeFilter(tools=True, prompts=True, resource_list=True)
+"""The changes of all lists."""
 
 
 def _is_part(uri: str, of: str) -> bool:

@@ -33,12 +33,13 @@ from attrs import frozen
 
 from ..schema import LISTS_OF_SCHEMAS, NAMED_SCHEMAS, SINGLE_SCHEMAS
 from ._jsonrpc import JsonObject, is_array, is_object
-from ._revisions import REVISION_KEY
+from ._revisions import LEGACY_REVISIONS, REVISION_KEY
 
 __all__ = [
     "METHOD_FIELD",
     "NAME_FIELD",
     "PARAM_PREFIX",
+    "PROXY_ADVICE",
     "VERSION_FIELD",
     "MirroredParam",
     "decode_field",
@@ -55,6 +56,11 @@ VERSION_FIELD = "mcp-protocol-version"
 METHOD_FIELD = "mcp-method"
 NAME_FIELD = "mcp-name"
 PARAM_PREFIX = "mcp-param-"
+PROXY_ADVICE = (
+    "a proxy may have removed it: let it pass, or pin a revision that needs no such field "
+    f"(revision={LEGACY_REVISIONS[-1]!r} of the client, or revisions=[{LEGACY_REVISIONS[-1]!r}] of the server)"
+)
+"""What to do about a header field that is missing, for errors."""
 
 _NAMED_BY: Mapping[str, str] = {
     "tools/call": "name",
@@ -273,7 +279,7 @@ def _disagreement(param: MirroredParam, value: str | int | bool | None, text: st
     if value is None:
         return None if text is None else f"{param.field} repeats {_shown(param)}, which the call does not have"
     if text is None:
-        return f"{param.field} is missing, which repeats {_shown(param)}"
+        return f"{param.field} is missing, which repeats {_shown(param)}; {PROXY_ADVICE}"
     if type(value) is int and abs(value) > _LARGEST_INTEGER:
         return f"{_shown(param)}: {_TOO_LARGE}"
     try:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from attrs import field, frozen
 
 from .._errors import McpError
-from ._http_headers import METHOD_FIELD, NAME_FIELD, VERSION_FIELD, decode_field, name_of
+from ._http_headers import METHOD_FIELD, NAME_FIELD, PROXY_ADVICE, VERSION_FIELD, decode_field, name_of
 from ._jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -259,7 +259,7 @@ _RULES: Sequence[Rule] = (
 
 
 def _missing(field: str) -> McpError:
-    return McpError(HEADER_MISMATCH, f"the header field {field} is missing")
+    return McpError(HEADER_MISMATCH, f"the header field {field} is missing; {PROXY_ADVICE}")
 
 
 def _different(field: str, repeated: str, said: str) -> McpError:

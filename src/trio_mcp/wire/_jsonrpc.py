@@ -12,7 +12,8 @@ Rules of this file:
 6. JSON is read and written by msgspec. Integers keep every digit. Input with `NaN` or invalid UTF-8 is refused. On
    output msgspec silently writes NaN as null, so `encode` searches for NaN if a null was written, unless the value
    cannot hold floats.
-7. One line is one message. A line may end in CR LF. Blank lines are ignored.
+7. One line is one message. A line may end in CR LF. Blank lines are ignored. `without_preamble` removes what editors
+   and terminals put before the first message: a byte order mark, and escape sequences.
 8. Framing takes linear time: only new bytes are searched, and a line is joined once.
 9. A line over the limit takes no more memory than the limit. It is reported once and skipped up to its newline; the
    following lines are read as usual.
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -66,6 +68,7 @@ __all__ = [
     "json_text",
     "parse_line",
     "parse_message",
+    "without_preamble",
 ]
 
 
@@ -409,6 +412,27 @@ def encode_error(
     if id is None and omit_id:
         return _ended(encode({"jsonrpc": "2.0", "error": error}), end)
     return _ended(encode({"jsonrpc": "2.0", "id": id, "error": error}), end)
+
+
+_PREAMBLE = re.compile(
+    rb"(?:\s*(?:\xef\xbb\xbf"  # a byte order mark in UTF-8
+    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # a control sequence, such as a colour
+    rb"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # a command of the operating system, such as a window title
+    rb"|\x1b[ -/]*[0-Z\\^-~]))+\s*"  # another escape sequence
+)
+"""What may come before a message. Escape sequences are those of ECMA-48."""
+_FIRST_BYTES = (b"{", b"[{")
+"""The first bytes of a message, and of an array of messages; text such as ``[INFO]`` begins otherwise."""
+
+
+def without_preamble(line: bytes) -> bytes:
+    """Return *line* without byte order marks and terminal escape sequences before a message.
+
+    The line itself is returned if there are none, or if no message follows them; it is empty if nothing follows them.
+    """
+    found = _PREAMBLE.match(line)
+    rest = line if found is None else line[found.end() :]
+    return rest if not rest or rest.startswith(_FIRST_BYTES) else line
 
 
 _SMALL = 4096

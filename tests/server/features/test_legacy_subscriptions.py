@@ -144,6 +144,20 @@ async def test_updates_of_resources_are_sent_only_to_subscribers(revision: str, 
         await b.client.expect_silence()
 
 
+async def test_another_handshake_keeps_the_subscriptions_and_declares_new_lists(autojump_clock: object) -> None:
+    async with bench() as b:
+        await b.subscribe(NOTE)
+        b.server.prompt(name="p")(lambda: "")  # not declared in the first handshake
+        await b.client.greet(NEWEST)
+
+        b.server.resource_updated(NOTE)
+        assert await b.client.receive() == updated(NOTE)
+        b.server.prompts.remove("p")
+        assert await b.client.receive() == list_changed("prompts")
+        await b.client.expect_silence()
+        assert b.serving.statistics().listening == 1
+
+
 async def test_a_subscription_to_an_unknown_resource_is_refused() -> None:
     async with bench() as b:
         error = (await b.subscribe("file:///other"))["error"]

@@ -413,9 +413,21 @@ async def test_a_redirect_is_not_followed_even_by_a_client_that_follows_redirect
     async with httpx2.AsyncClient(follow_redirects=True) as custom, listening() as server:
         async with connected(server, http_client=custom) as (transport, nursery):
             pending, connection = await sent_request(transport, nursery, server)
-            await connection.send("HTTP/1.1 308 Moved", "location: /elsewhere", "content-length: 0")
+            await connection.send("HTTP/1.1 301 Moved", "location: /elsewhere", "content-length: 0")
             with pytest.raises(HttpStatusError, match=r"redirects to http://127.0.0.1:[0-9]+/elsewhere"):
                 await pending.outcome()
+        assert server.accepted == 1
+
+
+async def test_a_redirect_within_the_origin_is_followed_over_the_same_connection() -> None:
+    async with listening() as server:
+        async with connected(server) as (transport, nursery):
+            pending, connection = await sent_request(transport, nursery, server)
+            await connection.send("HTTP/1.1 308 Moved", "location: /elsewhere", "content-length: 0")
+            line, _, body = await connection.request()
+            await connection.json({"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": {}})
+            assert line == "POST /elsewhere HTTP/1.1"
+            assert await pending.outcome() == {}
         assert server.accepted == 1
 
 

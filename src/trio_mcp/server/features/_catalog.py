@@ -114,7 +114,11 @@ class Cursors:
             packed = _masked(key, tag, masked)
             if hmac.compare_digest(tag, _tag(key, method, packed)):
                 return int.from_bytes(packed, "big")
-        raise McpError(INVALID_PARAMS, f"$.cursor: {cursor[:100]!r} is not a cursor of {method!r} on this server")
+        raise McpError(
+            INVALID_PARAMS,
+            f"$.cursor: {cursor[:100]!r} is not a cursor of {method!r} on this server. Processes of one server, "
+            "also one after the other, know the cursors of each other if they share their keys: Server(keys=[...])",
+        )
 
 
 def _tag(key: bytes, method: str, packed: bytes) -> bytes:

@@ -5,6 +5,7 @@ Rules of this file:
 1. A session is notified only of the lists that the response to `initialize` has declared.
 2. A session is notified of lists from `notifications/initialized` on, because it cannot have listed them before.
 3. A pending change is stored once for each list and resource; one task sends the pending changes.
+4. A session whose client makes another handshake keeps its subscriptions: they may belong to a client behind a gateway.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 """
@@ -16,13 +17,11 @@ from attrs import define, field
 from ... import types
 from ..._errors import ConnectionLost, McpError
 from ...peer import BUSY, Access, Peer
-from ...wire import Change, ChangeFilter, ResourceUpdated, notification_of
+from ...wire import EVERY_LIST, Change, ResourceUpdated, notification_of
 from ._resources import RESOURCE_NOT_FOUND
 from ._subscriptions import ListeningServing, has_resource
 
 __all__ = ["SessionListeners"]
-
-_EVERY_LIST = ChangeFilter(tools=True, prompts=True, resource_list=True)
 
 
 @define(eq=False)
@@ -34,7 +33,11 @@ class SessionListeners:
 
     def begin(self, peer: Peer, declared: types.ServerCapabilities, access: Access | None) -> None:
         """Begin to notify a session whose handshake was answered with these capabilities, until its connection ends."""
-        listener = _SessionListener(self._serving, peer, _EVERY_LIST.within(declared).changes(), access)
+        lists, known = EVERY_LIST.within(declared).changes(), self._sessions.get(peer)
+        if known is not None:
+            known.lists, known.access = lists, access
+            return
+        listener = _SessionListener(self._serving, peer, lists, access)
         self._sessions[peer] = listener
         self._serving.changes.add(listener)
 
@@ -63,7 +66,7 @@ class _SessionListener:
 
     _serving: ListeningServing
     _peer: Peer
-    _lists: frozenset[Change]
+    lists: frozenset[Change]
     """The lists of whose changes it is notified."""
     access: Access | None
     """The principal of the session; None without authentication."""
@@ -102,7 +105,7 @@ class _SessionListener:
     def _wants(self, change: Change) -> bool:
         if isinstance(change, ResourceUpdated):
             return change.uri in self._uris
-        return change in self._lists and self._peer.admission.operating
+        return change in self.lists and self._peer.admission.operating
 
     async def _send_all(self) -> None:
         """Send all pending changes, including those that are added meanwhile."""

@@ -7,7 +7,8 @@ Rules of this file:
 1. Only HTTP/1.1 is spoken. Over HTTP/2, httpx2 does not tell the server that a response was closed early, which is what
    cancels a request. (httpx, its ancestor, loses connections if responses are closed early.)
 2. An address that the server names (an endpoint, a redirect) must have the same origin, or it is refused. Otherwise a
-   server could have the client's credentials sent anywhere, and have it probe its own network.
+   server could have the client's credentials sent anywhere, and have it probe its own network. Of the redirects within
+   an origin, those that keep the method and the body (307, 308) are followed.
 3. Addresses and header fields are checked before anything is sent; bodies are read within bounds.
 """
 
@@ -22,6 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
+from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
@@ -33,6 +35,7 @@ from ..._errors import ErrorResponse, HttpStatusError, RemoteProtocolError
 from ..._version import VERSION
 from ...wire import (
     EVENT_STREAM_TYPE,
+    JSON_TYPE,
     LAST_EVENT_FIELD,
     METHOD_FIELD,
     NAME_FIELD,
@@ -46,11 +49,14 @@ from ...wire import (
     SseOverflowError,
     Undecodable,
     decode,
+    is_array,
+    is_object,
     parse_message,
 )
 
 __all__ = [
     "EngineError",
+    "FollowedRequest",
     "HttpEngine",
     "HttpResponse",
     "HttpxClient",
@@ -113,7 +119,7 @@ class HttpResponse(Protocol):
 
 
 class HttpEngine(Protocol):
-    """Makes any number of requests at once; each has one response, and redirects are not followed."""
+    """Makes any number of requests at once; each has one response, which may be a redirect: it follows none itself."""
 
     def request(
         self,
@@ -417,6 +423,10 @@ _PROTOCOL_FIELDS = {
 """The header fields of the protocol, which a caller cannot set."""
 _SHOWN = 200
 """The number of characters of a server's address that an error shows."""
+_SAME_REQUEST = (307, 308)
+"""The statuses of redirects that keep the method and the body."""
+_MOST_REDIRECTS = 3
+"""The number of redirects of one request that are followed."""
 
 
 def checked_url(url: str) -> str:
@@ -471,8 +481,47 @@ def checked_endpoint(url: str, reference: str) -> str:
     return endpoint
 
 
+def _redirected(url: str, response: HttpResponse) -> str | None:
+    """Return the address, of the same origin as *url*, where the same request is to be made; None if there is none."""
+    if response.status not in _SAME_REQUEST or "location" not in response.headers:
+        return None
+    try:
+        target = split_url(urljoin(url, response.headers["location"]))
+    except ValueError:
+        return None
+    is_there = origin_of(target) == origin_of(urlsplit(url)) and target.username is None and target.password is None
+    return urlunsplit(target._replace(fragment="")) if is_there else None
+
+
+@define(eq=False)
+class FollowedRequest(AbstractAsyncContextManager["HttpResponse"]):
+    """A request that follows redirects; entering waits for the head of the last response."""
+
+    _send: Callable[[str], AbstractAsyncContextManager[HttpResponse]]
+    _url: str
+    _on_redirect: Callable[[str, str], None]
+    _sent: AbstractAsyncContextManager[HttpResponse] = field(init=False)
+
+    async def __aenter__(self) -> HttpResponse:
+        url, left = self._url, _MOST_REDIRECTS
+        while True:
+            self._sent = self._send(url)
+            response = await self._sent.__aenter__()
+            target = _redirected(url, response) if left and response.status >= 300 else None
+            if target is None:
+                return response
+            await self._sent.__aexit__(None, None, None)
+            self._on_redirect(url, target)
+            url, left = target, left - 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._sent.__aexit__(kind, exc, traceback)
+
+
 def redirection(url: str, location: str) -> str:
-    """Describe a redirect and what to do about it; redirects are not followed."""
+    """Describe a redirect that is not followed, and what to do about it."""
     try:
         target, source = split_url(urljoin(url, location)), urlsplit(url)
     except ValueError:
@@ -596,6 +645,8 @@ class Refused:
     """The error that the caller gets."""
     body: bytes = b""
     """The message that holds the error; empty if there is none."""
+    id: RequestId | None = None
+    """The id in that message."""
 
 
 async def read_refusal(response: HttpResponse, url: str, limit: int, id: RequestId | None = None) -> Refused:
@@ -608,17 +659,32 @@ async def read_refusal(response: HttpResponse, url: str, limit: int, id: Request
         id: the id of the request; None for a message without one.
     """
     status = response.status
+    if _redirected(url, response) is not None:
+        return Refused(status, HttpStatusError(status, f"redirects more than {_MOST_REDIRECTS} times"))
     if 300 <= status < 400 and "location" in response.headers:
         return Refused(status, HttpStatusError(status, redirection(url, response.headers["location"])))
     body = b""
     with trio.move_on_after(_REFUSAL_SECONDS), suppress(EngineError, RemoteProtocolError):
         body = await read_body(response, limit)
     reply = _error_in(body)
+    if reply is None and is_success(response) and _is_json(body):
+        named = response.headers.get("content-type")
+        under = "without a Content-Type" if named is None else f"under the Content-Type {named[:_SHOWN]!r}"
+        return Refused(status, HttpStatusError(status, f"the answer is JSON {under}; it must be {JSON_TYPE!r}"))
     if reply is None:
         return Refused(status, HttpStatusError(status, _excerpt(response, body)))
-    if status in _CREDENTIAL_STATUSES or reply.id not in {None, id}:
-        return Refused(status, HttpStatusError(status, reply.message[:_SHOWN]), body)
-    return Refused(status, ErrorResponse(reply.code, reply.message, reply.data), body)
+    if status in _CREDENTIAL_STATUSES or reply.id not in {None, id, str(id)}:
+        return Refused(status, HttpStatusError(status, reply.message[:_SHOWN]), body, reply.id)
+    return Refused(status, ErrorResponse(reply.code, reply.message, reply.data), body, reply.id)
+
+
+def _is_json(body: bytes) -> bool:
+    """Return True if *body* is an object or an array in JSON."""
+    try:
+        value = decode(body)
+    except Undecodable:
+        return False
+    return is_object(value) or is_array(value)
 
 
 def _error_in(body: bytes) -> ErrorReply | None:

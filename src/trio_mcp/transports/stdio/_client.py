@@ -26,13 +26,14 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import trio
 from attrs import field, frozen
 
 from ..._errors import ConnectionBroken, ServerExited
 from ..._util import owned_nursery
-from ...abc import Transport, TransportClient, TransportOpener
+from ...abc import KnownOpener, Transport, TransportClient
 from .._stream import connect_link
 from ._descendants import DescendantMark
 from ._pipes import ImmediateStream, read_pipe, wake_reader, write_now
@@ -492,7 +493,7 @@ class StdioServer:
     """The working directory of the child; by default that of this process."""
 
 
-def stdio_transport(server: StdioServer, stderr: StderrTarget = None) -> TransportOpener:
+def stdio_transport(server: StdioServer, stderr: StderrTarget = None) -> KnownOpener:
     """Return an opener that starts a new process of *server* each time, and ends it with its process group.
 
     Args:
@@ -507,4 +508,11 @@ def stdio_transport(server: StdioServer, stderr: StderrTarget = None) -> Transpo
         ):
             yield link
 
-    return connect
+    return KnownOpener(connect, ("command", _folder(server.cwd), *server.command), starts_process=True)
+
+
+def _folder(cwd: str | os.PathLike[str] | None) -> str:
+    """Return the absolute path of the folder of a child; empty if this process has lost its own."""
+    with suppress(OSError):
+        return str(Path(cwd or os.curdir).absolute())
+    return ""

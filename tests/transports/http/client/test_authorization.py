@@ -556,3 +556,15 @@ async def test_a_legacy_server_that_refuses_its_stream_gives_the_reason(autojump
         await refuse(server, "GET")
         with pytest.raises(AuthorizationFailed, match="the user denied access"):
             await pending.outcome()
+
+
+async def test_a_followed_redirect_gets_credentials_for_its_own_address(autojump_clock: object) -> None:
+    """A proof of possession names the address of its request."""
+    server, auth = ScriptedHttpServer(), ScriptedAuth()
+    async with open_transport(server, auth=auth) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
+        await (await server.next(rpc="tools/list")).answer(307, headers={"location": "/mcp/"})
+        await (await server.next(rpc="tools/list")).result()
+        await pending.outcome()
+
+    assert auth.responses == [("POST", URL, 307), ("POST", URL + "/", 200)]

@@ -149,7 +149,8 @@ async def test_requests_in_flight_wait_some_seconds_for_the_server_to_refuse_the
         await server.expect_nothing()
 
 
-async def test_a_late_response_is_read_only_for_the_answer(autojump_clock: object) -> None:
+@pytest.mark.parametrize("as_sent", [int, str])  # the type of its id
+async def test_a_late_response_is_read_only_for_the_answer(as_sent: type[Any], autojump_clock: object) -> None:
     """The old session must not answer, cancel or replace questions of the new one, which have the same ids."""
     server, client = ScriptedHttpServer(), ClientStub(answers=False)
     async with open_session(server, client) as transport, trio.open_nursery() as nursery:
@@ -173,14 +174,14 @@ async def test_a_late_response_is_read_only_for_the_answer(autojump_clock: objec
             {"jsonrpc": "2.0", "id": outgoing.id, "method": "elicitation/create", "params": {}},
             {"jsonrpc": "2.0", "id": outgoing.id},
             {"jsonrpc": "2.0", "method": "notifications/progress"},
-            result(request.message["id"], forged=True),
+            result(as_sent(request.message["id"]), forged=True),
             notification("notifications/progress", progressToken=outgoing.id, progress=1),
         )
         for message in messages:
             await old.event(message)
         await trio.testing.wait_all_tasks_blocked()
         assert await outgoing.next_update() == ("notifications/progress", {"progressToken": outgoing.id, "progress": 1})
-        await old.event(result(outgoing.id, well=True))
+        await old.event(result(as_sent(outgoing.id), well=True))
         await old.end()
         assert await late.outcome() == {"well": True}
 

@@ -273,7 +273,8 @@ async def test_a_refusal_that_breaks_off_raises_its_status(autojump_clock: objec
 @pytest.mark.parametrize(
     ("location", "message"),
     [
-        ("/mcp/", "redirects to http://server.test/mcp/; redirects are not followed: connect to that address"),
+        ("http://server.test:81/", "redirects to http://server.test:81/; redirects are not followed: connect to that"),
+        ("http://me:pw@server.test/", "redirects to http://server.test/; redirects are not followed"),
         ("https://me:pw@evil.test/?q=1", "redirects to https://evil.test/; redirects are not followed"),
         ("https://server.test/mcp", "redirects to https://server.test/mcp: connect to the https address"),
         ("http://[", "redirects to an invalid address"),
@@ -284,6 +285,75 @@ async def test_a_redirect_is_reported_and_not_followed(location: str, message: s
         await answered_with(lambda request: request.answer(307, headers={"location": location}))
 
     assert caught.value.text.startswith(message)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_a_redirect_that_may_change_the_method_is_not_followed(status: int, autojump_clock: object) -> None:
+    with pytest.raises(HttpStatusError, match=r"redirects to http://server\.test/mcp/; redirects are not followed"):
+        await answered_with(lambda request: request.answer(status, headers={"location": "/mcp/"}))
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_of_the_same_request_within_the_origin_is_followed_and_logged_once(
+    status: int, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server, headers={"x-mine": "a"}) as transport, trio.open_nursery() as nursery:
+        for _ in range(2):
+            pending = start_request(nursery, transport)
+            first = await server.next(rpc="tools/list")
+            await first.answer(status, headers={"location": "/mcp/?key=secret#part"})
+            second = await server.next(rpc="tools/list")
+            await second.result(tools=[])
+            assert await pending.outcome() == {"tools": []}
+            assert (second.body, second.headers) == (first.body, first.headers)
+
+    assert [record.message for record in caplog.records if record.name == "trio_mcp.transports"] == [
+        (
+            "http://server.test/mcp redirects each request to http://server.test/mcp/: connect to that address, which "
+            "is faster"
+        )
+    ]
+
+
+async def test_a_notification_follows_a_redirect_too(autojump_clock: object) -> None:
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport, trio.open_nursery() as nursery:
+        nursery.start_soon(transport.notify, "notifications/mine", {"_meta": META})
+        await (await server.next(rpc="notifications/mine")).answer(307, headers={"location": "/mcp/"})
+        await (await server.next(rpc="notifications/mine")).answer(202)
+
+
+async def test_a_redirect_without_end_is_an_error(autojump_clock: object) -> None:
+    async def around(request: ReceivedRequest) -> None:
+        await request.answer(307, headers={"location": "/mcp"})
+
+    server = ScriptedHttpServer()
+    async with open_transport(server) as transport, trio.open_nursery() as nursery:
+        pending = start_request(nursery, transport)
+        for _ in range(4):
+            await around(await server.next(rpc="tools/list"))
+        with pytest.raises(HttpStatusError, match="redirects more than 3 times"):
+            await pending.outcome()
+
+
+@pytest.mark.parametrize("kind", ["text/plain; charset=utf-8", None])
+@pytest.mark.parametrize("body", [{"jsonrpc": "2.0", "id": 1, "result": {}}, []])
+async def test_json_under_a_wrong_content_type_is_named(kind: str | None, body: Any, autojump_clock: object) -> None:
+    with pytest.raises(HttpStatusError) as caught:
+        await answered_with(lambda request: request.answer(200, json.dumps(body).encode(), kind=kind))
+
+    under = "without a Content-Type" if kind is None else f"under the Content-Type {kind!r}"
+    assert caught.value.text == f"the answer is JSON {under}; it must be 'application/json'"
+
+
+async def test_a_refusal_with_the_id_as_a_string_is_understood_and_logged(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ErrorResponse, match="too much"):
+        await answered_with(lambda request: request.answer(400, error(-32600, "too much", id="1")))
+
+    assert "a response has the id of its request as a string: '1' instead of 1" in caplog.text
 
 
 # Failures.

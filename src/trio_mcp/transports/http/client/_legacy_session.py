@@ -480,7 +480,7 @@ class LegacyRequestTask(HttpRequestTask):
         """Return True if a message is the answer to the request, or its progress."""
         match message:
             case Reply(id=id) | ErrorReply(id=id) | BrokenResponse(id=id):
-                return id == self.request.id
+                return id == self.request.id or (isinstance(id, str) and self.transport.meant_id(id) == self.request.id)
             case Notification(method="notifications/progress", params=params):
                 return (params or {}).get("progressToken") == self.request.id
             case _:

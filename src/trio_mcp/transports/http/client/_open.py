@@ -16,7 +16,7 @@ import trio
 from attrs import frozen
 
 from ...._util import owned_nursery
-from ....abc import ClientAuth, Fetch, Transport, TransportClient, TransportOpener
+from ....abc import ClientAuth, Fetch, KnownOpener, Transport, TransportClient
 from ....peer import PausableTimeouts
 from .._engine import HttpEngine, HttpxClient, HttpxEngine, checked_fields, checked_url, new_httpx_client
 from .._fetch import engine_fetch, open_client_fetch
@@ -38,7 +38,7 @@ def http_transport(
     auth: ClientAuth | None = None,
     http_client: HttpxClient | None = None,
     engine: HttpEngine | None = None,
-) -> TransportOpener:
+) -> KnownOpener:
     """Return an opener that connects to the server at *url*.
 
     Opening sends nothing: the first request finds out whether the address is right. The connection is lost only when it
@@ -88,7 +88,7 @@ def http_transport(
                 finally:  # a custom engine may raise any exception
                     transport.stop()
 
-    return connect
+    return KnownOpener(connect, ("url", address) if engine is None else None)
 
 
 def _ascii_url(url: str) -> str:

@@ -15,6 +15,7 @@ Rules of this file:
 4. `HttpSender` decides what every HTTP request carries. With a token source, each request carries its credentials, and
    the source sees each response and may have the request sent again. The source alone limits these repetitions. A last
    message before closing is sent once.
+5. `HttpSender` follows the redirects that `redirected` allows, each with credentials for its own address.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
@@ -61,6 +62,7 @@ from ....wire import (
 )
 from .._engine import (
     EngineError,
+    FollowedRequest,
     HttpEngine,
     HttpResponse,
     Refused,
@@ -111,6 +113,8 @@ class HttpSender:
     """The source of credentials; None if there are none beyond the caller's header fields."""
     is_reached: bool = field(default=False, init=False)
     """True once the server has answered any request."""
+    _is_redirected: bool = field(default=False, init=False)
+    """True once a redirect was followed."""
 
     def post(
         self,
@@ -166,9 +170,21 @@ class HttpSender:
         is_last_word: bool = False,
     ) -> AbstractAsyncContextManager[HttpResponse]:
         fields = {**self._fields, **fields}
-        if self.source is None and self.is_reached:  # no credentials to add
-            return self.engine.request(method, url, fields, content, on_sent=on_sent)
-        return self._request_with_credentials(method, url, fields, content, on_sent, is_last_word=is_last_word)
+
+        def send(url: str) -> AbstractAsyncContextManager[HttpResponse]:
+            if self.source is None and self.is_reached:  # no credentials to add
+                return self.engine.request(method, url, fields, content, on_sent=on_sent)
+            return self._request_with_credentials(method, url, fields, content, on_sent, is_last_word=is_last_word)
+
+        return FollowedRequest(send, url, self._warn_of_redirect)
+
+    def _warn_of_redirect(self, url: str, target: str) -> None:
+        if not self._is_redirected:
+            self._is_redirected = True
+            source, target = (each.partition("?")[0] for each in (url, target))  # a query may hold a secret
+            _log.warning(
+                "%.200s redirects each request to %.200s: connect to that address, which is faster", source, target
+            )
 
     @asynccontextmanager
     async def _request_with_credentials(
@@ -503,6 +519,8 @@ class HttpRequestTask(abc.ABC):
     def _take_refusal(self, refused: Refused) -> TrioMcpError:
         if refused.body:
             self.transport.sender.received(refused.body)
+        if isinstance(refused.id, str):
+            self.transport.meant_id(refused.id)
         return refused.error
 
 

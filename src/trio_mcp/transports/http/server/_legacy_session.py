@@ -233,6 +233,10 @@ class HttpSession(MessageConnection):
         super().take_value(value, size, outlet)
 
     def _admit(self, request: JsonRpcRequest, outlet: Outlet) -> ExchangeContext:
+        if request.method == "initialize" and self.admission.revision is not None:  # its header fields name a revision
+            raise McpError(
+                INVALID_REQUEST, "this session has begun: to begin another, send 'initialize' without its id"
+            )
         context = super()._admit(request, outlet)
         assert isinstance(outlet, HttpOutlet)
         return evolve(context, access=outlet.envelope.access, headers=outlet.envelope.headers)
