@@ -125,20 +125,31 @@ def test_structured_content_is_printed_with_indentation(command: Command) -> Non
     assert done.out == '{\n  "name": "x y+z",\n  "height": null\n}\n'
 
 
-def test_content_and_structured_content_that_differ_are_both_printed(command: Command) -> None:
-    result = {"content": [{"type": "text", "text": "about it"}], "structuredContent": {"result": 1}}
-
-    done = command("call", "book", *raw(answers={"tools/call": result}))
-
-    assert done.out == 'about it\n{\n  "result": 1\n}\n'
+OTHER = "the result also has structured content; --json prints it\n"
 
 
-def test_several_blocks_and_structured_content_are_all_printed(command: Command) -> None:
-    blocks = [{"type": "text", "text": "one"}, {"type": "text", "text": "two\n"}]
+@pytest.mark.parametrize(
+    ("texts", "structured", "out", "err"),
+    [
+        (["about it"], {"result": 1}, "about it\n", OTHER),
+        (["one", "two\n"], [1], "one\ntwo\n", OTHER),
+        (["one", "2"], {"result": ["one", 2]}, "one\n2\n", ""),
+        (["one", "2"], ["one", 3], "one\n2\n", OTHER),
+        (['["one",2]'], {"result": ["one", 2]}, '[\n  "one",\n  2\n]\n', ""),
+        (['{"result":["one"]}'], {"result": ["one"]}, '{\n  "result": [\n    "one"\n  ]\n}\n', ""),
+        (["2"], {"result": 2}, "2\n", ""),
+        (["two"], "two", "two\n", ""),
+        ([], {"result": 1}, '{\n  "result": 1\n}\n', ""),
+        ([""], {"a": None}, '{\n  "a": null\n}\n', ""),
+        ([""], {"result": ""}, "\n", ""),
+    ],
+)
+def test_a_result_is_printed_once(texts: list[str], structured: Any, out: str, err: str, command: Command) -> None:
+    blocks = [{"type": "text", "text": text} for text in texts]
 
-    done = command("call", "book", *raw(answers={"tools/call": {"content": blocks, "structuredContent": [1]}}))
+    done = command("call", "book", *raw(answers={"tools/call": {"content": blocks, "structuredContent": structured}}))
 
-    assert done.out == "one\ntwo\n[\n  1\n]\n"
+    assert (done.out, done.err) == (out, err)
 
 
 def test_an_image_is_described_and_saved_to_a_file(tmp_path: Path, command: Command) -> None:

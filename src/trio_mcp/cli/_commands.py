@@ -22,7 +22,17 @@ from .._user_types import member_schema, value_from_text
 from ..client import Client
 from ..schema import SchemaError, compile_schema, render_path
 from ..types import JSONObject
-from ..wire import Change, ChangeFilter, ListChanged, Undecodable, decode, is_modern, is_object, notification_of
+from ..wire import (
+    Change,
+    ChangeFilter,
+    ListChanged,
+    Undecodable,
+    decode,
+    is_array,
+    is_modern,
+    is_object,
+    notification_of,
+)
 from ._errors import UsageError, nearest
 from ._output import Notes, Output, Piece, first_line, json_line, log_line, piece_of, pieces_of, save
 from ._terminal import visible_line
@@ -235,23 +245,40 @@ def _print(job: Job, result: types.CallToolResult) -> None:
 
 
 def _show(job: Job, pieces: list[Piece], structured: Any) -> None:
-    """Print the content, and the structured content unless the content already shows it."""
-    only = pieces[0].text if len(pieces) == 1 else None
-    inner = structured["result"] if is_object(structured) and [*structured] == ["result"] else types.UNSET
-    if only is not None and _is_json_of(only, structured):
+    """Print a result once: its content, or its structured content if the content is empty or the same as JSON."""
+    texts = [piece.text for piece in pieces]
+    inner = structured["result"] if is_object(structured) and [*structured] == ["result"] else structured
+    for value in (structured, inner):
+        if _is_nested(value) and _says(texts, value):
+            job.output.value(value)
+            return
+    is_said = structured is types.UNSET or _says(texts, inner) or _says_each(texts, inner)
+    if not is_said and not any(texts):
         job.output.value(structured)
         return
-    for piece in pieces:
-        job.output.text(piece.text)
-    if structured is not types.UNSET and (only is None or not (only == inner or _is_json_of(only, inner))):
-        job.output.value(structured)
+    for text in texts:
+        job.output.text(text)
+    if not is_said:
+        job.notes.say("the result also has structured content; --json prints it")
 
 
-def _is_json_of(text: str, value: Any) -> bool:
+def _is_nested(value: Any) -> bool:
+    return is_object(value) or is_array(value)
+
+
+def _says(texts: Sequence[str], value: Any) -> bool:
+    """Return True if there is one text, and it is *value*, or the JSON of it."""
+    if len(texts) != 1:
+        return False
     try:
-        return bool(decode(text.encode("utf-8", "surrogatepass")) == value)
+        return texts[0] == value or bool(decode(texts[0].encode("utf-8", "surrogatepass")) == value)
     except Undecodable:
         return False
+
+
+def _says_each(texts: Sequence[str], values: Any) -> bool:
+    """Return True if there is one text for each item of an array."""
+    return is_array(values) and len(texts) == len(values) and all(map(_says, ([text] for text in texts), values))
 
 
 # --- The commands info, tools, resources and prompts ---
