@@ -68,7 +68,21 @@ def test_an_invalid_command_line_is_reported_in_one_line(
     assert printed.count("\n") == 1
 
 
-COMMANDS = ["call", "complete", "demo", "info", "prompt", "prompts", "read", "resources", "serve", "tools", "watch"]
+COMMANDS = [
+    "call",
+    "complete",
+    "demo",
+    "hosts",
+    "info",
+    "install",
+    "prompt",
+    "prompts",
+    "read",
+    "resources",
+    "serve",
+    "tools",
+    "watch",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

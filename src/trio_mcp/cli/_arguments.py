@@ -11,10 +11,13 @@ from typing import Any, NoReturn
 from .._version import VERSION
 from ._errors import STATUSES
 
-__all__ = ["LEVELS", "read_arguments"]
+__all__ = ["HOST_NAMES", "LEVELS", "read_arguments"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, as the protocol names them."""
+
+HOST_NAMES = ("claude-desktop", "claude-code", "cursor", "vscode", "json")
+"""The hosts that `install` knows."""
 
 _TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
 _PAIRS = "[KEY=VALUE ...]"
@@ -108,6 +111,7 @@ class _Adder:
         self._add_texts()
         self._add_watch()
         self._add_serve()
+        self._add_hosts()
         self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
 
     def _add_serve(self) -> None:
@@ -150,6 +154,32 @@ class _Adder:
             metavar="SECONDS",
             help="replace a process that is stopped, or blocked by a handler, for this long (default: 30)",
         )
+
+    def _add_hosts(self) -> None:
+        install = self._add(
+            "install", "add a server to the configuration of an MCP host", "install server.py --host claude-desktop"
+        )
+        install.add_argument(
+            "server", metavar="FILE[:NAME]", help="the Python file of the server, and the name of the Server in it"
+        )
+        install.add_argument(
+            "--host", choices=HOST_NAMES, required=True, metavar="HOST", help=f"the host: {', '.join(HOST_NAMES)}"
+        )
+        install.add_argument("--name", metavar="NAME", help="the name of the entry (default: the name of the server)")
+        install.add_argument(
+            "--file", metavar="FILE", help="the file to change (default: that of the user; for json: mcp.json)"
+        )
+        install.add_argument(
+            "--env",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="an environment variable that the host sets for the server; may be repeated",
+        )
+        install.add_argument("--force", action="store_true", help="replace another entry of this name")
+        install.add_argument("--dry-run", action="store_true", help="show the change, and write nothing")
+        hosts = self._add("hosts", "list the servers that the MCP hosts of this machine are configured with", "hosts")
+        hosts.add_argument("--json", action="store_true", help="print the list as JSON")
 
     def _add_lists(self) -> None:
         self._connected("info", "show the name, version and capabilities of the server")

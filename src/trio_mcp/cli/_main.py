@@ -60,6 +60,14 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
             from .demo import run_demo  # noqa: PLC0415
 
             run_demo()
+        case "install":
+            from ._hosts import install  # noqa: PLC0415
+
+            install(options)
+        case "hosts":
+            from ._hosts import list_hosts  # noqa: PLC0415
+
+            list_hosts(options)
         case "serve" if options.http is not None:
             from ._serve import serve_over_http  # noqa: PLC0415
 

@@ -30,7 +30,7 @@ from ..transports import HttpListening, take_inheritance
 from ._errors import UsageError
 from ._terminal import visible_line
 
-__all__ = ["serve", "serve_over_http", "server_of"]
+__all__ = ["place_and_name", "serve", "serve_over_http", "server_of"]
 
 _USUAL_NAME = "server"
 
@@ -48,11 +48,17 @@ def serve(where: str) -> None:
     trio.run(serve_stdio, server_of(where))
 
 
-def server_of(where: str) -> Server:
-    """Import the server that *where* names, in the form that `serve` takes."""
+def place_and_name(where: str) -> tuple[str, str]:
+    """Return the module or file that *where* names, and the name of the server in it, which may be empty."""
     place, colon, name = where.rpartition(":")
     if not colon or not name.isidentifier():  # C:\server.py has a colon too
-        place, name = where, ""
+        return where, ""
+    return place, name
+
+
+def server_of(where: str) -> Server:
+    """Import the server that *where* names, in the form that `serve` takes."""
+    place, name = place_and_name(where)
     with redirect_stdout(sys.stderr):  # standard output is for messages
         module = _imported(place)
     found = getattr(module, name or _USUAL_NAME, None)
