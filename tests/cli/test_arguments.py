@@ -71,10 +71,12 @@ def test_an_invalid_command_line_is_reported_in_one_line(
 COMMANDS = [
     "call",
     "complete",
+    "completion",
     "demo",
     "hosts",
     "info",
     "install",
+    "ping",
     "prompt",
     "prompts",
     "read",

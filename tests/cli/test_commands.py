@@ -337,3 +337,24 @@ def test_an_invalid_result_is_shown_as_json(command: Command) -> None:
 
     assert (done.status, json.loads(done.out)["contents"]) == (3, contents)
     assert "is not base64" in done.err
+
+
+@pytest.mark.parametrize(("revision", "method"), [(MODERN, "server/discover"), ("2025-11-25", "ping")])
+def test_ping_shows_the_time_of_each_round_trip(revision: str, method: str, tmp_path: Path, command: Command) -> None:
+    done = command("ping", "--count", "3", "--revision", revision, "--trace", str(tmp_path / "wire"), *SAMPLE)
+
+    lines = [line.split("\t") for line in done.out.splitlines()]
+    assert (done.status, done.err) == (0, "")
+    assert [name for name, _ in lines] == ["revision", f"{method} 1", f"{method} 2", f"{method} 3", "median"]
+    assert lines[0][1] == revision
+    times = [float(words.removesuffix(" ms")) for _, words in lines[1:]]
+    assert sorted(times[:3])[1] == times[3] > 0
+    assert (tmp_path / "wire").read_text().count(f'"method":"{method}"') >= 3
+
+
+def test_ping_as_json_has_the_times_in_seconds(command: Command) -> None:
+    document = json.loads(command("ping", "--json", *raw(answers={"ping": {}})).out)
+
+    assert (document["protocolVersion"], document["method"]) == ("2025-11-25", "ping")
+    assert len(document["seconds"]) == 4
+    assert 0 < min(document["seconds"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from .._version import VERSION
 from ._errors import STATUSES
 
-__all__ = ["HOST_NAMES", "LEVELS", "read_arguments"]
+__all__ = ["HOST_NAMES", "LEVELS", "actions_of_commands", "read_arguments"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, as the protocol names them."""
@@ -73,10 +73,18 @@ def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser)
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line."""
+    """A parser that reports an error in one line, and remembers its options."""
 
     def __init__(self, **options: Any) -> None:
+        self.purpose = ""
+        self.known: list[argparse.Action] = [each for parent in options.get("parents", ()) for each in parent.known]
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an option or an argument."""
+        action = super().add_argument(*names, **options)
+        self.known.append(action)
+        return action
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -93,9 +101,20 @@ class _Version(argparse.Action):
 def _parser() -> _Parser:
     parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    _add_commands(parser)
+    return parser
+
+
+def _add_commands(parser: _Parser) -> dict[str, _Parser]:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _Adder(commands).add_all()
-    return parser
+    return commands.choices
+
+
+def actions_of_commands() -> Iterator[tuple[str, str, Sequence[argparse.Action]]]:
+    """Yield the name of each command, its purpose, and its options and arguments."""
+    for name, parser in _add_commands(_Parser(prog="trio-mcp")).items():
+        yield name, parser.purpose, parser.known
 
 
 class _Adder:
@@ -113,6 +132,10 @@ class _Adder:
         self._add_serve()
         self._add_hosts()
         self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
+        completion = self._add(
+            "completion", "print a script by which a shell completes command lines of trio-mcp", "completion bash"
+        )
+        completion.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish")
 
     def _add_serve(self) -> None:
         serve = self._add(
@@ -183,6 +206,8 @@ class _Adder:
 
     def _add_lists(self) -> None:
         self._connected("info", "show the name, version and capabilities of the server")
+        ping = self._connected("ping", "measure the time that the server takes to answer")
+        ping.add_argument("-c", "--count", type=_count, default=4, metavar="N", help="the number of requests (4)")
         self._connected("tools", "list the tools")
         self._connected("resources", "list the resources and resource templates")
         self._connected("prompts", "list the prompts")
@@ -248,6 +273,7 @@ class _Adder:
             description=f"{purpose[0].upper()}{purpose[1:]}.",
             epilog=f"example:\n  trio-mcp {example}",
         )
+        parser.purpose = purpose
         parser.set_defaults(parser=parser)
         return parser
 

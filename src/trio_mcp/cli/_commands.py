@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ __all__ = [
     "call",
     "complete",
     "info",
+    "ping",
     "prepare_call",
     "prompt",
     "prompts",
@@ -435,6 +437,37 @@ def _reference(text: str) -> types.PromptReference | types.ResourceTemplateRefer
     if not colon or not rest:
         raise UsageError(f"expected prompt:NAME or a URI template, got {text!r}")
     return types.PromptReference(name=rest) if kind == "prompt" else types.ResourceTemplateReference(uri=text)
+
+
+# --- The command ping ---
+
+
+async def ping(job: Job) -> None:
+    """Print the time of each round trip: of `ping`, or of `server/discover` in the revisions that have no `ping`."""
+    client = job.client
+    method, trip = ("server/discover", _discover) if is_modern(client.revision) else ("ping", Client.ping)
+    seconds: list[float] = []
+    if not job.options.json:
+        job.output.line(f"revision\t{client.revision}")
+    for number in range(1, job.options.count + 1):
+        began = time.perf_counter()
+        await trip(client)
+        seconds.append(time.perf_counter() - began)
+        if not job.options.json:
+            job.output.line(f"{method} {number}\t{_milliseconds(seconds[-1])}")
+            job.output.flush()
+    if job.options.json:
+        job.output.document({"protocolVersion": client.revision, "method": method, "seconds": seconds})
+    else:
+        job.output.line(f"median\t{_milliseconds(sorted(seconds)[len(seconds) // 2])}")
+
+
+async def _discover(client: Client) -> None:
+    await client.discover(fresh=True)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3f} ms"
 
 
 # --- The command watch ---

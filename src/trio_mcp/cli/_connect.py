@@ -34,7 +34,20 @@ from ..client import (
     open_stdio_client,
     read_server_table,
 )
-from ._commands import Job, Watching, call, complete, info, prepare_call, prompt, prompts, read, resources, tools
+from ._commands import (
+    Job,
+    Watching,
+    call,
+    complete,
+    info,
+    ping,
+    prepare_call,
+    prompt,
+    prompts,
+    read,
+    resources,
+    tools,
+)
 from ._errors import Interrupted, UsageError, nearest
 from ._output import Notes, Output, log_lines
 from ._questions import can_ask, questions
@@ -134,6 +147,7 @@ _COMMANDS: Mapping[str, Command] = {
     "call": call,
     "complete": complete,
     "info": info,
+    "ping": ping,
     "prompt": prompt,
     "prompts": prompts,
     "read": read,

@@ -68,6 +68,10 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
             from ._hosts import list_hosts  # noqa: PLC0415
 
             list_hosts(options)
+        case "completion":
+            from ._completion import completion  # noqa: PLC0415
+
+            completion(options)
         case "serve" if options.http is not None:
             from ._serve import serve_over_http  # noqa: PLC0415
 
