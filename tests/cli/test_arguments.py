@@ -44,7 +44,8 @@ def test_a_server_may_be_named_in_a_config_file() -> None:
         (["tools", "--config", "f", "n", "--", "x"], "two servers"),
         (["demo", "--", "x"], "takes no server"),
         (["serve", "m", "--", "x"], "takes no server"),
-        (["tools", "extra", "--", "x"], "unknown arguments: extra"),
+        (["tools", "add", "extra", "--", "x"], "unknown arguments: extra"),
+        (["info", "extra", "--", "x"], "unknown arguments: extra"),
         (["call", "add", "a=1", "--jsn", "b=1", "--", "x"], "unknown arguments: --jsn"),
         (["call", "--", "x"], "required: NAME (see"),
         (["complete", "prompt:p", "code", "x", "--json", "y", "--", "x"], "unknown arguments: y"),
@@ -82,6 +83,7 @@ COMMANDS = [
     "read",
     "resources",
     "serve",
+    "servers",
     "tools",
     "watch",
 ]

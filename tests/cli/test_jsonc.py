@@ -52,7 +52,7 @@ def test_json_with_comments_is_read(text: str, value: Any, is_plain: bool) -> No
     ],
 )
 def test_what_is_not_json_is_refused_with_its_place(text: str, fault: str) -> None:
-    with pytest.raises(ValueError, match="^not JSON: ") as caught:
+    with pytest.raises(ValueError, match=r"^not JSON: ") as caught:
         read_document(text)
 
     assert fault in str(caught.value)
@@ -85,7 +85,7 @@ def test_a_member_is_set_and_the_rest_stays(text: str, expected: str) -> None:
     assert read_document(text).with_member(["t", "n"], 1) == expected
 
 
-@pytest.mark.parametrize(("text", "fault"), [("[]", "the file: expected an object"), ('{"t": 1}', "t: expected an obj")])
+@pytest.mark.parametrize(("text", "fault"), [("[]", "the file: expected an object"), ('{"t": 1}', "t: expected")])
 def test_a_member_of_what_is_no_object_cannot_be_set(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         read_document(text).with_member(["t", "n"], 1)

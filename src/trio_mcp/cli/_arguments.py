@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from .._version import VERSION
@@ -19,15 +21,22 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 HOST_NAMES = ("claude-desktop", "claude-code", "cursor", "vscode", "json")
 """The hosts that `install` knows."""
 
-_TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
+_TARGET = "(FILE.py | -- COMMAND [ARG ...] | -- URL | --config FILE [NAME])"
 _PAIRS = "[KEY=VALUE ...]"
 _SERVER = "python server.py"
+_PROGRAM = re.compile(r"([^=-][^=]*\.py)(?::[A-Za-z_]\w*)?")
+"""A Python file, and the name of its server, if an argument is one."""
+_NAME_OPTION = "--config-name"
+"""The option into which the name after the file of `--config` is turned; users do not need it."""
 _HTTP_ONLY = ("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers", "worker_timeout")
 """The options of `serve` that need `--http`."""
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a command line; its `target` holds the arguments after the first `--`, or None without one.
+    """Return the options of a command line.
+
+    Its `target` holds the command or URL of the server: the arguments after the first `--`, or the command that serves
+    a Python file; None without one. Its `config` holds the file of `--config`, and the server's name if there is one.
 
     Raises:
         SystemExit: the command line is wrong (status 2), or requests the help or the version (status 0).
@@ -36,22 +45,58 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if "--" in arguments:  # argparse treats it differently in different versions of Python
         at = [*arguments].index("--")
         arguments, target = arguments[:at], [*arguments[at + 1 :]]
-    parser = _parser()
+    if arguments and arguments[0] == "--config":
+        arguments = ["servers", *arguments]
+    parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = _add_commands(parser)
+    if arguments and arguments[0] in commands and commands[arguments[0]].takes_server:
+        arguments = _with_separate_name(arguments)
+        if target is None and "--config" not in arguments:
+            arguments, target = _with_file_served(arguments, commands[arguments[0]])
     options, rest = parser.parse_known_args(arguments)
-    chosen: argparse.ArgumentParser = options.parser
+    _put_operands(options, rest)
+    options.target = target
+    _check_target(options, options.parser)
+    _check_serving(options, options.parser)
+    return options
+
+
+def _with_separate_name(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments with an option for the name that may follow the file of `--config`."""
+    at = [*arguments, "--config"].index("--config") + 2
+    if at >= len(arguments) or arguments[at].startswith("-"):
+        return arguments
+    return [*arguments[:at], _NAME_OPTION, *arguments[at:]]
+
+
+def _with_file_served(arguments: Sequence[str], parser: _Parser) -> tuple[Sequence[str], list[str] | None]:
+    """Return the arguments without the first one that is a Python file, and the command that serves it."""
+    valued = {name for action in parser.known for name in action.option_strings if action.nargs != 0}
+    for at, word in enumerate(arguments):
+        program = _PROGRAM.fullmatch(word)
+        if program is not None and arguments[at - 1] not in valued and "://" not in word:
+            if not Path(program[1]).is_file():
+                parser.error(f"{program[1]}: no such file")
+            command = [sys.executable, "-m", "trio_mcp", "serve", word]
+            return [*arguments[:at], *arguments[at + 1 :]], command
+    return arguments, None
+
+
+def _put_operands(options: argparse.Namespace, rest: Sequence[str]) -> None:
+    """Give the remaining arguments to the command, if it takes any number: argparse stops collecting at an option."""
     row: str | None = getattr(options, "row", None)
-    if unknown := [each for each in rest if each.startswith("-") or row is None]:
-        chosen.error(f"unknown arguments: {' '.join(unknown)}")
-    if row is not None:  # argparse stops collecting positional arguments at an option
+    unknown: list[str] = [each for each in rest if each.startswith("-") or row is None]
+    if row is not None and not unknown:
         setattr(options, row, [*getattr(options, row), *rest])
     if options.command == "complete":
-        options.value, *unknown = options.values or [""]
-        if unknown:
-            chosen.error(f"unknown arguments: {' '.join(unknown)}")
-    options.target = target
-    _check_target(options, chosen)
-    _check_serving(options, chosen)
-    return options
+        options.value, *more = options.values or [""]
+        unknown += more
+    if options.command == "tools":
+        options.name = options.names[0] if options.names else None
+        unknown += options.names[1:]
+    if unknown:
+        options.parser.error(f"unknown arguments: {' '.join(unknown)}")
 
 
 def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -59,10 +104,11 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
         if options.target is not None:
             parser.error("this command takes no server after --")
     elif options.config is not None:
+        options.config = [options.config] if options.config_name is None else [options.config, options.config_name]
         if options.target is not None:
-            parser.error("two servers given: use either --config FILE NAME or a command or URL after --")
+            parser.error("two servers given: use either --config FILE [NAME] or a command or URL after --")
     elif not options.target:
-        parser.error(f"no server given: add -- and its command or URL, as in -- {_SERVER}, or --config FILE NAME")
+        parser.error(f"no server given: add -- and its command or URL, as in -- {_SERVER}, or --config FILE [NAME]")
 
 
 def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -77,6 +123,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         self.purpose = ""
+        self.takes_server = False
         self.known: list[argparse.Action] = [each for parent in options.get("parents", ()) for each in parent.known]
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
@@ -98,13 +145,6 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> _Parser:
-    parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    _add_commands(parser)
-    return parser
-
-
 def _add_commands(parser: _Parser) -> dict[str, _Parser]:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _Adder(commands).add_all()
@@ -114,7 +154,7 @@ def _add_commands(parser: _Parser) -> dict[str, _Parser]:
 def actions_of_commands() -> Iterator[tuple[str, str, Sequence[argparse.Action]]]:
     """Yield the name of each command, its purpose, and its options and arguments."""
     for name, parser in _add_commands(_Parser(prog="trio-mcp")).items():
-        yield name, parser.purpose, parser.known
+        yield name, parser.purpose, [action for action in parser.known if action.help != argparse.SUPPRESS]
 
 
 class _Adder:
@@ -201,6 +241,9 @@ class _Adder:
         )
         install.add_argument("--force", action="store_true", help="replace another entry of this name")
         install.add_argument("--dry-run", action="store_true", help="show the change, and write nothing")
+        servers = self._add("servers", "list the servers of an mcpServers file", "servers --config mcp.json")
+        servers.add_argument("--config", dest="file", required=True, metavar="FILE", help="the file")
+        servers.add_argument("--json", action="store_true", help="print the list as JSON")
         hosts = self._add("hosts", "list the servers that the MCP hosts of this machine are configured with", "hosts")
         hosts.add_argument("--json", action="store_true", help="print the list as JSON")
 
@@ -208,7 +251,9 @@ class _Adder:
         self._connected("info", "show the name, version and capabilities of the server")
         ping = self._connected("ping", "measure the time that the server takes to answer")
         ping.add_argument("-c", "--count", type=_count, default=4, metavar="N", help="the number of requests (4)")
-        self._connected("tools", "list the tools")
+        tools = self._connected("tools", "list the tools, or show one with its whole schema", "tools", "[NAME]")
+        tools.add_argument("names", nargs="*", default=[], metavar="NAME", help="the tool to show")
+        tools.set_defaults(row="names")
         self._connected("resources", "list the resources and resource templates")
         self._connected("prompts", "list the prompts")
 
@@ -262,7 +307,8 @@ class _Adder:
     def _connected(self, name: str, purpose: str, example: str = "", operands: str = "") -> _Parser:
         """Add a command that connects to a server."""
         parser = self._add(name, purpose, f"{example or name} -- {_SERVER}", self._common)
-        parser.usage = " ".join(["%(prog)s [OPTIONS]", *operands.split(), _TARGET])
+        parser.usage = f"{' '.join(['%(prog)s [OPTIONS]', *operands.split()])}\n       {_TARGET}"
+        parser.takes_server = True
         return parser
 
     def _add(self, name: str, purpose: str, example: str, *parents: _Parser) -> _Parser:
@@ -282,10 +328,10 @@ def _common_options() -> _Parser:
     common = _Parser(add_help=False)
     common.add_argument(
         "--config",
-        nargs=2,
-        metavar=("FILE", "NAME"),
-        help="a server of an mcpServers file, instead of a command or URL after --",
+        metavar="FILE [NAME]",
+        help="a server of an mcpServers file; without a name its only one, or for `tools` all",
     )
+    common.add_argument(_NAME_OPTION, help=argparse.SUPPRESS)
     common.add_argument(
         "--header",
         action="append",
@@ -297,6 +343,9 @@ def _common_options() -> _Parser:
         "--login",
         action="store_true",
         help="sign in with the browser if the server requires authentication; the tokens are stored for later commands",
+    )
+    common.add_argument(
+        "--answer", metavar="FILE", help="answer the forms of the server with the values of a JSON file, for scripts"
     )
     common.add_argument("--json", action="store_true", help="print the result as JSON, as received, and nothing else")
     common.add_argument("--revision", metavar="R", help="use only this protocol revision, such as 2025-06-18")

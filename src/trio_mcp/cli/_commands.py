@@ -1,4 +1,4 @@
-"""The commands that connect to a server: `info`, the lists, `call`, `read`, `prompt`, `complete` and `watch`.
+"""The commands that connect to a server: `info`, most lists, `call`, `read`, `prompt`, `complete`, `ping` and `watch`.
 
 The arguments of a call are converted by the schema of the tool and checked before they are sent.
 """
@@ -44,15 +44,16 @@ __all__ = [
     "arguments_for",
     "call",
     "complete",
+    "find_tool",
     "info",
     "ping",
     "prepare_call",
     "prompt",
     "prompts",
     "read",
+    "read_file",
     "resources",
     "texts_of",
-    "tools",
     "whole_object",
 ]
 
@@ -208,7 +209,7 @@ async def call(job: Job) -> None:
         ToolFailed: the tool reports a failure.
     """
     options = job.options
-    tool = await _find(job, options.name)
+    tool = await find_tool(job, options.name)
     try:
         arguments = arguments_for(tool.input_schema, options.texts, options.whole)
     except SchemaError as error:
@@ -224,7 +225,12 @@ async def call(job: Job) -> None:
         raise ToolFailed(tool.name, "\n".join(piece.text for piece in pieces_of(result.content)), result)
 
 
-async def _find(job: Job, name: str) -> types.Tool:
+async def find_tool(job: Job, name: str) -> types.Tool:
+    """Return a tool of the server.
+
+    Raises:
+        UsageError: there is no such tool; the message suggests similar names.
+    """
     seen: list[str] = []
     async for tool in job.client.tools():
         if tool.name == name:
@@ -283,7 +289,7 @@ def _says_each(texts: Sequence[str], values: Any) -> bool:
     return is_array(values) and len(texts) == len(values) and all(map(_says, ([text] for text in texts), values))
 
 
-# --- The commands info, tools, resources and prompts ---
+# --- The commands info, resources and prompts ---
 
 
 async def info(job: Job) -> None:
@@ -318,16 +324,6 @@ def _facts(server: types.Implementation | None, facts: Mapping[str, Any]) -> Ite
         yield "instructions", line
 
 
-async def tools(job: Job) -> None:
-    """List the tools."""
-    found = [tool async for tool in job.client.tools()]
-    if job.options.json:
-        job.output.document({"tools": job.wire(found)})
-        return
-    rows = [(tool.name, " ".join(_parameters(tool.input_schema)), first_line(tool.description)) for tool in found]
-    _table(job, "tools", ("tool", "arguments", "what it does"), rows)
-
-
 async def resources(job: Job) -> None:
     """List the resources and resource templates."""
     found = [resource async for resource in job.client.resources()]
@@ -359,15 +355,6 @@ def _table(job: Job, what: str, columns: Sequence[str], rows: Sequence[Sequence[
         job.output.table(columns, rows)
     else:
         job.notes.say(f"the server has no {what}")
-
-
-def _parameters(schema: types.JSONObject) -> Iterator[str]:
-    """Yield each parameter of a tool as it is written in a call, in brackets if it is optional."""
-    members, required = schema.get("properties"), schema.get("required")
-    for name, member in members.items() if is_object(members) else ():
-        kind = member.get("type") if is_object(member) else None
-        written = f"{name}={kind.upper() if isinstance(kind, str) else 'VALUE'}"
-        yield written if isinstance(required, list) and name in required else f"[{written}]"
 
 
 def _named(arguments: Sequence[types.PromptArgument]) -> Iterator[str]:

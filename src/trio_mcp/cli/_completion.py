@@ -17,7 +17,7 @@ from ._output import Output
 
 __all__ = ["completion"]
 
-_FILES: Final = ("FILE", "DIR", "FILE[:NAME]", "MODULE[:NAME]")
+_FILES: Final = ("FILE", "FILE [NAME]", "DIR", "FILE[:NAME]", "MODULE[:NAME]")
 """The words that the help uses for values that are files or folders."""
 
 

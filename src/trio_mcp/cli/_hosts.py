@@ -1,4 +1,4 @@
-"""The commands `hosts` and `install`: the files in which the MCP hosts of this machine keep their servers.
+"""The commands `hosts`, `servers` and `install`: the files in which the MCP hosts of this machine keep their servers.
 
 Rules of this file:
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import trio
 from attrs import field, frozen
 
 from ..types import JSONObject
@@ -32,7 +33,7 @@ from ._errors import UsageError
 from ._jsonc import Document, read_document
 from ._output import Notes, Output
 
-__all__ = ["HOSTS", "User", "description_of", "install", "list_hosts", "user_files"]
+__all__ = ["HOSTS", "User", "description_of", "install", "list_hosts", "list_servers", "user_files"]
 
 
 # --- The hosts ---
@@ -198,7 +199,7 @@ def _files(host: Host, user: User) -> list[Path]:
 def _rows(host: Host, path: Path) -> Iterator[_Row]:
     try:
         text = _text_of(path)
-        value = {} if text is None else _document_of(host, text).value
+        value: JSONObject = {} if text is None else _document_of(host, text).value
     except ValueError as error:
         yield _Row(host, "", f"{error}", f"{path}")
         return
@@ -240,6 +241,34 @@ def _public(url: str) -> str:
         return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
     except ValueError:
         return "not valid: its 'url' is not a URL"
+
+
+# --- The command servers ---
+
+
+def list_servers(options: argparse.Namespace) -> None:
+    """Print the servers of a file.
+
+    Raises:
+        UsageError: the file cannot be read, or has no table of servers.
+    """
+    from ..client import read_server_table  # noqa: PLC0415  # the other commands of this file do not need it
+
+    output = Output()
+    try:
+        table = trio.run(read_server_table, options.file)
+    except OSError as error:
+        raise UsageError(f"cannot read {options.file}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    rows = [(name, description_of(entry)) for name, entry in table.entries.items()]
+    rows += [(name, "(disabled)") for name in table.disabled]
+    if options.json:
+        output.document({"servers": [{"server": name, "target": words} for name, words in rows]})
+    elif rows:
+        output.table(("server", "command or URL"), rows)
+    else:
+        Notes().say(f"{options.file} has no servers")
 
 
 # --- The command install ---

@@ -68,6 +68,10 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
             from ._hosts import list_hosts  # noqa: PLC0415
 
             list_hosts(options)
+        case "servers":
+            from ._hosts import list_servers  # noqa: PLC0415
+
+            list_servers(options)
         case "completion":
             from ._completion import completion  # noqa: PLC0415
 
