@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from ._arguments import read_arguments
 from ._errors import explain, wants_sign_in
-from ._terminal import discard_unwritable, prepare_streams, printing, visible
+from ._terminal import columns_of, discard_unwritable, prepare_streams, printing, visible, wrapped
 
 __all__ = ["main"]
 
@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _write_error(line: str) -> None:
     with suppress(OSError):  # standard error has no reader: the exit status still tells
+        if sys.stderr.isatty():
+            line = wrapped(line, columns_of(sys.stderr), hanging="    ")
         sys.stderr.write(line)
 
 
