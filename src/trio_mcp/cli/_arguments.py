@@ -28,7 +28,21 @@ _PROGRAM = re.compile(r"([^=-][^=]*\.py)(?::[A-Za-z_]\w*)?")
 """A Python file, and the name of its server, if an argument is one."""
 _NAME_OPTION = "--config-name"
 """The option into which the name after the file of `--config` is turned; users do not need it."""
-_HTTP_ONLY = ("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers", "worker_timeout")
+_SERVER_LEVELS = ("debug", "info", "warning", "error")
+_AUTH_ONLY = ("auth_url", "auth_scope")
+"""The options of `serve` that need `--auth`."""
+_HTTP_ONLY = (
+    "host",
+    "path",
+    "allow_host",
+    "allow_origin",
+    "auth",
+    *_AUTH_ONLY,
+    "certfile",
+    "keyfile",
+    "workers",
+    "worker_timeout",
+)
 """The options of `serve` that need `--http`."""
 
 
@@ -112,10 +126,19 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
 
 
 def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    if options.command == "serve" and options.http is None:
-        useless = [f"--{name.replace('_', '-')}" for name in _HTTP_ONLY if getattr(options, name) is not None]
-        if useless:
-            parser.error(f"{', '.join(useless)} can only be used with --http PORT")
+    if options.command != "serve":
+        return
+    if options.http is None and (useless := _given(options, _HTTP_ONLY)):
+        parser.error(f"{useless} can only be used with --http PORT")
+    if options.auth is None and (useless := _given(options, _AUTH_ONLY)):
+        parser.error(f"{useless} can only be used with --auth ISSUER")
+    if options.auth is not None and options.auth_url is None:
+        parser.error("--auth needs --auth-url URL, the URL by which clients reach this server")
+
+
+def _given(options: argparse.Namespace, names: Sequence[str]) -> str:
+    """Return those of the options that the command line has."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -188,6 +211,12 @@ class _Adder:
             metavar="MODULE[:NAME]",
             help="a module or the path of a Python file, and the name of its Server (default: server, or the only one)",
         )
+        serve.add_argument(
+            "--log-level",
+            choices=_SERVER_LEVELS,
+            metavar="LEVEL",
+            help=f"log on standard error, from info on with a line for each request: {', '.join(_SERVER_LEVELS)}",
+        )
         serve.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any free port")
         serve.add_argument("--host", metavar="HOST", help="the host name or address to listen on (default: 127.0.0.1)")
         serve.add_argument("--path", metavar="PATH", help="the path of the endpoint (default: /mcp)")
@@ -202,6 +231,19 @@ class _Adder:
             action="append",
             metavar="ORIGIN",
             help="an origin whose web pages may connect, such as https://example.com, or 'any'; may be repeated",
+        )
+        serve.add_argument(
+            "--auth",
+            action="append",
+            metavar="ISSUER",
+            help="accept only requests with an access token of this authorization server; may be repeated",
+        )
+        serve.add_argument("--auth-url", metavar="URL", help="with --auth: the URL by which clients reach this server")
+        serve.add_argument(
+            "--auth-scope",
+            action="append",
+            metavar="SCOPE",
+            help="with --auth: a scope that every request needs; may be repeated",
         )
         serve.add_argument("--certfile", metavar="FILE", help="serve over HTTPS with this certificate (PEM)")
         serve.add_argument("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")

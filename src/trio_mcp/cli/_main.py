@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         case "serve":
             from ._serve import serve  # noqa: PLC0415
 
-            serve(options.server)
+            serve(options)
         case _:
             from ._connect import run_connected  # noqa: PLC0415
 
