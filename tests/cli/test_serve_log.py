@@ -15,12 +15,14 @@ import trio
 
 from tests.cli.command import environment, run, terminal
 from tests.cli.conftest import Command
+from tests.transports.http.asgi_caller import call
 from trio_mcp.testing import open_authorization_server
+from trio_mcp.wire import encode
 
 PROGRAM = """
 import logging
 from contextlib import asynccontextmanager
-from trio_mcp import Context, Server
+from trio_mcp import Server, types
 
 logging.getLogger("mine").warning("imported")
 
@@ -34,9 +36,11 @@ server = Server("served", lifespan=lifespan)
 
 
 @server.tool
-async def hello(name: str) -> str:
+async def hello(name: str):
     if name == "nobody":
         raise ValueError("nobody is there")
+    if name == "failure":
+        return types.CallToolResult(content=[], is_error=True)
     return f"hello {name}"
 """
 SERVE = [sys.executable, "-m", "trio_mcp", "serve"]
@@ -49,30 +53,34 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def calls(program: Path, name: str, *options: str) -> tuple[bytes, list[str]]:
-    """Call the tool of a server that logs; return the result, and the log."""
-    done = run("call", "hello", f"name={name}", "--", *SERVE, str(program), *options)
-    return done.stdout, done.stderr.decode().splitlines()
+def log_of(program: Path, tool: str, name: str, *options: str) -> list[str]:
+    """Call a tool of the served program; return the lines on standard error."""
+    done = run("serve", str(program), *options, stdin=encode(call(tool, {"name": name})) + b"\n")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    return done.stderr.decode().splitlines()
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome"),
-    [("ada", "done"), ("nobody", "ValueError: nobody is there"), ("nobody\n2", "done")],
+    ("tool", "name", "outcome"),
+    [
+        ("hello", "ada", "hello: done"),
+        ("hello", "nobody", "hello: ValueError: nobody is there"),
+        ("hello", "failure", "hello: failed"),
+        ("he\nllo", "ada", r"he\\nllo: McpError: .*"),
+    ],
 )
-def test_requests_are_logged_from_info_on(name: str, outcome: str, program: Path) -> None:
-    _, log = calls(program, name, "--log-level", "info")
+def test_requests_are_logged_from_info_on(tool: str, name: str, outcome: str, program: Path) -> None:
+    log = log_of(program, tool, name, "--log-level", "info")
 
-    (line,) = (each for each in log if "tools/call" in each)
-    assert re.fullmatch(rf"\d{{4}}-\S+ \S+ INFO trio_mcp.requests: tools/call hello: {outcome}, [\d.]+ ms", line), log
-    assert any("tools/list: done" in each for each in log)
+    (line,) = (each for each in log if " tools/call " in each)
+    assert re.fullmatch(rf"\d{{4}}-\S+ \S+ INFO trio_mcp.requests: tools/call {outcome}, [\d.]+ ms", line), log
     assert any("INFO mine: opened" in each for each in log)
 
 
 @pytest.mark.parametrize("options", [[], ["--log-level", "warning"], ["--log-level", "error"]])
 def test_requests_are_not_logged_otherwise(options: list[str], program: Path) -> None:
-    result, log = calls(program, "ada", *options)
+    log = log_of(program, "hello", "ada", *options)
 
-    assert result == b"hello ada\n"
     assert "tools/call" not in "".join(log)
     assert any("imported" in each for each in log) == ("error" not in options)
 

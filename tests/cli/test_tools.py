@@ -115,6 +115,12 @@ def test_an_unknown_tool_is_reported_with_similar_names(command: Command) -> Non
     assert (done.status, done.err) == (2, "trio-mcp tools: the server has no tool 'ad'; did you mean add?\n")
 
 
+def test_a_server_without_tools_is_reported(command: Command) -> None:
+    done = command("tools", *listed())
+
+    assert (done.status, done.out, done.err) == (0, "", "the server has no tools\n")
+
+
 # --- Python files as targets ---
 
 
