@@ -27,7 +27,6 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "trio_mcp", *sys.argv[1:]])
 """
-SIZE = struct.pack("HHHH", 50, 100, 0, 0)  # rows, columns
 
 
 def raw(**config: Any) -> list[str]:
@@ -41,11 +40,13 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in overriding} | {"TERM": "xterm-256color"}
 
 
-def run(*arguments: str, cwd: Path | None = None, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run the command with pipes and return its output."""
+def run(
+    *arguments: str, cwd: Path | None = None, stdin: bytes = b"", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command with pipes, and with *variables* in its environment; return its output."""
     command = [sys.executable, "-m", "trio_mcp", *arguments]
     return subprocess.run(
-        command, input=stdin, capture_output=True, cwd=cwd, env=environment(), timeout=60, check=False
+        command, input=stdin, capture_output=True, cwd=cwd, env={**environment(), **variables}, timeout=60, check=False
     )
 
 
@@ -88,10 +89,10 @@ class Terminal:
 
 
 @asynccontextmanager
-async def terminal(*arguments: str, stdout: IO[bytes] | None = None) -> AsyncGenerator[Terminal]:
-    """Run the command on a terminal of 100 columns; *stdout* redirects its standard output."""
+async def terminal(*arguments: str, stdout: IO[bytes] | None = None, columns: int = 100) -> AsyncGenerator[Terminal]:
+    """Run the command on a terminal of some *columns*; *stdout* redirects its standard output."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, SIZE)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))  # rows, columns
     process = await trio.lowlevel.open_process(
         [sys.executable, "-c", ON_TERMINAL, *arguments],
         stdin=theirs,

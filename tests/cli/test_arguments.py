@@ -44,7 +44,8 @@ def test_a_server_may_be_named_in_a_config_file() -> None:
         (["tools", "--config", "f", "n", "--", "x"], "two servers"),
         (["demo", "--", "x"], "takes no server"),
         (["serve", "m", "--", "x"], "takes no server"),
-        (["tools", "extra", "--", "x"], "unknown arguments: extra"),
+        (["tools", "add", "extra", "--", "x"], "unknown arguments: extra"),
+        (["info", "extra", "--", "x"], "unknown arguments: extra"),
         (["call", "add", "a=1", "--jsn", "b=1", "--", "x"], "unknown arguments: --jsn"),
         (["call", "--", "x"], "required: NAME (see"),
         (["complete", "prompt:p", "code", "x", "--json", "y", "--", "x"], "unknown arguments: y"),
@@ -68,7 +69,24 @@ def test_an_invalid_command_line_is_reported_in_one_line(
     assert printed.count("\n") == 1
 
 
-COMMANDS = ["call", "complete", "demo", "info", "prompt", "prompts", "read", "resources", "serve", "tools", "watch"]
+COMMANDS = [
+    "call",
+    "complete",
+    "completion",
+    "demo",
+    "hosts",
+    "info",
+    "install",
+    "ping",
+    "prompt",
+    "prompts",
+    "read",
+    "resources",
+    "serve",
+    "servers",
+    "tools",
+    "watch",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

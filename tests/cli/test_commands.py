@@ -106,13 +106,13 @@ def test_an_empty_list_is_reported_with_status_0(command: Command) -> None:
     assert (done.status, done.out, done.err) == (0, "", "the server has no prompts\n")
 
 
-def test_properties_without_a_simple_type_are_shown_as_values(command: Command) -> None:
+def test_properties_without_a_known_type_are_shown_as_values(command: Command) -> None:
     schemas: list[Any] = [{"type": "object", "properties": {"a": True, "b": {"type": ["string", "null"]}}}, {}]
     tools = [{"name": f"t{at}", "inputSchema": {"type": "object"} | schema} for at, schema in enumerate(schemas)]
 
     done = command("tools", *raw(answers={"tools/list": {"tools": tools}}))
 
-    assert done.out == "t0\t[a=VALUE] [b=VALUE]\t\nt1\t\t\n"
+    assert done.out == "t0\t[a=VALUE] [b=STRING]\t\nt1\t\t\n"
 
 
 def test_a_call_prints_only_the_text_if_structured_content_is_the_same(command: Command) -> None:
@@ -125,20 +125,31 @@ def test_structured_content_is_printed_with_indentation(command: Command) -> Non
     assert done.out == '{\n  "name": "x y+z",\n  "height": null\n}\n'
 
 
-def test_content_and_structured_content_that_differ_are_both_printed(command: Command) -> None:
-    result = {"content": [{"type": "text", "text": "about it"}], "structuredContent": {"result": 1}}
-
-    done = command("call", "book", *raw(answers={"tools/call": result}))
-
-    assert done.out == 'about it\n{\n  "result": 1\n}\n'
+OTHER = "the result also has structured content; --json prints it\n"
 
 
-def test_several_blocks_and_structured_content_are_all_printed(command: Command) -> None:
-    blocks = [{"type": "text", "text": "one"}, {"type": "text", "text": "two\n"}]
+@pytest.mark.parametrize(
+    ("texts", "structured", "out", "err"),
+    [
+        (["about it"], {"result": 1}, "about it\n", OTHER),
+        (["one", "two\n"], [1], "one\ntwo\n", OTHER),
+        (["one", "2"], {"result": ["one", 2]}, "one\n2\n", ""),
+        (["one", "2"], ["one", 3], "one\n2\n", OTHER),
+        (['["one",2]'], {"result": ["one", 2]}, '[\n  "one",\n  2\n]\n', ""),
+        (['{"result":["one"]}'], {"result": ["one"]}, '{\n  "result": [\n    "one"\n  ]\n}\n', ""),
+        (["2"], {"result": 2}, "2\n", ""),
+        (["two"], "two", "two\n", ""),
+        ([], {"result": 1}, '{\n  "result": 1\n}\n', ""),
+        ([""], {"a": None}, '{\n  "a": null\n}\n', ""),
+        ([""], {"result": ""}, "\n", ""),
+    ],
+)
+def test_a_result_is_printed_once(texts: list[str], structured: Any, out: str, err: str, command: Command) -> None:
+    blocks = [{"type": "text", "text": text} for text in texts]
 
-    done = command("call", "book", *raw(answers={"tools/call": {"content": blocks, "structuredContent": [1]}}))
+    done = command("call", "book", *raw(answers={"tools/call": {"content": blocks, "structuredContent": structured}}))
 
-    assert done.out == "one\ntwo\n[\n  1\n]\n"
+    assert (done.out, done.err) == (out, err)
 
 
 def test_an_image_is_described_and_saved_to_a_file(tmp_path: Path, command: Command) -> None:
@@ -326,3 +337,24 @@ def test_an_invalid_result_is_shown_as_json(command: Command) -> None:
 
     assert (done.status, json.loads(done.out)["contents"]) == (3, contents)
     assert "is not base64" in done.err
+
+
+@pytest.mark.parametrize(("revision", "method"), [(MODERN, "server/discover"), ("2025-11-25", "ping")])
+def test_ping_shows_the_time_of_each_round_trip(revision: str, method: str, tmp_path: Path, command: Command) -> None:
+    done = command("ping", "--count", "3", "--revision", revision, "--trace", str(tmp_path / "wire"), *SAMPLE)
+
+    lines = [line.split("\t") for line in done.out.splitlines()]
+    assert (done.status, done.err) == (0, "")
+    assert [name for name, _ in lines] == ["revision", f"{method} 1", f"{method} 2", f"{method} 3", "median"]
+    assert lines[0][1] == revision
+    times = [float(words.removesuffix(" ms")) for _, words in lines[1:]]
+    assert sorted(times[:3])[1] == times[3] > 0
+    assert (tmp_path / "wire").read_text().count(f'"method":"{method}"') >= 3
+
+
+def test_ping_as_json_has_the_times_in_seconds(command: Command) -> None:
+    document = json.loads(command("ping", "--json", *raw(answers={"ping": {}})).out)
+
+    assert (document["protocolVersion"], document["method"]) == ("2025-11-25", "ping")
+    assert len(document["seconds"]) == 4
+    assert min(document["seconds"]) > 0

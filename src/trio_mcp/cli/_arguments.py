@@ -4,30 +4,55 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from .._version import VERSION
 from ._errors import STATUSES
 
-__all__ = ["LEVELS", "read_arguments"]
+__all__ = ["HOST_NAMES", "LEVELS", "actions_of_commands", "read_arguments"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, as the protocol names them."""
 
-_TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
+HOST_NAMES = ("claude-desktop", "claude-code", "cursor", "vscode", "json")
+"""The hosts that `install` knows."""
+
+_TARGET = "(FILE.py | -- COMMAND [ARG ...] | -- URL | --config FILE [NAME])"
 _PAIRS = "[KEY=VALUE ...]"
 _SERVER = "python server.py"
+_PROGRAM = re.compile(r"([^=-][^=]*\.py)(?::[A-Za-z_]\w*)?")
+"""A Python file, and the name of its server, if an argument is one."""
+_NAME_OPTION = "--config-name"
+"""The option into which the name after the file of `--config` is turned; users do not need it."""
+_SERVER_LEVELS = ("debug", "info", "warning", "error")
+_AUTH_ONLY = ("auth_url", "auth_scope")
+"""The options of `serve` that need `--auth`."""
 _HTTP_ONLY = (
-    *("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers", "worker_timeout"),
-    *("health_path", "access_log"),
+    "host",
+    "path",
+    "allow_host",
+    "allow_origin",
+    "auth",
+    *_AUTH_ONLY,
+    "certfile",
+    "keyfile",
+    "workers",
+    "worker_timeout",
+    "health_path",
+    "access_log",
 )
 """The options of `serve` that need `--http`."""
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a command line; its `target` holds the arguments after the first `--`, or None without one.
+    """Return the options of a command line.
+
+    Its `target` holds the command or URL of the server: the arguments after the first `--`, or the command that serves
+    a Python file; None without one. Its `config` holds the file of `--config`, and the server's name if there is one.
 
     Raises:
         SystemExit: the command line is wrong (status 2), or requests the help or the version (status 0).
@@ -36,22 +61,58 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if "--" in arguments:  # argparse treats it differently in different versions of Python
         at = [*arguments].index("--")
         arguments, target = arguments[:at], [*arguments[at + 1 :]]
-    parser = _parser()
+    if arguments and arguments[0] == "--config":
+        arguments = ["servers", *arguments]
+    parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = _add_commands(parser)
+    if arguments and arguments[0] in commands and commands[arguments[0]].takes_server:
+        arguments = _with_separate_name(arguments)
+        if target is None and "--config" not in arguments:
+            arguments, target = _with_file_served(arguments, commands[arguments[0]])
     options, rest = parser.parse_known_args(arguments)
-    chosen: argparse.ArgumentParser = options.parser
+    _put_operands(options, rest)
+    options.target = target
+    _check_target(options, options.parser)
+    _check_serving(options, options.parser)
+    return options
+
+
+def _with_separate_name(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments with an option for the name that may follow the file of `--config`."""
+    at = [*arguments, "--config"].index("--config") + 2
+    if at >= len(arguments) or arguments[at].startswith("-"):
+        return arguments
+    return [*arguments[:at], _NAME_OPTION, *arguments[at:]]
+
+
+def _with_file_served(arguments: Sequence[str], parser: _Parser) -> tuple[Sequence[str], list[str] | None]:
+    """Return the arguments without the first one that is a Python file, and the command that serves it."""
+    valued = {name for action in parser.known for name in action.option_strings if action.nargs != 0}
+    for at, word in enumerate(arguments):
+        program = _PROGRAM.fullmatch(word)
+        if program is not None and arguments[at - 1] not in valued and "://" not in word:
+            if not Path(program[1]).is_file():
+                parser.error(f"{program[1]}: no such file")
+            command = [sys.executable, "-m", "trio_mcp", "serve", word]
+            return [*arguments[:at], *arguments[at + 1 :]], command
+    return arguments, None
+
+
+def _put_operands(options: argparse.Namespace, rest: Sequence[str]) -> None:
+    """Give the remaining arguments to the command, if it takes any number: argparse stops collecting at an option."""
     row: str | None = getattr(options, "row", None)
-    if unknown := [each for each in rest if each.startswith("-") or row is None]:
-        chosen.error(f"unknown arguments: {' '.join(unknown)}")
-    if row is not None:  # argparse stops collecting positional arguments at an option
+    unknown: list[str] = [each for each in rest if each.startswith("-") or row is None]
+    if row is not None and not unknown:
         setattr(options, row, [*getattr(options, row), *rest])
     if options.command == "complete":
-        options.value, *unknown = options.values or [""]
-        if unknown:
-            chosen.error(f"unknown arguments: {' '.join(unknown)}")
-    options.target = target
-    _check_target(options, chosen)
-    _check_serving(options, chosen)
-    return options
+        options.value, *more = options.values or [""]
+        unknown += more
+    if options.command == "tools":
+        options.name = options.names[0] if options.names else None
+        unknown += options.names[1:]
+    if unknown:
+        options.parser.error(f"unknown arguments: {' '.join(unknown)}")
 
 
 def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -59,24 +120,43 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
         if options.target is not None:
             parser.error("this command takes no server after --")
     elif options.config is not None:
+        options.config = [options.config] if options.config_name is None else [options.config, options.config_name]
         if options.target is not None:
-            parser.error("two servers given: use either --config FILE NAME or a command or URL after --")
+            parser.error("two servers given: use either --config FILE [NAME] or a command or URL after --")
     elif not options.target:
-        parser.error(f"no server given: add -- and its command or URL, as in -- {_SERVER}, or --config FILE NAME")
+        parser.error(f"no server given: add -- and its command or URL, as in -- {_SERVER}, or --config FILE [NAME]")
 
 
 def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    if options.command == "serve" and options.http is None:
-        useless = [f"--{name.replace('_', '-')}" for name in _HTTP_ONLY if getattr(options, name) is not None]
-        if useless:
-            parser.error(f"{', '.join(useless)} can only be used with --http PORT")
+    if options.command != "serve":
+        return
+    if options.http is None and (useless := _given(options, _HTTP_ONLY)):
+        parser.error(f"{useless} can only be used with --http PORT")
+    if options.auth is None and (useless := _given(options, _AUTH_ONLY)):
+        parser.error(f"{useless} can only be used with --auth ISSUER")
+    if options.auth is not None and options.auth_url is None:
+        parser.error("--auth needs --auth-url URL, the URL by which clients reach this server")
+
+
+def _given(options: argparse.Namespace, names: Sequence[str]) -> str:
+    """Return those of the options that the command line has."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None)
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line."""
+    """A parser that reports an error in one line, and remembers its options."""
 
     def __init__(self, **options: Any) -> None:
+        self.purpose = ""
+        self.takes_server = False
+        self.known: list[argparse.Action] = [each for parent in options.get("parents", ()) for each in parent.known]
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an option or an argument."""
+        action = super().add_argument(*names, **options)
+        self.known.append(action)
+        return action
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -90,12 +170,16 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> _Parser:
-    parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+def _add_commands(parser: _Parser) -> dict[str, _Parser]:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _Adder(commands).add_all()
-    return parser
+    return commands.choices
+
+
+def actions_of_commands() -> Iterator[tuple[str, str, Sequence[argparse.Action]]]:
+    """Yield the name of each command, its purpose, and its options and arguments."""
+    for name, parser in _add_commands(_Parser(prog="trio-mcp")).items():
+        yield name, parser.purpose, [action for action in parser.known if action.help != argparse.SUPPRESS]
 
 
 class _Adder:
@@ -111,7 +195,12 @@ class _Adder:
         self._add_texts()
         self._add_watch()
         self._add_serve()
+        self._add_hosts()
         self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
+        completion = self._add(
+            "completion", "print a script by which a shell completes command lines of trio-mcp", "completion bash"
+        )
+        completion.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish")
 
     def _add_serve(self) -> None:
         serve = self._add(
@@ -123,6 +212,12 @@ class _Adder:
             "server",
             metavar="MODULE[:NAME]",
             help="a module or the path of a Python file, and the name of its Server (default: server, or the only one)",
+        )
+        serve.add_argument(
+            "--log-level",
+            choices=_SERVER_LEVELS,
+            metavar="LEVEL",
+            help=f"log on standard error, from info on with a line for each request: {', '.join(_SERVER_LEVELS)}",
         )
         serve.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any free port")
         serve.add_argument("--host", metavar="HOST", help="the host name or address to listen on (default: 127.0.0.1)")
@@ -138,6 +233,19 @@ class _Adder:
             action="append",
             metavar="ORIGIN",
             help="an origin whose web pages may connect, such as https://example.com, or 'any'; may be repeated",
+        )
+        serve.add_argument(
+            "--auth",
+            action="append",
+            metavar="ISSUER",
+            help="accept only requests with an access token of this authorization server; may be repeated",
+        )
+        serve.add_argument("--auth-url", metavar="URL", help="with --auth: the URL by which clients reach this server")
+        serve.add_argument(
+            "--auth-scope",
+            action="append",
+            metavar="SCOPE",
+            help="with --auth: a scope that every request needs; may be repeated",
         )
         serve.add_argument("--certfile", metavar="FILE", help="serve over HTTPS with this certificate (PEM)")
         serve.add_argument("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
@@ -165,9 +273,42 @@ class _Adder:
             help="write a line for each request to standard error: method, path, status, duration, principal",
         )
 
+    def _add_hosts(self) -> None:
+        install = self._add(
+            "install", "add a server to the configuration of an MCP host", "install server.py --host claude-desktop"
+        )
+        install.add_argument(
+            "server", metavar="FILE[:NAME]", help="the Python file of the server, and the name of the Server in it"
+        )
+        install.add_argument(
+            "--host", choices=HOST_NAMES, required=True, metavar="HOST", help=f"the host: {', '.join(HOST_NAMES)}"
+        )
+        install.add_argument("--name", metavar="NAME", help="the name of the entry (default: the name of the server)")
+        install.add_argument(
+            "--file", metavar="FILE", help="the file to change (default: that of the user; for json: mcp.json)"
+        )
+        install.add_argument(
+            "--env",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="an environment variable that the host sets for the server; may be repeated",
+        )
+        install.add_argument("--force", action="store_true", help="replace another entry of this name")
+        install.add_argument("--dry-run", action="store_true", help="show the change, and write nothing")
+        servers = self._add("servers", "list the servers of an mcpServers file", "servers --config mcp.json")
+        servers.add_argument("--config", dest="file", required=True, metavar="FILE", help="the file")
+        servers.add_argument("--json", action="store_true", help="print the list as JSON")
+        hosts = self._add("hosts", "list the servers that the MCP hosts of this machine are configured with", "hosts")
+        hosts.add_argument("--json", action="store_true", help="print the list as JSON")
+
     def _add_lists(self) -> None:
         self._connected("info", "show the name, version and capabilities of the server")
-        self._connected("tools", "list the tools")
+        ping = self._connected("ping", "measure the time that the server takes to answer")
+        ping.add_argument("-c", "--count", type=_count, default=4, metavar="N", help="the number of requests (4)")
+        tools = self._connected("tools", "list the tools, or show one with its whole schema", "tools", "[NAME]")
+        tools.add_argument("names", nargs="*", default=[], metavar="NAME", help="the tool to show")
+        tools.set_defaults(row="names")
         self._connected("resources", "list the resources and resource templates")
         self._connected("prompts", "list the prompts")
 
@@ -221,7 +362,8 @@ class _Adder:
     def _connected(self, name: str, purpose: str, example: str = "", operands: str = "") -> _Parser:
         """Add a command that connects to a server."""
         parser = self._add(name, purpose, f"{example or name} -- {_SERVER}", self._common)
-        parser.usage = " ".join(["%(prog)s [OPTIONS]", *operands.split(), _TARGET])
+        parser.usage = f"{' '.join(['%(prog)s [OPTIONS]', *operands.split()])}\n       {_TARGET}"
+        parser.takes_server = True
         return parser
 
     def _add(self, name: str, purpose: str, example: str, *parents: _Parser) -> _Parser:
@@ -232,6 +374,7 @@ class _Adder:
             description=f"{purpose[0].upper()}{purpose[1:]}.",
             epilog=f"example:\n  trio-mcp {example}",
         )
+        parser.purpose = purpose
         parser.set_defaults(parser=parser)
         return parser
 
@@ -240,10 +383,10 @@ def _common_options() -> _Parser:
     common = _Parser(add_help=False)
     common.add_argument(
         "--config",
-        nargs=2,
-        metavar=("FILE", "NAME"),
-        help="a server of an mcpServers file, instead of a command or URL after --",
+        metavar="FILE [NAME]",
+        help="a server of an mcpServers file; without a name its only one, or for `tools` all",
     )
+    common.add_argument(_NAME_OPTION, help=argparse.SUPPRESS)
     common.add_argument(
         "--header",
         action="append",
@@ -255,6 +398,9 @@ def _common_options() -> _Parser:
         "--login",
         action="store_true",
         help="sign in with the browser if the server requires authentication; the tokens are stored for later commands",
+    )
+    common.add_argument(
+        "--answer", metavar="FILE", help="answer the forms of the server with the values of a JSON file, for scripts"
     )
     common.add_argument("--json", action="store_true", help="print the result as JSON, as received, and nothing else")
     common.add_argument("--revision", metavar="R", help="use only this protocol revision, such as 2025-06-18")

@@ -1,4 +1,4 @@
-"""The commands that connect to a server: `info`, the lists, `call`, `read`, `prompt`, `complete` and `watch`.
+"""The commands that connect to a server: `info`, most lists, `call`, `read`, `prompt`, `complete`, `ping` and `watch`.
 
 The arguments of a call are converted by the schema of the tool and checked before they are sent.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from ..wire import (
     ListChanged,
     Undecodable,
     decode,
+    is_array,
     is_modern,
     is_object,
     notification_of,
@@ -43,14 +45,16 @@ __all__ = [
     "arguments_for",
     "call",
     "complete",
+    "find_tool",
     "info",
+    "ping",
     "prepare_call",
     "prompt",
     "prompts",
     "read",
+    "read_file",
     "resources",
     "texts_of",
-    "tools",
     "whole_object",
 ]
 
@@ -206,7 +210,7 @@ async def call(job: Job) -> None:
         ToolFailed: the tool reports a failure.
     """
     options = job.options
-    tool = await _find(job, options.name)
+    tool = await find_tool(job, options.name)
     try:
         arguments = arguments_for(tool.input_schema, options.texts, options.whole)
     except SchemaError as error:
@@ -222,7 +226,12 @@ async def call(job: Job) -> None:
         raise ToolFailed(tool.name, "\n".join(piece.text for piece in pieces_of(result.content)), result)
 
 
-async def _find(job: Job, name: str) -> types.Tool:
+async def find_tool(job: Job, name: str) -> types.Tool:
+    """Return a tool of the server.
+
+    Raises:
+        UsageError: there is no such tool; the message suggests similar names.
+    """
     seen: list[str] = []
     async for tool in job.client.tools():
         if tool.name == name:
@@ -245,26 +254,43 @@ def _print(job: Job, result: types.CallToolResult) -> None:
 
 
 def _show(job: Job, pieces: list[Piece], structured: Any) -> None:
-    """Print the content, and the structured content unless the content already shows it."""
-    only = pieces[0].text if len(pieces) == 1 else None
-    inner = structured["result"] if is_object(structured) and [*structured] == ["result"] else types.UNSET
-    if only is not None and _is_json_of(only, structured):
+    """Print a result once: its content, or its structured content if the content is empty or the same as JSON."""
+    texts = [piece.text for piece in pieces]
+    inner = structured["result"] if is_object(structured) and [*structured] == ["result"] else structured
+    for value in (structured, inner):
+        if _is_nested(value) and _says(texts, value):
+            job.output.value(value)
+            return
+    is_said = structured is types.UNSET or _says(texts, inner) or _says_each(texts, inner)
+    if not is_said and not any(texts):
         job.output.value(structured)
         return
-    for piece in pieces:
-        job.output.text(piece.text)
-    if structured is not types.UNSET and (only is None or not (only == inner or _is_json_of(only, inner))):
-        job.output.value(structured)
+    for text in texts:
+        job.output.text(text)
+    if not is_said:
+        job.notes.say("the result also has structured content; --json prints it")
 
 
-def _is_json_of(text: str, value: Any) -> bool:
+def _is_nested(value: Any) -> bool:
+    return is_object(value) or is_array(value)
+
+
+def _says(texts: Sequence[str], value: Any) -> bool:
+    """Return True if there is one text, and it is *value*, or the JSON of it."""
+    if len(texts) != 1:
+        return False
     try:
-        return bool(decode(text.encode("utf-8", "surrogatepass")) == value)
+        return texts[0] == value or bool(decode(texts[0].encode("utf-8", "surrogatepass")) == value)
     except Undecodable:
         return False
 
 
-# --- The commands info, tools, resources and prompts ---
+def _says_each(texts: Sequence[str], values: Any) -> bool:
+    """Return True if there is one text for each item of an array."""
+    return is_array(values) and len(texts) == len(values) and all(map(_says, ([text] for text in texts), values))
+
+
+# --- The commands info, resources and prompts ---
 
 
 async def info(job: Job) -> None:
@@ -299,16 +325,6 @@ def _facts(server: types.Implementation | None, facts: Mapping[str, Any]) -> Ite
         yield "instructions", line
 
 
-async def tools(job: Job) -> None:
-    """List the tools."""
-    found = [tool async for tool in job.client.tools()]
-    if job.options.json:
-        job.output.document({"tools": job.wire(found)})
-        return
-    rows = [(tool.name, " ".join(_parameters(tool.input_schema)), first_line(tool.description)) for tool in found]
-    _table(job, "tools", ("tool", "arguments", "what it does"), rows)
-
-
 async def resources(job: Job) -> None:
     """List the resources and resource templates."""
     found = [resource async for resource in job.client.resources()]
@@ -340,15 +356,6 @@ def _table(job: Job, what: str, columns: Sequence[str], rows: Sequence[Sequence[
         job.output.table(columns, rows)
     else:
         job.notes.say(f"the server has no {what}")
-
-
-def _parameters(schema: types.JSONObject) -> Iterator[str]:
-    """Yield each parameter of a tool as it is written in a call, in brackets if it is optional."""
-    members, required = schema.get("properties"), schema.get("required")
-    for name, member in members.items() if is_object(members) else ():
-        kind = member.get("type") if is_object(member) else None
-        written = f"{name}={kind.upper() if isinstance(kind, str) else 'VALUE'}"
-        yield written if isinstance(required, list) and name in required else f"[{written}]"
 
 
 def _named(arguments: Sequence[types.PromptArgument]) -> Iterator[str]:
@@ -418,6 +425,37 @@ def _reference(text: str) -> types.PromptReference | types.ResourceTemplateRefer
     if not colon or not rest:
         raise UsageError(f"expected prompt:NAME or a URI template, got {text!r}")
     return types.PromptReference(name=rest) if kind == "prompt" else types.ResourceTemplateReference(uri=text)
+
+
+# --- The command ping ---
+
+
+async def ping(job: Job) -> None:
+    """Print the time of each round trip: of `ping`, or of `server/discover` in the revisions that have no `ping`."""
+    client = job.client
+    method, trip = ("server/discover", _discover) if is_modern(client.revision) else ("ping", Client.ping)
+    seconds: list[float] = []
+    if not job.options.json:
+        job.output.line(f"revision\t{client.revision}")
+    for number in range(1, job.options.count + 1):
+        began = time.perf_counter()
+        await trip(client)
+        seconds.append(time.perf_counter() - began)
+        if not job.options.json:
+            job.output.line(f"{method} {number}\t{_milliseconds(seconds[-1])}")
+            job.output.flush()
+    if job.options.json:
+        job.output.document({"protocolVersion": client.revision, "method": method, "seconds": seconds})
+    else:
+        job.output.line(f"median\t{_milliseconds(sorted(seconds)[len(seconds) // 2])}")
+
+
+async def _discover(client: Client) -> None:
+    await client.discover(fresh=True)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3f} ms"
 
 
 # --- The command watch ---

@@ -11,8 +11,16 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from pathlib import Path
 from typing import TextIO, TypeAlias
@@ -28,17 +36,31 @@ from ..client import (
     Client,
     ClientOptions,
     OnLog,
+    ServerTable,
     TimeLimits,
     open_client,
     open_http_client,
     open_stdio_client,
     read_server_table,
 )
-from ._commands import Job, Watching, call, complete, info, prepare_call, prompt, prompts, read, resources, tools
+from ._commands import (
+    Job,
+    Watching,
+    call,
+    complete,
+    info,
+    ping,
+    prepare_call,
+    prompt,
+    prompts,
+    read,
+    resources,
+)
 from ._errors import Interrupted, UsageError, nearest
 from ._output import Notes, Output, log_lines
-from ._questions import can_ask, questions
+from ._questions import Answers, can_ask, questions, read_answers
 from ._terminal import visible_json
+from ._tools import list_tools_of_all, tools
 
 __all__ = ["Interrupts", "Trace", "open_trace", "run_connected"]
 
@@ -134,6 +156,7 @@ _COMMANDS: Mapping[str, Command] = {
     "call": call,
     "complete": complete,
     "info": info,
+    "ping": ping,
     "prompt": prompt,
     "prompts": prompts,
     "read": read,
@@ -154,24 +177,33 @@ def run_connected(options: argparse.Namespace) -> None:
     """
     if options.command == "call":
         prepare_call(options)
+    answers = None if options.answer is None else read_answers(options.answer)
     with open_trace(options.trace) as trace:
-        trio.run(_run, options, trace)
+        trio.run(_run, options, trace, answers)
 
 
-async def _run(options: argparse.Namespace, trace: Trace | None) -> None:
+async def _run(options: argparse.Namespace, trace: Trace | None, answers: Answers | None) -> None:
     interrupts, notes, output = Interrupts(), Notes(), Output()
     run, on_log = _command(options, notes, output)
+    given = _client_options(options, notes, on_log, trace, answers)
     with notes.logged():
         async with owned_nursery() as nursery:
             await nursery.start(interrupts.listen)
             with interrupts.ending():
-                async with _connected(options, notes, on_log, trace) as client:
-                    with interrupts.ending():  # cancelled first, while the connection is still open
-                        job = Job(client, options, output, notes)
-                        if on_log is not None:
-                            await _ask_for_logs(job)
-                        await run(job)
+                if _is_about_all(options):
+                    await _list_tools_of_all(options, given, notes, output)
+                else:
+                    async with _connected(options, given, notes) as client:
+                        with interrupts.ending(), _answering(answers, notes):  # first, while the connection is open
+                            job = Job(client, options, output, notes)
+                            if on_log is not None:
+                                await _ask_for_logs(job)
+                            await run(job)
     interrupts.check()
+
+
+def _answering(answers: Answers | None, notes: Notes) -> AbstractContextManager[None]:
+    return nullcontext() if answers is None else answers.ending(notes)
 
 
 def _command(options: argparse.Namespace, notes: Notes, output: Output) -> tuple[Command, OnLog | None]:
@@ -182,19 +214,23 @@ def _command(options: argparse.Namespace, notes: Notes, output: Output) -> tuple
     return _COMMANDS[options.command], None if options.log_level is None else log_lines(notes)
 
 
-@asynccontextmanager
-async def _connected(
-    options: argparse.Namespace, notes: Notes, on_log: OnLog | None, trace: Trace | None
-) -> AsyncGenerator[Client]:
-    given: ClientOptions = {
+def _client_options(
+    options: argparse.Namespace, notes: Notes, on_log: OnLog | None, trace: Trace | None, answers: Answers | None
+) -> ClientOptions:
+    on_elicit = questions(notes) if can_ask() else None
+    return {
         "revision": options.revision,
         "time_limits": _limits(options.timeout),
-        "on_elicit": questions(notes) if can_ask() else None,
-        "elicit_modes": ("form", "url"),
+        "on_elicit": on_elicit if answers is None else answers.answer,
+        "elicit_modes": ("form", "url") if answers is None else ("form",),
         "on_log": on_log,
         "roots": [_root(path) for path in options.root] or None,
         "tap": trace,
     }
+
+
+@asynccontextmanager
+async def _connected(options: argparse.Namespace, given: ClientOptions, notes: Notes) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         try:
             sign_in = _sign_in(notes) if options.login else None
@@ -202,6 +238,39 @@ async def _connected(
         except ValueError as error:
             raise UsageError(str(error)) from None
         yield client
+
+
+def _is_about_all(options: argparse.Namespace) -> bool:
+    """Return True for the tools of all servers of a file."""
+    return options.command == "tools" and options.name is None and options.config is not None and not options.config[1:]
+
+
+async def _list_tools_of_all(options: argparse.Namespace, given: ClientOptions, notes: Notes, output: Output) -> None:
+    from ..client import open_clients  # noqa: PLC0415  # one server does not need it
+
+    _check_header(options)
+    (path,) = options.config
+    if options.login:
+        raise UsageError(f"--login needs one server: --config {path} NAME")
+    async with AsyncExitStack() as stack:
+        with _reading(path):
+            clients = await stack.enter_async_context(open_clients(path, **given))
+        await list_tools_of_all(clients, output, notes, as_json=options.json)
+
+
+@contextmanager
+def _reading(path: str) -> Generator[None]:
+    """Name the file of servers in errors of the block, which reads it.
+
+    Raises:
+        UsageError: the file cannot be read, or has another form.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _sign_in(notes: Notes) -> ClientAuth:
@@ -220,11 +289,10 @@ async def _open_target(
     """
     command: list[str] | None = options.target
     is_url = command is not None and len(command) == 1 and "://" in command[0]
-    if options.header and not is_url:
-        raise UsageError("--header needs a URL after --; for a config file, write 'headers' in the entry")
+    if not is_url:
+        _check_header(options)
     if command is None:
-        path, name = options.config
-        return await _open_entry(path, name, given, sign_in)
+        return await _open_entry(options.config, given, sign_in)
     if is_url:
         headers = _headers(options.header)
         if sign_in is not None and "authorization" in map(str.lower, headers):
@@ -233,6 +301,12 @@ async def _open_target(
     if sign_in is not None:
         raise UsageError("--login needs a server with a URL; this command starts the server itself")
     return open_stdio_client(command, **given)
+
+
+def _check_header(options: argparse.Namespace) -> None:
+    """Refuse headers for a server that is not given by its URL."""
+    if options.header:
+        raise UsageError("--header needs a URL after --; for a config file, write 'headers' in the entry")
 
 
 def _headers(given: Iterable[str]) -> dict[str, str]:
@@ -248,20 +322,27 @@ def _headers(given: Iterable[str]) -> dict[str, str]:
 
 
 async def _open_entry(
-    path: str, name: str, given: ClientOptions, sign_in: ClientAuth | None
+    config: Sequence[str], given: ClientOptions, sign_in: ClientAuth | None
 ) -> AbstractAsyncContextManager[Client]:
-    try:
+    path, *names = config
+    with _reading(path):
         table = await read_server_table(path)
+        name = names[0] if names else _only_name(path, table)
         if name in table.disabled:
             raise UsageError(f"{path}: server {name!r} is disabled")
         if name not in table.entries:
             raise UsageError(f"{path}: no server {name!r}; {nearest(name, table.entries)}")
         opener = table.opener(name, auth=sign_in)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     return open_client(opener, **given)
+
+
+def _only_name(path: str, table: ServerTable) -> str:
+    names = [*table.entries]
+    if not names:
+        raise UsageError(f"{path} has no servers")
+    if len(names) > 1:
+        raise UsageError(f"name a server, as in --config {path} {names[0]}: there are {', '.join(names)}")
+    return names[0]
 
 
 def _limits(seconds: float | None) -> TimeLimits:

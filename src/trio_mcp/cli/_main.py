@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from ._arguments import read_arguments
 from ._errors import explain, wants_sign_in
-from ._terminal import discard_unwritable, prepare_streams, printing, visible
+from ._terminal import columns_of, discard_unwritable, prepare_streams, printing, visible, wrapped
 
 __all__ = ["main"]
 
@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _write_error(line: str) -> None:
     with suppress(OSError):  # standard error has no reader: the exit status still tells
+        if sys.stderr.isatty():
+            line = wrapped(line, columns_of(sys.stderr), hanging="    ")
         sys.stderr.write(line)
 
 
@@ -60,6 +62,22 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
             from .demo import run_demo  # noqa: PLC0415
 
             run_demo()
+        case "install":
+            from ._hosts import install  # noqa: PLC0415
+
+            install(options)
+        case "hosts":
+            from ._hosts import list_hosts  # noqa: PLC0415
+
+            list_hosts(options)
+        case "servers":
+            from ._hosts import list_servers  # noqa: PLC0415
+
+            list_servers(options)
+        case "completion":
+            from ._completion import completion  # noqa: PLC0415
+
+            completion(options)
         case "serve" if options.http is not None:
             from ._serve import serve_over_http  # noqa: PLC0415
 
@@ -67,7 +85,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         case "serve":
             from ._serve import serve  # noqa: PLC0415
 
-            serve(options.server)
+            serve(options)
         case _:
             from ._connect import run_connected  # noqa: PLC0415
 

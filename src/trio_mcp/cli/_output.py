@@ -28,10 +28,11 @@ from .._errors import RemoteProtocolError
 from ..client import OnLog
 from ..wire import encode
 from ._errors import UsageError
-from ._terminal import printing, visible, visible_json, visible_line
+from ._terminal import columns_of, printing, visible, visible_json, visible_line, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from ._progress_bar import Bar
 
@@ -48,6 +49,7 @@ __all__ = [
     "pieces_of",
     "pretty_json",
     "save",
+    "table_of",
 ]
 
 
@@ -81,8 +83,8 @@ class Output:
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
     def text(self, text: str) -> None:
-        """Print a string of the server, on lines of its own."""
-        self.line(visible(text) if self.is_terminal else text)
+        """Print a string of the server, on lines of its own; on a terminal, long ones are broken between words."""
+        self.line(wrapped(visible(text), columns_of(sys.stdout)) if self.is_terminal else text)
 
     def data(self, data: bytes) -> None:
         """Print bytes as they are."""
@@ -114,21 +116,51 @@ class Output:
             for row in cells:
                 self.line("\t".join(row))
             return
-        from rich import box  # noqa: PLC0415  # rule 3
-        from rich.table import Table  # noqa: PLC0415  # rule 3
-        from rich.text import Text  # noqa: PLC0415  # rule 3
-
-        table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_header=any(columns))
-        for column in columns:
-            table.add_column(column, overflow="fold")  # never cut off: the user copies names from here
-        for row in cells:
-            table.add_row(*map(Text, row))  # a Text is never read as markup
-        self._console().print(table)
+        console = self._console()
+        console.print(table_of(columns, cells, console.width))
 
     def _console(self) -> Console:
         from rich.console import Console  # noqa: PLC0415  # rule 3
 
         return Console(force_terminal=True, markup=False, highlight=False, emoji=False)
+
+
+def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """Return a table whose cells are broken between words, if the longest word of each column has room.
+
+    Args:
+        columns: the headings; none is shown if all are empty.
+        rows: strings that are safe to show; they are never read as markup.
+        width: the number of columns of the terminal.
+    """
+    from rich import box  # noqa: PLC0415  # rule 3
+    from rich.cells import cell_len  # noqa: PLC0415  # rule 3
+    from rich.table import Table  # noqa: PLC0415  # rule 3
+    from rich.text import Text  # noqa: PLC0415  # rule 3
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_header=any(columns))
+    texts = [[column, *cells] for column, *cells in zip(columns, *rows, strict=True)]
+    least = [max(cell_len(word) for text in cells for word in text.split() or [""]) for cells in texts]
+    most = [max(map(cell_len, cells)) for cells in texts]
+    room = width - 3 * len(columns) - 1  # beside the padding and the edges
+    for column, given in zip(columns, _widths(least, most, room), strict=True):
+        table.add_column(column, overflow="fold", width=given)  # never cut off: the user copies names from here
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _widths(least: Sequence[int], most: Sequence[int], room: int) -> Sequence[int | None]:
+    """Return the widths of columns between the least and the most that they need; None for any, if there is no room."""
+    spare = room - sum(least)
+    if spare < 0:
+        return [None] * len(least)
+    widths = [*least]
+    wanting = sorted(range(len(least)), key=lambda at: most[at] - least[at])
+    for left, at in zip(range(len(wanting), 0, -1), wanting, strict=True):
+        widths[at] += min(most[at] - least[at], spare // left)
+        spare -= widths[at] - least[at]
+    return widths
 
 
 # --- Content of tools, resources and prompts ---
@@ -234,7 +266,8 @@ class Notes:
 
     def say(self, text: str) -> None:
         """Print a remark on lines of its own; strings of a server in it are made safe."""
-        shown = f"{visible(text)}\n"
+        shown = visible(text)
+        shown = f"{wrapped(shown, columns_of(sys.stderr)) if self.is_terminal else shown}\n"
         if self._bar is None:
             _write(shown)
         else:

@@ -1,4 +1,4 @@
-"""Elicitation on the terminal: the user answers a form of the server field by field and can leave at every step.
+"""Elicitation: the user answers a form field by field and can leave at every step, or a file has the answers.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from typing import Any, Final, Literal, TextIO
 from urllib.parse import urlsplit
@@ -20,10 +20,13 @@ from .. import types
 from .._user_types import value_from_text
 from ..client import OnElicit
 from ..schema import SchemaError, compile_schema
-from ..wire import is_array, is_object
+from ..types import JSONObject
+from ..wire import Undecodable, decode, is_array, is_object
+from ._commands import read_file
+from ._errors import UsageError
 from ._output import Notes, json_line
 
-__all__ = ["LEFT_OUT", "Choice", "Field", "can_ask", "fields_of", "questions"]
+__all__ = ["LEFT_OUT", "Answers", "Choice", "Field", "can_ask", "fields_of", "questions", "read_answers"]
 
 
 LEFT_OUT: Final = types.UNSET
@@ -335,3 +338,91 @@ def _page_to_visit(request: types.ElicitRequestURLParams) -> str:
 
 def _in_brackets(each: Field, proposed: Any) -> str:
     return "" if proposed is LEFT_OUT else f" [{each.shown(proposed)}]"
+
+
+# --- Answers from a file ---
+
+_REFUSALS: Final[Sequence[Any]] = ("decline", "cancel")
+
+
+def read_answers(path: str) -> Answers:
+    """Read the answers of a file, which is JSON: an object with the values of fields, or a list of answers.
+
+    Raises:
+        UsageError: the file cannot be read, or has another form.
+    """
+    try:
+        given = decode(read_file(path))
+    except Undecodable as error:
+        raise UsageError(f"{path}: not JSON: {error}") from None
+    for answer in given if is_array(given) else [given]:
+        if not is_object(answer) and answer not in (*_REFUSALS, "accept"):
+            raise UsageError(
+                f"{path}: expected an object with the values of fields, or a list of such objects, 'accept', 'decline' "
+                "and 'cancel'"
+            )
+    return Answers(path, given)
+
+
+@define(eq=False)
+class Answers:
+    """Answers to the forms of a server: one for all of them, or a list with one for each, in the order of the forms."""
+
+    _path: str
+    _given: Any
+    _asked: int = field(default=0, init=False)
+    """The number of forms so far."""
+    _used: set[str] = field(factory=set[str], init=False)
+    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _failure: UsageError | None = field(default=None, init=False)
+
+    async def answer(self, request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
+        """Answer a form; a callback for the client. If the file has no valid answer, the command ends."""
+        assert isinstance(request, types.ElicitRequestFormParams)  # no other mode is declared
+        try:
+            return self._answer(request)
+        except UsageError as error:
+            self._failure = error
+            self._scope.cancel(reason="a question has no answer")
+            return types.ElicitResult(action="cancel")
+
+    @contextmanager
+    def ending(self, notes: Notes) -> Generator[None]:
+        """Cancel the block if a form has no answer.
+
+        Raises:
+            UsageError: a form has no answer, or the answer does not fit it.
+        """
+        with self._scope:
+            yield
+        if self._failure is not None:
+            raise self._failure
+        answers = self._given if is_array(self._given) else [self._given]
+        unused = {name for answer in answers if is_object(answer) for name in answer} - self._used
+        if unused:
+            notes.say(f"{self._path}: the server has not asked for {', '.join(sorted(unused))}")
+
+    def _answer(self, request: types.ElicitRequestFormParams) -> types.ElicitResult:
+        given = self._next(request.message)
+        if given in _REFUSALS:
+            return types.ElicitResult(action=given)
+        values: JSONObject = given if is_object(given) else {}
+        fields = fields_of(request.requested_schema)
+        content = {each.name: values.get(each.name, each.default) for each in fields}
+        content = {name: value for name, value in content.items() if value is not LEFT_OUT}
+        self._used |= content.keys()
+        try:
+            faults = compile_schema(types.unstructure(request.requested_schema)).faults(content)
+        except SchemaError:  # the server must check the answer itself
+            faults = []
+        if faults:
+            raise UsageError(f"{self._path}: the answer to {request.message!r} does not fit: {'; '.join(faults)}")
+        return types.ElicitResult(action="accept", content=content)
+
+    def _next(self, message: str) -> Any:
+        self._asked += 1
+        if not is_array(self._given):
+            return self._given
+        if self._asked > len(self._given):
+            raise UsageError(f"{self._path} has {len(self._given)} answers, but the server asks again: {message!r}")
+        return self._given[self._asked - 1]

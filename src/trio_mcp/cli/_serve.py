@@ -7,19 +7,24 @@ import importlib
 import importlib.util
 import logging
 import sys
+import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import trio
+from attrs import frozen
 
+from ..abc import Serving
 from ..server import (
+    CallNext,
     HttpBound,
     HttpService,
+    Request,
     ServeHttpOptions,
     Server,
     serve_as_worker,
@@ -31,29 +36,59 @@ from ..transports import HttpListening, take_inheritance
 from ._errors import UsageError
 from ._terminal import visible_line
 
-__all__ = ["serve", "serve_over_http", "server_of"]
+if TYPE_CHECKING:
+    from ..auth import ResourceServer
+
+__all__ = ["place_and_name", "serve", "serve_over_http", "server_of"]
 
 _USUAL_NAME = "server"
 
 
-def serve(where: str) -> None:
-    """Serve over stdio until the input ends or a signal arrives.
-
-    Args:
-        where: a module or the path of a Python file, optionally followed by a colon and the name of the server in it.
+def serve(options: argparse.Namespace) -> None:
+    """Run the command `serve` over stdio until the input ends or a signal arrives.
 
     Raises:
         UsageError: the module or the server does not exist, or importing it failed.
         OSError: standard input or output is closed.
     """
-    trio.run(serve_stdio, server_of(where))
+    server = _logged_server(options)
+    on_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]  # closed streams are None
+    trio.run(serve_stdio, _AnnouncedServer(server) if on_terminal else server)
+
+
+@frozen
+class _AnnouncedServer:
+    """A server that tells the user at a terminal when it is ready."""
+
+    _server: Server
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[Serving]:
+        """Open a serving, as `Server.serving` does."""
+        async with self._server.serving() as serving:
+            name = self._server.info.name
+            _say(
+                f"serving {name} over standard input and output, for a client that starts this command; Ctrl+D ends it"
+            )
+            yield serving
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(visible_line(line) + "\n")
+    sys.stderr.flush()
+
+
+def place_and_name(where: str) -> tuple[str, str]:
+    """Return the module or file that *where* names, and the name of the server in it, which may be empty."""
+    place, colon, name = where.rpartition(":")
+    if not colon or not name.isidentifier():  # C:\server.py has a colon too
+        return where, ""
+    return place, name
 
 
 def server_of(where: str) -> Server:
     """Import the server that *where* names, in the form that `serve` takes."""
-    place, colon, name = where.rpartition(":")
-    if not colon or not name.isidentifier():  # C:\server.py has a colon too
-        place, name = where, ""
+    place, name = place_and_name(where)
     with redirect_stdout(sys.stderr):  # standard output is for messages
         module = _imported(place)
     found = getattr(module, name or _USUAL_NAME, None)
@@ -118,6 +153,43 @@ def _is_own_frame(file: str) -> bool:
     return file == __file__ or "importlib" in file
 
 
+# --- The log ---
+
+_log = logging.getLogger("trio_mcp.requests")
+
+
+def _logged_server(options: argparse.Namespace) -> Server:
+    """Return the server that the command line names, with a log on standard error if it requests one."""
+    if options.log_level is None:
+        return server_of(options.server)
+    level = options.log_level.upper()
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    server = server_of(options.server)
+    logging.getLogger("trio_mcp").setLevel(level)  # also if the program has configured the log differently
+    if _log.isEnabledFor(logging.INFO):
+        server.all_middleware = (_log_request, *server.all_middleware)
+    return server
+
+
+async def _log_request(request: Request, call_next: CallNext) -> Any:
+    """Log a request or notification with its outcome and its time. The outermost middleware function."""
+    began, outcome = time.perf_counter(), "cancelled"
+    try:
+        result = await call_next(request)
+        outcome = "failed" if getattr(result, "is_error", False) else "done"
+    except Exception as error:
+        outcome = f"{type(error).__name__}: {error}"
+        raise
+    else:
+        return result
+    finally:
+        params = request.params
+        subject = getattr(params, "name", None) or getattr(params, "uri", None)
+        what = request.method if subject is None else f"{request.method} {subject}"
+        milliseconds = (time.perf_counter() - began) * 1000
+        _log.info("%s", visible_line(f"{what}: {outcome}, {milliseconds:.1f} ms"))
+
+
 # --- The command serve --http ---
 
 
@@ -134,7 +206,7 @@ def serve_over_http(options: argparse.Namespace, arguments: Sequence[str]) -> No
     """
     inheritance = take_inheritance(HttpListening())  # before the program is imported, which may start processes
     with shared_key():
-        server = server_of(options.server)
+        server = _logged_server(options)
     service = _service(server, options)
     if inheritance is not None:
         trio.run(serve_as_worker, service, inheritance)
@@ -158,6 +230,8 @@ def _service(server: Server, options: argparse.Namespace) -> HttpService:
         given["path"] = options.path
     if options.access_log:
         given["access_log"] = _log_to_standard_error()
+    if options.auth is not None:
+        given["auth"] = _protection(options)
     if options.workers not in {None, 1}:  # any worker may get the next request of a client
         given["asking"], given["sessions"] = "replayed", False
     try:
@@ -176,6 +250,16 @@ def _log_to_standard_error() -> logging.Logger:
     return log
 
 
+def _protection(options: argparse.Namespace) -> ResourceServer:
+    """Return the check of access tokens."""
+    from ..auth import ResourceServer  # noqa: PLC0415  # most servers of this command do not need it
+
+    try:
+        return ResourceServer(options.auth_url, issuers=options.auth, scopes=options.auth_scope or ())
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
 def _names(given: Sequence[str] | None) -> Sequence[str] | Literal["any"] | None:
     return "any" if given == ["any"] else given
 
@@ -184,7 +268,6 @@ def _announce(server: Server) -> Callable[[HttpBound], None]:
     """Return a callback that prints the URLs of the server."""
 
     def announce(bound: HttpBound) -> None:
-        sys.stderr.write(visible_line(f"serving {server.info.name} at {' and '.join(bound.urls)}") + "\n")
-        sys.stderr.flush()
+        _say(f"serving {server.info.name} at {' and '.join(bound.urls)}")
 
     return announce

@@ -1,4 +1,4 @@
-r"""The standard streams and the terminal: opening, printing, and strings that are safe to show.
+r"""The standard streams and the terminal: opening, printing, lines that fit, and strings that are safe to show.
 
 Rules of this file:
 
@@ -21,7 +21,16 @@ from typing import TextIO
 
 from ._errors import UsageError
 
-__all__ = ["discard_unwritable", "prepare_streams", "printing", "visible", "visible_json", "visible_line"]
+__all__ = [
+    "columns_of",
+    "discard_unwritable",
+    "prepare_streams",
+    "printing",
+    "visible",
+    "visible_json",
+    "visible_line",
+    "wrapped",
+]
 
 
 def prepare_streams(needed: Iterable[str]) -> None:
@@ -64,6 +73,49 @@ def discard_unwritable(stream: TextIO) -> None:
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
         stream.flush()
+
+
+# --- Lines that fit the terminal ---
+
+
+def columns_of(stream: TextIO) -> int:
+    """Return the number of columns of the terminal behind a stream; 80 if it is unknown."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def wrapped(text: str, width: int, *, hanging: str = "") -> str:
+    """Return a text whose long lines are broken between words; a word that is longer than a line stays whole.
+
+    Args:
+        width: the number of columns.
+        hanging: what the lines that a long line is broken into begin with, after its own indentation.
+    """
+    if max(map(len, text.split("\n"))) <= width:
+        return text
+    import textwrap  # noqa: PLC0415  # most lines are short
+
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indentation = line[: len(line) - len(line.lstrip())]
+        lines += (
+            textwrap.wrap(
+                line.strip(),
+                width,
+                initial_indent=indentation,
+                subsequent_indent=indentation + hanging,
+                expand_tabs=False,
+                replace_whitespace=False,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            or [line]
+            if len(line) > width
+            else [line]
+        )
+    return "\n".join(lines)
 
 
 # --- Strings of a server, made safe to show ---

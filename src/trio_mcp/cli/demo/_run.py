@@ -16,15 +16,15 @@ from typing import Any
 
 import trio
 from attrs import define, field
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
 
 from ..._errors import RemoteProtocolError
 from ...client import Client, TimeLimits, open_client, open_stdio_client
 from ...server import Server, serve_http
 from ...types import REVISIONS, CallToolResult, ReadResourceResult, TextContent, TextResourceContents
+from .._output import table_of
+from .._terminal import wrapped
 from ._server import database_file, sqlite_server
 
 __all__ = ["Screen", "run_demo"]
@@ -54,19 +54,22 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Print a line of the demo."""
-        self._console.print(text, soft_wrap=True)
+        self._console.print(self._fitting(text), soft_wrap=True)
 
     def quote(self, who: str, words: str) -> None:
         """Print a statement of the server or the client."""
-        self._console.print(f"{who}: ", style="bold", end="", soft_wrap=True)
-        self._console.print(words, style="green", soft_wrap=True)
+        text = self._fitting(f"{who}: {words}")
+        self._console.print(text[: len(who) + 1], style="bold", end="", soft_wrap=True)
+        self._console.print(text[len(who) + 1 :], style="green", soft_wrap=True)
+
+    def _fitting(self, text: str) -> str:
+        """Return a text that on a terminal is broken between words."""
+        return wrapped(text, self._console.width, hanging="   ") if self._console.is_terminal else text
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print a table; an absent value is an empty cell."""
-        table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold")
-        for row in rows:
-            table.add_row(*("" if value is None else str(value) for value in row))
-        self._console.print(table)
+        cells = [["" if value is None else str(value) for value in row] for row in rows]
+        self._console.print(table_of(columns, cells, self._console.width))
 
     @contextmanager
     def bar(self, title: str) -> Generator[Callable[[float, float | None], None]]:
