@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
+    from ._snapshot import BackgroundSnapshot as BackgroundSnapshot
+    from ._snapshot import ConnectionSnapshot as ConnectionSnapshot
+    from ._snapshot import RequestSnapshot as RequestSnapshot
+    from ._snapshot import ServerSnapshot as ServerSnapshot
     from ._stopping import StuckTask as StuckTask
     from .asking import Accepted as Accepted
     from .asking import Ask as Ask
@@ -60,6 +64,7 @@ else:
             ),
             "_server": ("Server",),
             "_serving": ("ActiveServer", "ServerStatistics"),
+            "_snapshot": ("BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot"),
             "_stopping": ("StuckTask",),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",

@@ -24,6 +24,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
+from weakref import WeakKeyDictionary
 
 from attrs import define, field, frozen
 
@@ -35,6 +36,7 @@ from .._util import owned_nursery
 from ..peer import (
     NO_ORIGIN,
     Admission,
+    Arrival,
     ExchangeContext,
     HandlerPool,
     HandlerRun,
@@ -129,6 +131,8 @@ class ActiveServer:
     """The worker processes of isolated tools."""
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
+    arrivals: WeakKeyDictionary[Peer, Arrival] = field(factory=WeakKeyDictionary[Peer, Arrival], init=False)
+    """Its connections, with their beginnings; see `peer.note_arrival`."""
     subscribers: SessionListeners = field(init=False)
     """The listeners that have made a handshake."""
     threads: Threads = field(init=False)
@@ -270,6 +274,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
                     with server.changes.serving() as hub:
                         pool = HandlerPool(nursery, server.limits)
                         opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
+                        server.servings.append(opened[0])
                         try:
                             yield opened[0]
                         finally:
@@ -278,6 +283,8 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
                 watch.ended()
     finally:
         watch.ended()
+        for serving in opened:
+            server.servings.remove(serving)
         for left in [each for serving in opened for each in serving.threads.at_work()]:
             _log.warning("%s goes on in a worker thread after the stop; it stands at %s", left.name, left.place)
 

@@ -31,7 +31,16 @@ from attrs import define, evolve, field
 from ...._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, LocalProtocolError, McpError
 from ...._shares import Sender
 from ....abc import HttpServing, Serving
-from ....peer import Admission, ExchangeContext, HandlerSlots, IncomingRequest, OutgoingRequest, Peer, SenderSlots
+from ....peer import (
+    Admission,
+    ExchangeContext,
+    HandlerSlots,
+    IncomingRequest,
+    OutgoingRequest,
+    Peer,
+    SenderSlots,
+    note_arrival,
+)
 from ....wire import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -209,6 +218,7 @@ class ClientAddresses:
             self._addresses[sender] = client = ClientAddress(
                 serving.admission(), slots.for_requests(sender), slots.for_listens(sender)
             )
+            note_arrival(serving, client, "http", lasts=False)
         self._latest.append(client)
         return client
 
