@@ -111,4 +111,4 @@ def test_serving_loads_nothing_for_looking_inside(tmp_path: Path) -> None:
         "async def server_once():\n    async with server.serving():\n        pass\n\n\nserver = Server",
     )
 
-    assert matching(modules_after(program), "server._snapshot") == []
+    assert matching(modules_after(program), "server._snapshot", "server._inspection") == []

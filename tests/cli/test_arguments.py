@@ -68,7 +68,9 @@ def test_an_invalid_command_line_is_reported_in_one_line(
     assert printed.count("\n") == 1
 
 
-COMMANDS = ["call", "complete", "demo", "info", "prompt", "prompts", "read", "resources", "serve", "tools", "watch"]
+COMMANDS = [
+    "call", "complete", "demo", "info", "inspect", "prompt", "prompts", "read", "resources", "serve", "tools", "watch",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -108,6 +108,7 @@ class _Adder:
         self._add_texts()
         self._add_watch()
         self._add_serve()
+        self._add_inspect()
         self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
 
     def _add_serve(self) -> None:
@@ -150,6 +151,16 @@ class _Adder:
             metavar="SECONDS",
             help="replace a process that is stopped, or blocked by a handler, for this long (default: 30)",
         )
+        serve.add_argument(
+            "--inspect",
+            action="store_true",
+            help="permit `trio-mcp inspect`, as TRIO_MCP_INSPECT=1 in the environment does",
+        )
+
+    def _add_inspect(self) -> None:
+        inspect = self._add("inspect", "show what a server process does, and where its handlers stand", "inspect 4711")
+        inspect.add_argument("pid", metavar="PID", type=_process, help="the id of the process, or of its parent")
+        inspect.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
 
     def _add_lists(self) -> None:
         self._connected("info", "show the name, version and capabilities of the server")
@@ -286,6 +297,10 @@ def _port(text: str) -> int:
 
 def _count(text: str) -> int:
     return _whole_number(text, 1, 1_000)
+
+
+def _process(text: str) -> int:
+    return _whole_number(text, 1, 999_999_999)
 
 
 def _whole_number(text: str, least: int, most: int) -> int:

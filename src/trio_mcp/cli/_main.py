@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -54,12 +55,18 @@ def _write_error(line: str) -> None:
 
 
 def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    if options.command == "serve" and options.inspect:
+        os.environ["TRIO_MCP_INSPECT"] = "1"
     # Imported here, because --help and a wrong command line need no Trio.
     match options.command:
         case "demo":
             from .demo import run_demo  # noqa: PLC0415
 
             run_demo()
+        case "inspect":
+            from ._inspect import inspect_process  # noqa: PLC0415
+
+            inspect_process(options)
         case "serve" if options.http is not None:
             from ._serve import serve_over_http  # noqa: PLC0415
 

@@ -12,6 +12,7 @@ from .._facade import lazy_names
 if TYPE_CHECKING:
     from ._context import Context as Context
     from ._extensions import ExtensionResult as ExtensionResult
+    from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
     from ._middleware import Middleware as Middleware
     from ._middleware import RateLimit as RateLimit
@@ -56,6 +57,7 @@ else:
         {
             "_context": ("Context",),
             "_extensions": ("ExtensionResult",),
+            "_inspection": ("inspection_sockets",),
             "_middleware": ("CallNext", "Middleware", "RateLimit", "Request"),
             "_serve": ("serve_listeners", "serve_stdio", "serve_stream"),
             "_serve_http": (

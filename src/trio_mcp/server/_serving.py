@@ -19,9 +19,10 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
@@ -241,6 +242,15 @@ class ActiveServer:
         )
 
 
+def _inspection(server: Server) -> AbstractContextManager[None]:
+    """Return the context in which `trio-mcp inspect` sees the server, if the environment of the process permits it."""
+    if os.environ.get("TRIO_MCP_INSPECT", "0") in {"", "0"}:
+        return nullcontext()
+    from ._inspection import inspectable  # noqa: PLC0415 # almost no program permits it
+
+    return inspectable(server)
+
+
 @asynccontextmanager
 async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its handler pool.
@@ -265,22 +275,23 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     refuse_in_starting_worker()
     watch = EndWatch.of(server.limits, server.on_stuck)
     try:
-        async with (
-            open_background(server, watch, lasts=lasts) as (background, state),
-            open_processes(server.limits.max_processes) as processes,
-        ):
-            try:
-                async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
-                    with server.changes.serving() as hub:
-                        pool = HandlerPool(nursery, server.limits)
-                        opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
-                        server.servings.append(opened[0])
-                        try:
-                            yield opened[0]
-                        finally:
-                            opened[0].stop()  # also when cancelled: a shielded clean-up may be waiting for an answer
-            finally:
-                watch.ended()
+        with _inspection(server) if lasts else nullcontext():
+            async with (
+                open_background(server, watch, lasts=lasts) as (background, state),
+                open_processes(server.limits.max_processes) as processes,
+            ):
+                try:
+                    async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
+                        with server.changes.serving() as hub:
+                            pool = HandlerPool(nursery, server.limits)
+                            opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
+                            server.servings.append(opened[0])
+                            try:
+                                yield opened[0]
+                            finally:
+                                opened[0].stop()  # also when cancelled: a shielded clean-up may wait for an answer
+                finally:
+                    watch.ended()
     finally:
         watch.ended()
         for serving in opened:
