@@ -231,7 +231,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_token_storage",
     },
     "auth.server": {"_introspection", "_resource_server", "_token_verifiers"},
-    "cli": {"_arguments", "_commands", "_connect", "_errors", "_output", "_questions", "_terminal"},
+    "cli": {"_arguments", "_commands", "_connect", "_errors", "_output", "_questions", "_stubs", "_terminal"},
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json"},
     "schema": {"_cost", "_count", "_validate", "_work"},

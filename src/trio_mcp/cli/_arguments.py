@@ -109,6 +109,7 @@ class _Adder:
         self._add_watch()
         self._add_serve()
         self._add_inspect()
+        self._connected("stubs", "print a typed Python client of the server", "stubs")
         self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
 
     def _add_serve(self) -> None:
