@@ -69,7 +69,7 @@ def test_an_invalid_command_line_is_reported_in_one_line(
 
 
 COMMANDS = [
-    "call", "complete", "demo", "info", "inspect", "prompt", "prompts", "read", "resources", "serve", "stubs",
+    "call", "complete", "demo", "dev", "info", "inspect", "prompt", "prompts", "read", "resources", "serve", "stubs",
     "tools", "watch",
 ]  # fmt: skip
 

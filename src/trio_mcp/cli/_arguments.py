@@ -108,6 +108,7 @@ class _Adder:
         self._add_texts()
         self._add_watch()
         self._add_serve()
+        self._add_dev()
         self._add_inspect()
         self._connected("stubs", "print a typed Python client of the server", "stubs")
         self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
@@ -157,6 +158,14 @@ class _Adder:
             action="store_true",
             help="permit `trio-mcp inspect`, as TRIO_MCP_INSPECT=1 in the environment does",
         )
+
+    def _add_dev(self) -> None:
+        dev = self._add(
+            "dev", "serve a program over HTTP, anew after each change, and open the MCP Inspector", "dev server.py"
+        )
+        dev.add_argument("server", metavar="FILE[:NAME]", help="as of serve: a Python file, and the name of its Server")
+        dev.add_argument("--port", type=_port, default=8000, metavar="PORT", help="the port (default: 8000); 0 is any")
+        dev.add_argument("--no-inspector", dest="inspector", action="store_false", help="do not open the MCP Inspector")
 
     def _add_inspect(self) -> None:
         inspect = self._add("inspect", "show what a server process does, and where its handlers stand", "inspect 4711")

@@ -63,6 +63,10 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
             from .demo import run_demo  # noqa: PLC0415
 
             run_demo()
+        case "dev":
+            from ._dev import develop  # noqa: PLC0415
+
+            develop(options)
         case "inspect":
             from ._inspect import inspect_process  # noqa: PLC0415
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .http import bind_sockets as bind_sockets
     from .http import engine_fetch as engine_fetch
     from .http import http_transport as http_transport
+    from .http import inheritance_variables as inheritance_variables
     from .http import open_fetch as open_fetch
     from .http import read_body as read_body
     from .http import serve_asgi as serve_asgi
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from .stdio import DescendantMark as DescendantMark
     from .stdio import StdioServer as StdioServer
     from .stdio import claim_stdio as claim_stdio
+    from .stdio import kill_group as kill_group
     from .stdio import stdio_transport as stdio_transport
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -63,9 +65,9 @@ else:
                 "AsgiApp", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpEngine", "HttpListening",
                 "HttpRequest", "HttpResponse", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",
                 "MemoryEventStore", "Receive", "Scope", "Send", "SessionSettings", "SqliteEventStore", "bind_sockets",
-                "engine_fetch", "http_transport", "open_fetch", "read_body", "serve_asgi", "serve_workers",
-                "take_inheritance", "tls_context",
+                "engine_fetch", "http_transport", "inheritance_variables", "open_fetch", "read_body", "serve_asgi",
+                "serve_workers", "take_inheritance", "tls_context",
             ),
-            "stdio": ("DescendantMark", "StdioServer", "claim_stdio", "stdio_transport"),
+            "stdio": ("DescendantMark", "StdioServer", "claim_stdio", "kill_group", "stdio_transport"),
         },
     )  # fmt: skip
