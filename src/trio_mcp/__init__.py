@@ -75,9 +75,11 @@ if TYPE_CHECKING:
     from .server import Ask as Ask
     from .server import Assistant as Assistant
     from .server import Audio as Audio
+    from .server import BackgroundSnapshot as BackgroundSnapshot
     from .server import CacheHint as CacheHint
     from .server import CallNext as CallNext
     from .server import Choices as Choices
+    from .server import ConnectionSnapshot as ConnectionSnapshot
     from .server import Context as Context
     from .server import Declined as Declined
     from .server import Dismissed as Dismissed
@@ -89,9 +91,11 @@ if TYPE_CHECKING:
     from .server import Middleware as Middleware
     from .server import RateLimit as RateLimit
     from .server import Request as Request
+    from .server import RequestSnapshot as RequestSnapshot
     from .server import Resolve as Resolve
     from .server import Sample as Sample
     from .server import Server as Server
+    from .server import ServerSnapshot as ServerSnapshot
     from .server import StuckTask as StuckTask
     from .server import User as User
     from .server import Visit as Visit
@@ -135,10 +139,11 @@ else:
             ),
             "peer": ("Access", "Limits"),
             "server": (
-                "Accepted", "Ask", "Assistant", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined",
-                "Dismissed", "Elicit", "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit",
-                "Request", "Resolve", "Sample", "Server", "StuckTask", "User", "Visit", "http_app", "serve_http",
-                "serve_listeners", "serve_stdio", "serve_stream",
+                "Accepted", "Ask", "Assistant", "Audio", "BackgroundSnapshot", "CacheHint", "CallNext", "Choices",
+                "ConnectionSnapshot", "Context", "Declined", "Dismissed", "Elicit", "ExtensionResult", "HttpBound",
+                "Image", "ListRoots", "Middleware", "RateLimit", "Request", "RequestSnapshot", "Resolve", "Sample",
+                "Server", "ServerSnapshot", "StuckTask", "User", "Visit", "http_app", "serve_http", "serve_listeners",
+                "serve_stdio", "serve_stream",
             ),
             "transports": (
                 "HttpApp", "HttpRequest", "HttpRoute", "MemoryEventStore", "SessionSettings", "SqliteEventStore",

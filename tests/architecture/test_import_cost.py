@@ -105,3 +105,12 @@ def test_opening_a_stdio_client_loads_no_heavy_packages_and_no_http_modules(tmp_
         matching(loaded, "transports.http*", "auth*", "wire._http_rules", "wire._sse", "types._generated.others") == []
     )
     assert matching(loaded, "types._generated.messages", "types._messages") == []
+
+
+def test_serving_loads_nothing_for_looking_inside(tmp_path: Path) -> None:
+    program = SERVER.replace("trio.run(serve_stdio, server)", "trio.run(server_once)").replace(
+        "server = Server",
+        "async def server_once():\n    async with server.serving():\n        pass\n\n\nserver = Server",
+    )
+
+    assert matching(modules_after(program), "server._snapshot", "server._inspection") == []

@@ -86,6 +86,9 @@ COMMANDS = [
     "servers",
     "tools",
     "watch",
+    "dev",
+    "inspect",
+    "stubs",
 ]
 
 

@@ -19,7 +19,7 @@ import trio
 
 from tests.server.helpers import SharedServing
 from trio_mcp import Limits, Server, StuckTask, open_client
-from trio_mcp.server._stopping import StopGuard, _place_of, place_in_thread, stopped_by_signals
+from trio_mcp.server._stopping import StopGuard, place_in_thread, place_of, stopped_by_signals
 
 FILE = Path(__file__)
 
@@ -487,7 +487,7 @@ def frame_in(file: str) -> FrameType:
 )
 def test_the_named_line_is_the_innermost_of_the_application(files: list[str], named: str) -> None:
     frames = [(frame_in(file), number) for number, file in enumerate(files)]
-    assert _place_of(frames) == f"{named}:{files.index(named)} in function"
+    assert place_of(frames) == f"{named}:{files.index(named)} in function"
 
 
 def test_a_thread_that_has_ended_stands_at_its_end() -> None:

@@ -196,6 +196,9 @@ class _Adder:
         self._add_watch()
         self._add_serve()
         self._add_hosts()
+        self._add_dev()
+        self._add_inspect()
+        self._connected("stubs", "print a typed Python client of the server", "stubs")
         self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
         completion = self._add(
             "completion", "print a script by which a shell completes command lines of trio-mcp", "completion bash"
@@ -272,6 +275,11 @@ class _Adder:
             default=None,
             help="write a line for each request to standard error: method, path, status, duration, principal",
         )
+        serve.add_argument(
+            "--inspect",
+            action="store_true",
+            help="permit `trio-mcp inspect`, as TRIO_MCP_INSPECT=1 in the environment does",
+        )
 
     def _add_hosts(self) -> None:
         install = self._add(
@@ -301,6 +309,19 @@ class _Adder:
         servers.add_argument("--json", action="store_true", help="print the list as JSON")
         hosts = self._add("hosts", "list the servers that the MCP hosts of this machine are configured with", "hosts")
         hosts.add_argument("--json", action="store_true", help="print the list as JSON")
+
+    def _add_dev(self) -> None:
+        dev = self._add(
+            "dev", "serve a program over HTTP, anew after each change, and open the MCP Inspector", "dev server.py"
+        )
+        dev.add_argument("server", metavar="FILE[:NAME]", help="as of serve: a Python file, and the name of its Server")
+        dev.add_argument("--port", type=_port, default=8000, metavar="PORT", help="the port (default: 8000); 0 is any")
+        dev.add_argument("--no-inspector", dest="inspector", action="store_false", help="do not open the MCP Inspector")
+
+    def _add_inspect(self) -> None:
+        inspect = self._add("inspect", "show what a server process does, and where its handlers stand", "inspect 4711")
+        inspect.add_argument("pid", metavar="PID", type=_process, help="the id of the process, or of its parent")
+        inspect.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
 
     def _add_lists(self) -> None:
         self._connected("info", "show the name, version and capabilities of the server")
@@ -446,6 +467,10 @@ def _port(text: str) -> int:
 
 def _count(text: str) -> int:
     return _whole_number(text, 1, 1_000)
+
+
+def _process(text: str) -> int:
+    return _whole_number(text, 1, 999_999_999)
 
 
 def _whole_number(text: str, least: int, most: int) -> int:

@@ -211,6 +211,10 @@ def _command(options: argparse.Namespace, notes: Notes, output: Output) -> tuple
     if options.command == "watch":
         watching = Watching(options.json, output)
         return watching.run, watching.log
+    if options.command == "stubs":
+        from ._stubs import stubs  # noqa: PLC0415 # no other command needs it
+
+        return stubs, None
     return _COMMANDS[options.command], None if options.log_level is None else log_lines(notes)
 
 

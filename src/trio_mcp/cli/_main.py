@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -56,6 +57,8 @@ def _write_error(line: str) -> None:
 
 
 def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    if options.command == "serve" and options.inspect:
+        os.environ["TRIO_MCP_INSPECT"] = "1"
     # Imported here, because --help and a wrong command line need no Trio.
     match options.command:
         case "demo":
@@ -78,6 +81,14 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
             from ._completion import completion  # noqa: PLC0415
 
             completion(options)
+        case "dev":
+            from ._dev import develop  # noqa: PLC0415
+
+            develop(options)
+        case "inspect":
+            from ._inspect import inspect_process  # noqa: PLC0415
+
+            inspect_process(options)
         case "serve" if options.http is not None:
             from ._serve import serve_over_http  # noqa: PLC0415
 

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from ._context import NO_ORIGIN as NO_ORIGIN
     from ._context import Access as Access
     from ._context import Admission as Admission
+    from ._context import Arrival as Arrival
     from ._context import ExchangeContext as ExchangeContext
     from ._context import MessageOrigin as MessageOrigin
     from ._context import Peer as Peer
+    from ._context import note_arrival as note_arrival
     from ._exchange import ANSWERING as ANSWERING
     from ._exchange import ASKING as ASKING
     from ._exchange import ExchangeEvent as ExchangeEvent
@@ -67,7 +69,10 @@ else:
         __name__,
         {
             "_connection": ("ConnectionStatistics", "Ledger", "MessageConnection", "Outlet", "QueuedMessage"),
-            "_context": ("NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "ExchangeContext", "MessageOrigin", "Peer"),
+            "_context": (
+                "NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "Arrival", "ExchangeContext", "MessageOrigin", "Peer",
+                "note_arrival",
+            ),
             "_exchange": (
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",
                 "OutgoingMessageRequest", "OutgoingRequest", "Update", "UpdateBudget", "UpdateListener", "advance",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +16,17 @@ from ..wire import JsonObject, RequestId, is_modern
 if TYPE_CHECKING:
     from ._handler_pool import HandlerSlots
 
-__all__ = ["NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "ExchangeContext", "MessageOrigin", "Peer"]
+__all__ = [
+    "NO_HEADERS",
+    "NO_ORIGIN",
+    "Access",
+    "Admission",
+    "Arrival",
+    "ExchangeContext",
+    "MessageOrigin",
+    "Peer",
+    "note_arrival",
+]
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -179,3 +191,27 @@ class Peer(Protocol):
         It is called once, synchronously, and must not raise.
         """
         ...
+
+
+_numbers = count(1)
+
+
+@frozen(kw_only=True)
+class Arrival:
+    """The beginning of a connection, for `Server.snapshot`."""
+
+    transport: str
+    """The kind of the transport."""
+    lasts: bool
+    """False if the peer is only known by its requests, so that there is no connection without one."""
+    number: int = field(factory=lambda: next(_numbers), init=False)
+    """The number of the connection in this process."""
+    since: float = field(factory=time.perf_counter, init=False)
+    """The time at which it began, as `time.perf_counter` counts."""
+
+
+def note_arrival(serving: object, peer: Peer, transport: str, *, lasts: bool = True) -> None:
+    """Note a new connection in the `arrivals` of a serving; a serving of another author need not have any."""
+    arrivals: Any = getattr(serving, "arrivals", None)
+    if arrivals is not None:
+        arrivals[peer] = Arrival(transport=transport, lasts=lasts)

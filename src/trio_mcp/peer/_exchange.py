@@ -501,6 +501,8 @@ class IncomingRequest(abc.ABC):
 
     line_end: ClassVar[bytes] = b"\n"
     """What follows a message: messages on a stream are lines."""
+    is_notification: ClassVar[bool] = False
+    """True if it is a notification, which is handled like a request but has no id and no response."""
 
     method: str
     params: JsonObject | None

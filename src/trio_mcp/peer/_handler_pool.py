@@ -172,8 +172,10 @@ class HandlerRun:
     has_slot: bool = field(default=False, init=False)
     _slot_taken: trio.Event | None = field(default=None, init=False)
     """Set when it has a slot again after a question; None unless it waits for one."""
-    _has_ended: bool = field(default=False, init=False)
+    has_ended: bool = field(default=False, init=False)
     """True if the handler has ended. A worker thread that it left may still ask something."""
+    since: float = field(init=False)
+    """The time at which it began, or began to wait for that, as `time.perf_counter` counts. Not set without a task."""
     _context: Context = field(factory=copy_context, init=False)
     """The context variables of the task that made the request. Another task may start the run later."""
     _scope: trio.CancelScope | None = field(default=None, init=False)
@@ -220,6 +222,7 @@ class HandlerRun:
         if self.pending is not None:
             self.pending.wake()
             return
+        self.since = time.perf_counter()
         self.pool.running += 1
         start = partial(self.pool.nursery.start_soon, self._drive, name=f"{self.method} handler")
         self._context.run(start)
@@ -276,7 +279,7 @@ class HandlerRun:
     @contextmanager
     def asking(self, questions: Sequence[Question]) -> Generator[QuestionBatch]:
         """Open a batch of questions for the duration of the block. It fails if the handler ends or has ended."""
-        if self._has_ended:
+        if self.has_ended:
             raise AskExpired("the call is over")
         asking = QuestionBatch(questions)
         self.open = (*self.open, asking)
@@ -307,7 +310,7 @@ class HandlerRun:
         """Run the handler in this task (rule 5)."""
         try:
             outcome = self._outcome_without_task()
-            self._has_ended = True
+            self.has_ended = True
             if self.exchange is not None:
                 self.exchange.respond(outcome)
             del outcome  # it may be an exception, whose traceback refers to this frame
@@ -333,7 +336,7 @@ class HandlerRun:
             try:
                 outcome = await self._work()
             finally:
-                self._has_ended = True
+                self.has_ended = True
                 if self.open:  # a worker thread that the handler left still waits
                     self.fail_all(AskExpired("the call is over"))
             if self.pending is not None and self.pending.token is not None:
@@ -546,6 +549,11 @@ class HandlerSlots(LimitedGroup):
         return len(self._waiting)
 
     @property
+    def queue(self) -> Sequence[HandlerRun]:
+        """The runs that wait for a slot, in the order in which they get one."""
+        return [*self._waiting]
+
+    @property
     def full(self) -> bool:
         """True if another request would be refused as busy."""
         startable = self.running < self.max_running and self._limiter.has_place(self)
@@ -559,6 +567,8 @@ class HandlerSlots(LimitedGroup):
             self.running += 1
             run.begin()
         elif len(self._waiting) < self.max_waiting:
+            if run.pending is None:  # else it continues
+                run.since = time.perf_counter()
             self._waiting[run] = None
             self._wait_for_limiter()
         else:

@@ -115,6 +115,11 @@ class ServerSession:
         return None if self._agreed is None else self._agreed.revision
 
     @property
+    def peer_info(self) -> JsonObject | None:
+        """The name and version of the client, from the handshake; None until `initialize` was answered."""
+        return None if self._agreed is None else self._agreed.peer_info
+
+    @property
     def batches(self) -> bool:
         """True after a handshake for 2025-03-26."""
         return self._agreed is not None and self._agreed.revision == BATCH_REVISION

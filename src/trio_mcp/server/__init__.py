@@ -12,6 +12,7 @@ from .._facade import lazy_names
 if TYPE_CHECKING:
     from ._context import Context as Context
     from ._extensions import ExtensionResult as ExtensionResult
+    from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
     from ._middleware import Middleware as Middleware
     from ._middleware import RateLimit as RateLimit
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
+    from ._snapshot import BackgroundSnapshot as BackgroundSnapshot
+    from ._snapshot import ConnectionSnapshot as ConnectionSnapshot
+    from ._snapshot import RequestSnapshot as RequestSnapshot
+    from ._snapshot import ServerSnapshot as ServerSnapshot
     from ._stopping import StuckTask as StuckTask
     from .asking import Accepted as Accepted
     from .asking import Ask as Ask
@@ -54,6 +59,7 @@ else:
         {
             "_context": ("Context",),
             "_extensions": ("ExtensionResult",),
+            "_inspection": ("inspection_sockets",),
             "_middleware": ("CallNext", "Middleware", "RateLimit", "Request"),
             "_serve": ("serve_listeners", "serve_stdio", "serve_stream"),
             "_serve_http": (
@@ -62,6 +68,7 @@ else:
             ),
             "_server": ("Server",),
             "_serving": ("ActiveServer", "ServerStatistics"),
+            "_snapshot": ("BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot"),
             "_stopping": ("StuckTask",),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",

@@ -77,6 +77,8 @@ _MAX_WARNINGS = 10
 class _QueuedNotification(IncomingRequest):
     """A notification that is handled like a request; its response is dropped."""
 
+    is_notification = True
+
     def has_room(self) -> bool:
         return self.peer.has_room()
 

@@ -345,6 +345,7 @@ class Processes:
     _limiter: FairLimiter = field(init=False)
     _idle: list[WorkerProcess] = field(factory=list[WorkerProcess], init=False)
     _alive: set[WorkerProcess] = field(factory=set[WorkerProcess], init=False)
+    _at_work: dict[HandlerRun, WorkerProcess] = field(factory=dict[HandlerRun, WorkerProcess], init=False)
 
     def __attrs_post_init__(self) -> None:
         self._limiter = FairLimiter(self.limit, leaves_places=True)
@@ -353,6 +354,10 @@ class Processes:
     def alive(self) -> int:
         """The number of worker processes, idle ones included."""
         return len(self._alive)
+
+    def by_run(self) -> Mapping[HandlerRun, int]:
+        """Return the ids of the processes that work for handlers."""
+        return {run: worker.pid for run, worker in self._at_work.items()}
 
     @property
     def working(self) -> int:
@@ -387,20 +392,23 @@ class Processes:
             for each in [self._limiter] if limiter is None else [limiter, self._limiter]:
                 held.append(await take_place(run, each))  # noqa: PERF401 # earlier holds are dropped if a later one fails
             with clock_stands_still():
-                answer = await self._answer(function.name, job, on_begin)
+                answer = await self._answer(function.name, job, run, on_begin)
         finally:
             for hold in held:
                 run.holds.drop(hold)
         return _outcome(answer)
 
-    async def _answer(self, name: str, job: bytes, on_begin: Callable[[], object]) -> JobResult:
+    async def _answer(self, name: str, job: bytes, run: HandlerRun, on_begin: Callable[[], object]) -> JobResult:
         worker = await self._ready_worker(name)
+        self._at_work[run] = worker
         try:
             on_begin()
             answer = await worker.ask(job)
         except BaseException:
             await worker.kill()
             raise
+        finally:
+            del self._at_work[run]
         if answer is None:
             await self._fail(worker, f"{name}: its worker process")
         self._idle.append(worker)

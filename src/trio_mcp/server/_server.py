@@ -44,6 +44,7 @@ from .signature import SchemaRefs
 
 if TYPE_CHECKING:
     from ._serve_http import ServeHttpOptions
+    from ._snapshot import ServerSnapshot
 
 __all__ = ["Server", "callers_names"]
 
@@ -155,6 +156,8 @@ class Server:
     """Notifies listeners of registrations, removals and updates."""
     on_stuck: OnStuck | None
     """Called with the tasks that do not end after the server has stopped."""
+    servings: list[ActiveServer]
+    """The servings of this server that are open."""
 
     def __init__(
         self,
@@ -193,6 +196,7 @@ class Server:
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
         self.on_stuck = on_stuck
+        self.servings = []
         self.revisions = _in_order(revisions)
         if page_size is not None and (type(page_size) is not int or page_size < 1):
             raise ValueError(f"page_size={page_size!r}: must be an integer of at least 1")
@@ -291,6 +295,18 @@ class Server:
         from ._serve_http import serve_http  # noqa: PLC0415 # likewise
 
         trio.run(partial(serve_http, self, port=http, signals=signals, **options))
+
+    def snapshot(self) -> ServerSnapshot:
+        """Return what the server does now: its connections, its requests in flight, and where each handler stands.
+
+        For debugging: it costs nothing unless it is called, and never waits. It is not thread-safe: call it in the
+        event loop of the serving, in any task; from a worker thread, as
+        ``trio.from_thread.run_sync(server.snapshot)``. It holds no arguments, results or tokens. See also
+        ``trio-mcp inspect``.
+        """
+        from ._snapshot import take_snapshot  # noqa: PLC0415 # few programs look
+
+        return take_snapshot(self)
 
     def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.

@@ -19,11 +19,13 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
+from weakref import WeakKeyDictionary
 
 from attrs import define, field, frozen
 
@@ -36,6 +38,7 @@ from ..peer import (
     NO_ORIGIN,
     Access,
     Admission,
+    Arrival,
     ExchangeContext,
     HandlerPool,
     HandlerRun,
@@ -131,6 +134,8 @@ class ActiveServer:
     """The worker processes of isolated tools."""
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
+    arrivals: WeakKeyDictionary[Peer, Arrival] = field(factory=WeakKeyDictionary[Peer, Arrival], init=False)
+    """Its connections, with their beginnings; see `peer.note_arrival`."""
     subscribers: SessionListeners = field(init=False)
     """The listeners that have made a handshake."""
     threads: Threads = field(init=False)
@@ -239,6 +244,15 @@ class ActiveServer:
         )
 
 
+def _inspection(server: Server) -> AbstractContextManager[None]:
+    """Return the context in which `trio-mcp inspect` sees the server, if the environment of the process permits it."""
+    if os.environ.get("TRIO_MCP_INSPECT", "0") in {"", "0"}:
+        return nullcontext()
+    from ._inspection import inspectable  # noqa: PLC0415 # almost no program permits it
+
+    return inspectable(server)
+
+
 @asynccontextmanager
 async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its handler pool.
@@ -263,23 +277,27 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     refuse_in_starting_worker()
     watch = EndWatch.of(server.limits, server.on_stuck)
     try:
-        async with (
-            open_background(server, watch, lasts=lasts) as (background, state),
-            open_processes(server.limits.max_processes) as processes,
-        ):
-            try:
-                async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
-                    with server.changes.serving() as hub:
-                        pool = HandlerPool(nursery, server.limits)
-                        opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
-                        try:
-                            yield opened[0]
-                        finally:
-                            opened[0].stop()  # also when cancelled: a shielded clean-up may be waiting for an answer
-            finally:
-                watch.ended()
+        with _inspection(server) if lasts else nullcontext():
+            async with (
+                open_background(server, watch, lasts=lasts) as (background, state),
+                open_processes(server.limits.max_processes) as processes,
+            ):
+                try:
+                    async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
+                        with server.changes.serving() as hub:
+                            pool = HandlerPool(nursery, server.limits)
+                            opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
+                            server.servings.append(opened[0])
+                            try:
+                                yield opened[0]
+                            finally:
+                                opened[0].stop()  # also when cancelled: a shielded clean-up may wait for an answer
+                finally:
+                    watch.ended()
     finally:
         watch.ended()
+        for serving in opened:
+            server.servings.remove(serving)
         for left in [each for serving in opened for each in serving.threads.at_work()]:
             _log.warning("%s goes on in a worker thread after the stop; it stands at %s", left.name, left.place)
 

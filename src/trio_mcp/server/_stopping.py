@@ -49,8 +49,13 @@ __all__ = [
     "OnStuck",
     "StopGuard",
     "StuckTask",
+    "awaited_by",
+    "frames_in_thread",
+    "frames_of",
     "name_of",
+    "named_in",
     "place_in_thread",
+    "place_of",
     "running_handlers",
     "stopped_by_signals",
 ]
@@ -90,37 +95,57 @@ OnStuck: TypeAlias = Callable[[Sequence[StuckTask]], object]
 """A function of the host that is told of what does not end."""
 
 
-def _standing(task: trio.lowlevel.Task) -> str:
-    """Return the line at which a suspended task stands, or a child task whose end it awaits."""
+Frames: TypeAlias = "Sequence[tuple[FrameType, int]]"
+"""A stack of frames with their lines, the outermost first."""
+
+
+def frames_of(task: trio.lowlevel.Task) -> Frames:
+    """Return the frames of a task, or those of a child task whose end it awaits."""
+    if trio.lowlevel.in_trio_task() and task is trio.lowlevel.current_task():
+        return frames_in_thread(threading.get_ident())
     frames = [*task.iter_await_frames()]
     if any(frame.f_code.co_name == "_nested_child_finished" for frame, _ in frames[-3:]):  # it leaves a nursery
         children = task.child_nurseries[-1].child_tasks
         if children:
-            return _standing(next(iter(children)))
-    return _place_of(frames)
+            return frames_of(next(iter(children)))
+    return frames
 
 
-def _place_of(frames: Sequence[tuple[FrameType, int]]) -> str:
-    """Return the place of the application at which a stack of frames stands.
-
-    That is the innermost frame outside of Python and installed packages; else the innermost frame of a package other
-    than Trio and this one; else the innermost.
-
-    Args:
-        frames: with their lines, the outermost first; not empty.
-    """
-    frame, line = min(reversed(frames), key=lambda each: _distance(each[0].f_code.co_filename))
-    return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
-
-
-def place_in_thread(thread: int) -> str:
-    """Return the line at which another thread stands, given its identity."""
+def frames_in_thread(thread: int) -> Frames:
+    """Return the frames of a thread, given its identity; empty if it has ended."""
     frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 # documented, in spite of its name
     frames: list[tuple[FrameType, int]] = []
     while frame is not None:
         frames.insert(0, (frame, frame.f_lineno))
         frame = frame.f_back
-    return _place_of(frames) if frames else "its end"
+    return frames
+
+
+def place_of(frames: Frames) -> str:
+    """Return the line of the application at which a stack of frames stands: file, line and function.
+
+    That is the innermost frame outside of Python and installed packages; else the innermost frame of a package other
+    than Trio and this one; else the innermost.
+    """
+    if not frames:
+        return "its end"
+    frame, line = frames[_index_of_place(frames)]
+    return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
+
+
+def awaited_by(frames: Frames) -> str | None:
+    """Return the function that `place_of` has called, with its module; None if that is not known."""
+    called = frames[_index_of_place(frames) + 1 :] if frames else ()
+    return f"{called[0][0].f_globals.get('__name__')}.{called[0][0].f_code.co_qualname}" if called else None
+
+
+def _index_of_place(frames: Frames) -> int:
+    return min(reversed(range(len(frames))), key=lambda index: _distance(frames[index][0].f_code.co_filename))
+
+
+def place_in_thread(thread: int) -> str:
+    """Return the line at which another thread stands, given its identity."""
+    return place_of(frames_in_thread(thread))
 
 
 _PYTHON = str(Path(os.__file__).parent) + os.sep
@@ -223,7 +248,7 @@ class EndWatch:
 
     def _report(self, tasks: Iterable[tuple[str, trio.lowlevel.Task]]) -> None:
         """Name the tasks that were not named before."""
-        stuck = [StuckTask(name, _standing(task)) for name, task in tasks if task not in self._named]
+        stuck = [StuckTask(name, place_of(frames_of(task))) for name, task in tasks if task not in self._named]
         self._named.update(task for _, task in tasks)
         try:
             for each in stuck:
@@ -238,10 +263,15 @@ def running_handlers(pool: HandlerPool) -> Iterable[tuple[str, trio.lowlevel.Tas
     return [(name_of(run.request), task) for run, task in pool.live.items()]
 
 
+def named_in(request: IncomingRequest) -> object:
+    """Return the name of the tool or prompt, or the URI of the resource, that a request is for; None if it has none."""
+    params = request.params or {}
+    return params.get("name", params.get("uri"))
+
+
 def name_of(request: IncomingRequest) -> str:
     """Return the method of a request, the tool, prompt or resource that it is for, and its id."""
-    params = request.params or {}
-    named = params.get("name", params.get("uri"))
+    named = named_in(request)
     return f"{request.method}{'' if named is None else f' {named!r:.200}'} (request {request.id!r:.200})"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -70,6 +70,10 @@ class Threads:
     def at_work(self) -> Sequence[StuckTask]:
         """Return the handlers whose threads are at work, with the lines at which these stand."""
         return [StuckTask(name_of(run.request), place_in_thread(thread)) for thread, run in [*self._runs.items()]]
+
+    def by_run(self) -> Mapping[HandlerRun, int]:
+        """Return the identities of the threads that work for handlers."""
+        return {run: thread for thread, run in [*self._runs.items()]}
 
     async def run(
         self,

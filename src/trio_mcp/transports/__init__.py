@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .http import bind_sockets as bind_sockets
     from .http import engine_fetch as engine_fetch
     from .http import http_transport as http_transport
+    from .http import inheritance_variables as inheritance_variables
     from .http import open_fetch as open_fetch
     from .http import read_body as read_body
     from .http import serve_asgi as serve_asgi
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .stdio import StdioServer as StdioServer
     from .stdio import check_stderr as check_stderr
     from .stdio import claim_stdio as claim_stdio
+    from .stdio import kill_group as kill_group
     from .stdio import stdio_transport as stdio_transport
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -67,11 +69,12 @@ else:
                 "AsgiApp", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpEngine", "HttpListening",
                 "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",
                 "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send", "SessionSettings", "SqliteEventStore",
-                "bind_sockets", "engine_fetch", "http_transport", "open_fetch", "read_body", "serve_asgi",
-                "serve_workers", "take_inheritance", "tls_context",
+                "bind_sockets", "engine_fetch", "http_transport", "inheritance_variables", "open_fetch", "read_body",
+                "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),
             "stdio": (
-                "DescendantMark", "StderrTarget", "StdioServer", "check_stderr", "claim_stdio", "stdio_transport",
+                "DescendantMark", "StderrTarget", "StdioServer", "check_stderr", "claim_stdio", "kill_group",
+                "stdio_transport",
             ),
         },
     )  # fmt: skip

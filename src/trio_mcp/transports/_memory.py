@@ -26,6 +26,7 @@ from ..peer import (
     Limits,
     OutgoingRequest,
     UpdateBudget,
+    note_arrival,
 )
 from ..wire import (
     INTERNAL_ERROR,
@@ -161,6 +162,7 @@ class _MemoryTransport:
             client.tap,
             ("sent", "received"),
         )
+        note_arrival(serving, self.ours, "memory")
         self.theirs = _MemoryEnd(
             client.admission,
             client.limits,

@@ -21,7 +21,7 @@ from .._errors import ConnectionLost
 from .._shares import Sender, sender_of
 from .._util import owned_nursery
 from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
-from ..peer import IncomingMessageRequest, Link, SenderSlots
+from ..peer import IncomingMessageRequest, Link, SenderSlots, note_arrival
 from ..wire import JsonObject, LineFramer, Oversized, Undecodable, decode
 from ._connection_bound import socket_of
 from .stdio import ImmediateStream
@@ -153,7 +153,16 @@ def server_link(stream: trio.abc.Stream, serving: Serving, used: Callable[[], No
     if sender is not None:
         slots = SenderSlots.of(serving, serving.limits)
         link.slots, link.listens = slots.for_requests(sender), slots.for_listens(sender)
+    note_arrival(serving, link, _kind_of(stream))
     return link
+
+
+def _kind_of(stream: trio.abc.Stream) -> str:
+    """Return the kind of a stream, for `Server.snapshot`."""
+    end = socket_of(stream)
+    if end is None:
+        return "stdio" if isinstance(stream, ImmediateStream) else "stream"
+    return "tcp" if end.family in (socket.AF_INET, socket.AF_INET6) else "unix"
 
 
 def _preceded(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .hypercorn import HttpSockets as HttpSockets
     from .hypercorn import Inheritance as Inheritance
     from .hypercorn import bind_sockets as bind_sockets
+    from .hypercorn import inheritance_variables as inheritance_variables
     from .hypercorn import serve_asgi as serve_asgi
     from .hypercorn import serve_workers as serve_workers
     from .hypercorn import take_inheritance as take_inheritance
@@ -45,8 +46,8 @@ else:
             "_fetch": ("engine_fetch", "open_fetch"),
             "client": ("http_transport",),
             "hypercorn": (
-                "Bound", "HttpListening", "HttpSockets", "Inheritance", "bind_sockets", "serve_asgi", "serve_workers",
-                "take_inheritance", "tls_context",
+                "Bound", "HttpListening", "HttpSockets", "Inheritance", "bind_sockets", "inheritance_variables",
+                "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),
             "server": (
                 "AsgiApp", "AsgiMessage", "HttpApp", "HttpRequest", "HttpRoute", "HttpSettings", "MemoryEventStore",

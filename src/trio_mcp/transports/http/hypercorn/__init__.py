@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._sockets import bind_sockets as bind_sockets
     from ._sockets import tls_context as tls_context
     from ._workers import Inheritance as Inheritance
+    from ._workers import inheritance_variables as inheritance_variables
     from ._workers import serve_workers as serve_workers
     from ._workers import take_inheritance as take_inheritance
 else:
@@ -22,6 +23,6 @@ else:
         {
             "_serve": ("serve_asgi",),
             "_sockets": ("Bound", "HttpListening", "HttpSockets", "bind_sockets", "tls_context"),
-            "_workers": ("Inheritance", "serve_workers", "take_inheritance"),
+            "_workers": ("Inheritance", "inheritance_variables", "serve_workers", "take_inheritance"),
         },
     )  # fmt: skip

@@ -37,7 +37,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, quote, urlencode
 
 import trio
@@ -58,6 +58,7 @@ from ....peer import (
     MessageOrigin,
     Outlet,
     SenderSlots,
+    note_arrival,
 )
 from ....wire import (
     INVALID_REQUEST,
@@ -114,6 +115,9 @@ class SessionHost:
 class HttpSession(MessageConnection):
     """One session; see also `MessageConnection`. Made by `begin`."""
 
+    transport: ClassVar[str] = "http session"
+    """The kind of the transport, for `Server.snapshot`."""
+
     host: SessionHost
     principal: str | None
     """The owner (rule 2)."""
@@ -141,6 +145,7 @@ class HttpSession(MessageConnection):
         principal, sender = request.principal, request.sender
         session = cls(serving.admission(), serving.answer, notified, serving.limits, host, principal, sender)
         session.slots = SenderSlots.of(serving, serving.limits).for_requests(sender)
+        note_arrival(serving, session, cls.transport)
         return session
 
     @property
@@ -516,6 +521,8 @@ def addressed_stream(request: HttpRequest) -> str | None:
 @define(eq=False)
 class SseConnection(HttpSession):
     """One HTTP+SSE stream, and the POSTs that belong to it."""
+
+    transport = "http+sse"
 
     _stream: HttpOutlet = field(init=False)
     _begun_at: float = field(factory=trio.current_time, init=False)

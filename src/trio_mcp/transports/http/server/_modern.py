@@ -40,6 +40,7 @@ from ....peer import (
     OutgoingRequest,
     Peer,
     SenderSlots,
+    note_arrival,
 )
 from ....wire import (
     HEADER_MISMATCH,
@@ -218,6 +219,7 @@ class ClientAddresses:
             self._addresses[sender] = client = ClientAddress(
                 serving.admission(), slots.for_requests(sender), slots.for_listens(sender)
             )
+            note_arrival(serving, client, "http", lasts=False)
         self._latest.append(client)
         return client
 
