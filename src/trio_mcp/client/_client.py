@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 import trio
 from attrs import define, evolve, field
@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 from .. import types
 from .._errors import LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
+from .._misuse import AsyncForOnly, AsyncWithOnly, check_class
 from .._user_types import to_object
 from .._util import own_cancellation
 from ..peer import ConnectionStatistics
@@ -38,8 +39,10 @@ OnProgress: TypeAlias = Callable[["types.ProgressNotificationParams"], Awaitable
 
 
 @define(eq=False)
-class Updates:
+class Updates(AsyncForOnly):
     """The progress updates of one call, in order: an asynchronous iterator that ends when the result has arrived."""
+
+    _usage = "async for update in call.updates"
 
     _request: OpenRequest
     _has_warned: bool = field(default=False, init=False)
@@ -181,8 +184,10 @@ class CallPlan:
 
 
 @define(eq=False)
-class OpenCall(Generic[C]):
+class OpenCall(AsyncWithOnly, Generic[C]):
     """An `async with` block around one call; see `Client.open_call`."""
+
+    _usage = "async with client.open_call(...) as call:"
 
     _plan: CallPlan
     _kind: type[C]
@@ -198,13 +203,26 @@ class OpenCall(Generic[C]):
 
 
 def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
-    """Return the params of a call."""
+    """Return the params of a call.
+
+    Raises:
+        TypeError: *name* is not a string, or *arguments* or *meta* is not a mapping.
+    """
+    check_class("the name of a tool", name, str, "tool.name")
     params: JsonObject = {"name": name}
     if arguments is not None:
-        params["arguments"] = dict(arguments)
+        params["arguments"] = _members("the arguments of a tool", arguments)
     if meta is not None:
-        params["_meta"] = dict(meta)
+        params["_meta"] = _members("meta", meta)
     return params
+
+
+def _members(what: str, given: object) -> JsonObject:
+    """Return a copy of a mapping; raise TypeError if *given* is anything else."""
+    if not isinstance(given, Mapping):
+        cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
+        raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
+    return dict(cast("Mapping[str, Any]", given))
 
 
 def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
@@ -240,8 +258,10 @@ class _ListenMethod(Protocol):
 
 
 @define(eq=False)
-class OpenListen:
+class OpenListen(AsyncWithOnly):
     """An `async with` block that receives changes; see `Client.listen`."""
+
+    _usage = "async with client.listen(...) as changes:"
 
     _connection: Connection
     _wanted: ChangeFilter
@@ -345,6 +365,7 @@ class Client:
 
     def ended(self) -> None:
         """Mark the connection as gone, for any reason; called by the coroutine that owned it."""
+        self._connection.close()
         self._closing.set()
         self._closed.set()
 
@@ -409,9 +430,16 @@ class Client:
         Structured content is checked against the tool's output schema if this client has listed the tool. A result
         without structured content has `types.UNSET` there, because None is a value that a tool may return.
 
+        ::
+
+            async def on_progress(update: types.ProgressNotificationParams) -> None:
+                print(update.progress, update.total, update.message)
+
+            result = await client.call_tool("build", {"branch": "main"}, on_progress=on_progress)
+
         Args:
             name: the tool's name.
-            arguments: JSON values by parameter.
+            arguments: JSON values by parameter, in a dict.
             on_progress: awaited with each progress update, in order, in this task, before the result is returned. An
                 exception it raises ends the call and is raised here.
             raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`.
@@ -420,6 +448,7 @@ class Client:
                 session. The tool may then run twice. By default such a call raises `ResponseLost`.
 
         Raises:
+            TypeError: *name* is not a string, or *arguments* or *meta* is not a dict.
             ToolFailed: the tool failed, and *raise_on_error* is set.
             ConsentRefused: the client's consent hook refused the call; nothing was sent.
             RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
@@ -629,7 +658,9 @@ class Client:
         self, name: str, arguments: Mapping[str, str] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> types.GetPromptResult:
         """Get a prompt's messages. The arguments are strings."""
-        params: JsonObject = {"name": name} | ({} if arguments is None else {"arguments": dict(arguments)})
+        params: JsonObject = {"name": name}
+        if arguments is not None:
+            params["arguments"] = _members("the arguments of a prompt", arguments)
         return await self._connection.request("prompts/get", _with_meta(params, meta), types.GetPromptResult)
 
     async def complete(
@@ -727,4 +758,4 @@ def _page(cursor: str | None) -> JsonObject | None:
 
 
 def _with_meta(params: JsonObject, meta: Mapping[str, Any] | None) -> JsonObject:
-    return params if meta is None else {**params, "_meta": dict(meta)}
+    return params if meta is None else {**params, "_meta": _members("meta", meta)}

@@ -34,6 +34,7 @@ from attrs import define, evolve, field
 
 from .. import types
 from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, TrioMcpError
+from .._misuse import AsyncForOnly
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
@@ -95,7 +96,7 @@ MAX_PAGES = 1000
 
 
 @define(eq=False)
-class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
+class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
     """The items of all pages, in order. No request is open while the caller works.
 
     Args:
@@ -103,6 +104,8 @@ class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
         read: returns a page's items.
         max_pages: the largest number of pages; 1 or more.
     """
+
+    _usage = "async for tool in client.tools()"
 
     _fetch: Callable[[str | None], Awaitable[Page]]
     _read: Callable[[Page], Iterable[Item]]

@@ -23,7 +23,6 @@ import logging
 import re
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args
@@ -33,6 +32,7 @@ from attrs import define, field, frozen
 
 from .. import types
 from .._errors import ConnectionClosed, MissingCapability, ServerExited, TrioMcpError
+from .._misuse import AsyncForOnly, async_block, did_you_mean
 from .._util import owned_nursery, run_all
 from ..abc import ClientAuth
 from ._cache import ServerCache
@@ -241,7 +241,7 @@ class Toolbox:
         meant = [each for each in self._listed if each.tool.name == name]
         match meant:
             case []:
-                return f"no server has a tool {name!r}"
+                return f"no server has a tool {name!r}{did_you_mean(name, self._found)}"
             case [one]:
                 return f"the tool {name!r} of server {one.server!r} is called {one.name!r} here"
             case _:
@@ -249,8 +249,10 @@ class Toolbox:
 
 
 @define(eq=False)
-class _ToolIterator(AsyncIterator[ServerTool]):
+class _ToolIterator(AsyncForOnly, AsyncIterator[ServerTool]):
     """An iterator over tools. It is not an async generator, so that it may continue after a cancellation."""
+
+    _usage = "async for tool in clients.tools()"
 
     _toolbox: Toolbox
     _items: deque[ServerTool] | None = field(default=None, init=False)
@@ -453,7 +455,7 @@ class _Connected(trio.TaskStatus[Client]):
         self._attempted.set()
 
 
-@asynccontextmanager
+@async_block("async with open_clients(...) as clients:")
 async def open_clients(
     source: TableSource,
     *,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Protocol, TypeVar, cast, overload
 
 import trio
 from attrs import define
@@ -37,7 +37,10 @@ from .asking import (
     url_elicitation_required,
 )
 
-__all__ = ["Context", "HandlerServing", "progress_of", "run_of", "serving_of"]
+__all__ = ["NO_STATE", "Context", "HandlerServing", "progress_of", "run_of", "serving_of"]
+
+NO_STATE: Final = object()
+"""The state of a serving whose server has no lifespan."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -139,7 +142,16 @@ class Context:
 
     @property
     def state(self) -> Any:
-        """The value that the server's lifespan yielded; None without a lifespan."""
+        """The value that the server's lifespan yielded.
+
+        Raises:
+            AttributeError: the server has no lifespan.
+        """
+        if self._serving.state is NO_STATE:
+            raise AttributeError(
+                "ctx.state: this server has no lifespan, and so no state; the state is what a lifespan yields, as in "
+                "Server(lifespan=...)"
+            )
         return self._serving.state
 
     @property

@@ -14,9 +14,11 @@ from attrs import define
 from .. import types
 from .._errors import McpError
 from .._extensions import checked_settings
+from .._misuse import check_class
 from ..peer import Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
+from ._context import NO_STATE
 from ._extensions import CustomMethods
 from ._middleware import Middleware, check_middleware
 from ._serving import ActiveServer, open_serving
@@ -46,8 +48,8 @@ M = TypeVar("M", bound=Middleware)
 
 
 @asynccontextmanager
-async def _no_lifespan(_: Server) -> AsyncGenerator[None]:
-    yield None
+async def _no_lifespan(_: Server) -> AsyncGenerator[object]:
+    yield NO_STATE
 
 
 @define(eq=False, init=False)
@@ -56,6 +58,22 @@ class Server:
 
     The same server can be served several times at once, on any transport. A registration or removal takes effect with
     the next request.
+
+    The functions that it takes have these forms::
+
+        @asynccontextmanager
+        async def lifespan(server: Server) -> AsyncGenerator[Database]:
+            async with open_database() as database:
+                yield database  # it is Context.state
+
+        async def middleware(request: Request, call_next: CallNext) -> Any:
+            print(request.method)
+            return await call_next(request)
+
+        def on_stuck(stuck: Sequence[StuckTask]) -> None:
+            print([task.place for task in stuck])
+
+        server = Server("notes", lifespan=lifespan, middleware=[middleware], on_stuck=on_stuck)
 
     Args:
         name: the name of the server.
@@ -97,7 +115,8 @@ class Server:
         ValueError: *revisions* is empty or contains an unknown revision, an extension id is not valid, *page_size* is
             below 1, a key is too short, *cache* names a method whose results cannot be cached, or *asking* or
             *schema_refs* is not one of its values.
-        TypeError: *keys* is not a list of bytes, or a value of *cache* is not a `CacheHint`.
+        TypeError: *keys* is not a list of bytes, *limits* is not a `Limits`, or a value of *cache* is not a
+            `CacheHint`.
     """
 
     info: types.Implementation
@@ -176,6 +195,7 @@ class Server:
         self.instructions = instructions
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
+        check_class("limits", self.limits, Limits, "Limits(max_running=100)")
         self.on_stuck = on_stuck
         self.revisions = _in_order(revisions)
         if page_size is not None and (type(page_size) is not int or page_size < 1):
@@ -511,7 +531,7 @@ class Server:
         The function is called with the `Request` and with a function that calls the next one, and returns the result::
 
             @server.middleware
-            async def log(request, call_next):
+            async def middleware(request: Request, call_next: CallNext) -> Any:
                 print(request.method)
                 return await call_next(request)
 

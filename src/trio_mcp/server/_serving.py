@@ -30,6 +30,7 @@ from attrs import define, field, frozen
 from .. import types
 from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
 from .._extensions import with_plain_extensions
+from .._misuse import did_you_mean, require_trio
 from .._tracing import TRACING_MODULE
 from .._util import owned_nursery
 from ..peer import (
@@ -247,6 +248,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     Args:
         lasts: True if the serving outlives a single request, so that there may be background tasks.
     """
+    require_trio("a server")
     opened: list[ActiveServer] = []
 
     async def wind_down() -> None:
@@ -374,13 +376,16 @@ class _ListResponder:
 class _NotFound:
     """Refuses a request for something that is not registered."""
 
-    _message: str
+    _kind: str
+    _name: str
+    _catalog: Catalog[Any]
     waits: bool = field(default=False, init=False)
     may_ask: bool = field(default=False, init=False)
 
     async def call(self, context: Context, params: Any) -> Any:
         del context, params
-        raise McpError(INVALID_PARAMS, self._message)
+        known = (entry.definition.name for entry in self._catalog)
+        raise McpError(INVALID_PARAMS, f"no {self._kind} {self._name!r}{did_you_mean(self._name, known)}")
 
 
 def _always(_: Server) -> bool:
@@ -392,11 +397,13 @@ def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder
 
 
 def _tool(serving: ActiveServer, _: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
-    return serving.server.tools.catalog.get(params.name) or _NotFound(f"no tool {params.name!r}")
+    catalog = serving.server.tools.catalog
+    return catalog.get(params.name) or _NotFound("tool", params.name, catalog)
 
 
 def _prompt(serving: ActiveServer, _: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
-    return serving.server.prompts.catalog.get(params.name) or _NotFound(f"no prompt {params.name!r}")
+    catalog = serving.server.prompts.catalog
+    return catalog.get(params.name) or _NotFound("prompt", params.name, catalog)
 
 
 def _resource(serving: ActiveServer, _: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:

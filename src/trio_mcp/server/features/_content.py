@@ -15,7 +15,8 @@ from attrs import evolve, frozen
 
 from ... import types
 from ..._errors import McpError, ToolError
-from ...wire import INTERNAL_ERROR, JsonObject, encode, is_modern
+from ..._misuse import unawaited
+from ...wire import INTERNAL_ERROR, JsonObject, NotJsonError, encode, is_modern
 
 __all__ = [
     "RESULT_CLASSES",
@@ -135,8 +136,16 @@ def _text_of(value: Any) -> str:
 
     Raises:
         NotJsonError: *value* is not JSON.
+        TypeError: *value* is a coroutine.
     """
-    return value if isinstance(value, str) else encode(value).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return encode(value).decode()
+    except NotJsonError:
+        if fault := unawaited(value):
+            raise TypeError(f"what the handler returned cannot be sent: {fault}") from None
+        raise
 
 
 def text_result(plain: Any) -> JsonObject:

@@ -23,6 +23,7 @@ from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError, ResourceNotFound
+from ..._misuse import unawaited
 from ...wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
 from .._context import Context
 from ..signature import ArgumentFaults
@@ -335,4 +336,6 @@ def _as_contents(
     if isinstance(value, bytes | bytearray):
         mime_type = mime_type or "application/octet-stream"
         return types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
+    if fault := unawaited(value):
+        raise TypeError(f"what resource {uri!r} returned cannot be sent: {fault}")
     raise TypeError(f"resource {uri!r} returned {type(value).__name__}; return a string, bytes or contents")
