@@ -38,7 +38,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     chosen: argparse.ArgumentParser = options.parser
     row: str | None = getattr(options, "row", None)
     if unknown := [each for each in rest if each.startswith("-") or row is None]:
-        chosen.error(f"unknown arguments: {' '.join(unknown)}")
+        _refuse(unknown, target, options, chosen)
     if row is not None:  # argparse stops collecting positional arguments at an option
         setattr(options, row, [*getattr(options, row), *rest])
     if options.command == "complete":
@@ -49,6 +49,15 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     _check_target(options, chosen)
     _check_serving(options, chosen)
     return options
+
+
+def _refuse(
+    unknown: Sequence[str], target: Sequence[str] | None, options: argparse.Namespace, parser: argparse.ArgumentParser
+) -> None:
+    words = " ".join(unknown)
+    if target is None and getattr(options, "config", True) is None and not unknown[0].startswith("-"):
+        parser.error(f"no server given: write -- before its command or URL, as in -- {words}")
+    parser.error(f"unknown arguments: {words}")
 
 
 def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

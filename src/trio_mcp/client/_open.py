@@ -378,8 +378,8 @@ async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> 
     with clocks.timeouts.within(limit):
         try:
             await negotiate(connection, pinned=pinned, probe=probe)
-        except ServerExited:
-            if probing and pinned is None:
+        except ServerExited as exited:
+            if probing and pinned is None and exited.has_read:
                 raise _ExitedOnProbeError from None
             raise
         except ResponseLost as lost:  # without an agreement there is no connection
