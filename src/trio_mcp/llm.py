@@ -224,6 +224,13 @@ class Toolkit:
         model is told of every failure of a call: an unknown function, arguments that are not a JSON object, a refusal,
         an error of the tool, a lost connection. `result_text` describes the form of results.
 
+        ::
+
+            async def approve(call: ToolCall) -> bool | str:
+                return "deleting is not allowed" if call.tool.name == "delete" else True
+
+            messages += await toolkit.answer(message, approve=approve)
+
         Args:
             message: the assistant's message, with or without ``tool_calls``.
             approve: decides about each call; without it all calls are made.
