@@ -29,7 +29,7 @@ from ._legacy_listen import LegacyListen
 from ._listen import ChangeInbox, Changes, ListenRequest
 from ._lists import MAX_PAGES, PageIterator
 
-__all__ = ["Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"]
+__all__ = ["Call", "Client", "Lifetime", "ManualCall", "OnProgress", "OpenCall", "Updates"]
 
 
 _log = logging.getLogger("trio_mcp.client")
@@ -309,6 +309,21 @@ def _required(wanted: ChangeFilter) -> dict[str, Any]:
 
 
 @define(eq=False)
+class Lifetime:
+    """The life of a client, between the coroutine that owns its connection and the tasks that close it."""
+
+    closing: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the client shall be closed; the owner waits for it."""
+    closed: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the connection is gone, for any reason."""
+
+    def end(self) -> None:
+        """Note that the connection is gone; called by its owner."""
+        self.closing.set()
+        self.closed.set()
+
+
+@define(eq=False)
 class Client:
     """A connection to a server. Create it with `open_client`, `start_client` or one of their siblings.
 
@@ -324,8 +339,7 @@ class Client:
     """
 
     _connection: Connection = field(repr=False)
-    _closing: trio.Event = field(factory=trio.Event, init=False)
-    _closed: trio.Event = field(factory=trio.Event, init=False)
+    _lifetime: Lifetime = field(repr=False)
 
     @property
     def revision(self) -> str:
@@ -356,18 +370,8 @@ class Client:
 
         Calls in flight raise `ConnectionClosed`. If cancelled, the connection closes all the same.
         """
-        self._closing.set()
-        await self._closed.wait()
-
-    async def hold(self) -> None:
-        """Wait until the client is closed; called by the coroutine that owns the connection."""
-        await self._closing.wait()
-
-    def ended(self) -> None:
-        """Mark the connection as gone, for any reason; called by the coroutine that owned it."""
-        self._connection.close()
-        self._closing.set()
-        self._closed.set()
+        self._lifetime.closing.set()
+        await self._lifetime.closed.wait()
 
     def tools(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.

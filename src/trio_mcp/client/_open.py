@@ -31,7 +31,7 @@ from ..wire import JsonObject, is_modern
 from ._answer import Answering, CustomMessages, ResultResolver
 from ._cache import CacheOption, check_cache, connection_cache
 from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
-from ._client import Client
+from ._client import Client, Lifetime
 from ._connection import Connection
 from ._negotiate import negotiate
 from ._timing import RequestClocks, TimeLimits
@@ -360,15 +360,17 @@ async def _connect_and_hold(
                 connection_cache(options.get("cache")),
                 custom,
             )
-            client = custom.client = Client(connection)
-            when_all_tasks_have_ended.callback(client.ended)
+            lifetime = Lifetime()
+            client = custom.client = Client(connection, lifetime)
+            when_all_tasks_have_ended.callback(lifetime.end)
+            when_all_tasks_have_ended.callback(connection.close)
             async with opener(connection) as transport:
                 connection.use_transport(transport)
                 await _agree(connection, options.get("revision"), probe=probe)
                 connection.answering.start(nursery, connection.revision)
                 custom.start(nursery, limits.notification_seconds)
                 task_status.started(client)
-                await client.hold()
+                await lifetime.closing.wait()
 
 
 async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:

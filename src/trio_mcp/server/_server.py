@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar, cast, get_args, overload
 
-from attrs import define
+from attrs import define, field
 
 from .. import types
 from .._errors import McpError
@@ -40,7 +40,7 @@ from .features import (
 )
 from .signature import SchemaRefs
 
-__all__ = ["Server", "callers_names"]
+__all__ = ["Server", "ServerInternals", "callers_names"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,6 +50,24 @@ M = TypeVar("M", bound=Middleware)
 @asynccontextmanager
 async def _no_lifespan(_: Server) -> AsyncGenerator[object]:
     yield NO_STATE
+
+
+@define(eq=False)
+class ServerInternals:
+    """The parts of a server that are no business of the program that made it; `internals_of` returns them."""
+
+    info_json: JsonObject
+    """The name and version of the server, as they are sent."""
+    cursors: Cursors
+    """Seals and reads the cursors of the lists."""
+    seals: Seals
+    """Seals and opens the states that clients send back with their answers."""
+    middleware: Sequence[Middleware]
+    """The functions around every request, the outermost first."""
+    custom: CustomMethods = field(factory=CustomMethods, init=False)
+    """The custom methods and notifications, beyond the specification."""
+    changes: ChangeSource = field(factory=ChangeSource, init=False)
+    """Notifies listeners of registrations, removals and updates."""
 
 
 @define(eq=False, init=False)
@@ -121,8 +139,6 @@ class Server:
 
     info: types.Implementation
     """The name and version of the server."""
-    info_json: dict[str, Any]
-    """The same, as it is sent."""
     instructions: str | None
     lifespan: Callable[[Server], AbstractAsyncContextManager[Any]]
     limits: Limits
@@ -130,10 +146,6 @@ class Server:
     """The supported protocol revisions, oldest first."""
     page_size: int | None
     """The number of entries on each page of a list; None for all on one page."""
-    cursors: Cursors
-    """Seals and reads the cursors of the lists."""
-    seals: Seals
-    """Seals and opens the states that clients send back with their answers."""
     asking: AskingMode
     """The way in which a handler waits for the answer of a modern client."""
     cache: Mapping[str, CacheHint]
@@ -148,18 +160,13 @@ class Server:
     """The completions."""
     background: Background
     """Starts tasks that outlive the call that starts them."""
-    custom: CustomMethods
-    """The custom methods and notifications, beyond the specification."""
     extensions: Mapping[str, JsonObject]
     """The settings of each extension that the server declares, by id."""
     experimental: Mapping[str, JsonObject]
     """The non-standard capabilities that the server declares."""
-    all_middleware: Sequence[Middleware]
-    """The functions around every request, the outermost first."""
-    changes: ChangeSource
-    """Notifies listeners of registrations, removals and updates."""
     on_stuck: OnStuck | None
     """Called with the tasks that do not end after the server has stopped."""
+    _internals: ServerInternals
 
     def __init__(
         self,
@@ -188,9 +195,7 @@ class Server:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
-        self.info_json = types.unstructure(self.info)
-        self.all_middleware = tuple(map(check_middleware, middleware))
-        self.custom, self.extensions = CustomMethods(), checked_settings(extensions or {}, "extensions")
+        self.extensions = checked_settings(extensions or {}, "extensions")
         self.experimental = {name: dict(each) for name, each in (experimental or {}).items()}
         self.instructions = instructions
         self.lifespan = lifespan
@@ -205,18 +210,20 @@ class Server:
             raise ValueError(f"asking={asking!r}: must be one of {', '.join(get_args(AskingMode))}")
         self.asking = asking
         keys = check_keys(keys)
-        self.cursors, self.seals = Cursors(keys), Seals(keys)
+        self._internals = ServerInternals(
+            types.unstructure(self.info), Cursors(keys), Seals(keys), tuple(map(check_middleware, middleware))
+        )
         self.cache = check_hints(cache)
         if schema_refs not in get_args(SchemaRefs):
             raise ValueError(f"schema_refs={schema_refs!r}: must be one of {', '.join(get_args(SchemaRefs))}")
         self.tools, self.resources, self.prompts = Tools(schema_refs, repair_arguments), Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
-        self.changes = ChangeSource()
-        self.tools.catalog.changed = partial(self.changes.notify_nowait, ListChanged("tools"))
-        self.prompts.catalog.changed = partial(self.changes.notify_nowait, ListChanged("prompts"))
+        notify = self._internals.changes.notify_nowait
+        self.tools.catalog.changed = partial(notify, ListChanged("tools"))
+        self.prompts.catalog.changed = partial(notify, ListChanged("prompts"))
         for catalog in (self.resources.catalog, self.resources.templates):
-            catalog.changed = partial(self.changes.notify_nowait, ListChanged("resources"))
+            catalog.changed = partial(notify, ListChanged("resources"))
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -241,7 +248,7 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
         """
-        self.changes.resource_updated(uri)
+        self._internals.changes.resource_updated(uri)
 
     def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.
@@ -276,7 +283,7 @@ class Server:
                 uris = islice(_listened(params), self.limits.max_subscriptions)  # a request with more is refused
                 return NO_SCOPES.union(*map(self.resources.scopes_of, uris))
             case _:
-                return self.custom.scopes_of(method)
+                return self._internals.custom.scopes_of(method)
 
     def serving_one(self) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving for a single request, whose handler cannot be parked and cannot start background tasks.
@@ -512,7 +519,9 @@ class Server:
                 valid.
             TypeError: the function cannot be called with params; the message says why.
         """
-        return _custom_registrar(partial(self.custom.add_method, scopes=scopes), name, extension, callers_names())
+        return _custom_registrar(
+            partial(self._internals.custom.add_method, scopes=scopes), name, extension, callers_names()
+        )
 
     def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
         """Register a function as the handler of a custom notification, or of an extension's notification; see `method`.
@@ -523,7 +532,7 @@ class Server:
 
         Raises what `method` raises.
         """
-        return _custom_registrar(self.custom.add_notification, name, extension, callers_names())
+        return _custom_registrar(self._internals.custom.add_notification, name, extension, callers_names())
 
     def middleware(self, function: M) -> M:
         """Register an async function around every request and notification; see `Request`. It is returned unchanged.
@@ -547,7 +556,7 @@ class Server:
         Raises:
             TypeError: *function* is not an async function.
         """
-        self.all_middleware = (*self.all_middleware, check_middleware(function))
+        self._internals.middleware = (*self._internals.middleware, check_middleware(function))
         return function
 
 

@@ -23,6 +23,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
 
 from attrs import define, field, frozen
@@ -82,9 +83,16 @@ from .features import (
 
 if TYPE_CHECKING:
     from ._middleware import Middleware
-    from ._server import Server
+    from ._server import Server, ServerInternals
 
-__all__ = ["ROUTES", "ActiveServer", "ServerStatistics", "finish_result", "open_serving"]
+__all__ = [
+    "ROUTES",
+    "ActiveServer",
+    "ServerStatistics",
+    "finish_result",
+    "internals_of",
+    "open_serving",
+]
 
 _log = logging.getLogger("trio_mcp.server")
 
@@ -114,6 +122,10 @@ class ServerStatistics:
     """Listeners for changes: open subscriptions, and connections that have made a handshake."""
 
 
+internals_of: Callable[[Server], ServerInternals] = attrgetter("_internals")
+"""Returns the internals of a server, which are no part of its interface."""
+
+
 @define(eq=False)
 class ActiveServer:
     """One serving of a server, shared by all its connections. `Server.serving` makes it."""
@@ -130,6 +142,8 @@ class ActiveServer:
     """The worker processes of isolated tools."""
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
+    internals: ServerInternals = field(init=False)
+    """The internals of the server."""
     subscribers: SessionListeners = field(init=False)
     """The listeners that have made a handshake."""
     threads: Threads = field(init=False)
@@ -143,6 +157,7 @@ class ActiveServer:
 
     def __attrs_post_init__(self) -> None:
         server = self.server
+        self.internals = internals_of(server)
         self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
         self.small_answers = SlotsByKind(self.limits.max_in_flight, self.limits.max_queued)
@@ -163,12 +178,12 @@ class ActiveServer:
     @property
     def seals(self) -> Seals:
         """The keys that seal and open the states of questions."""
-        return self.server.seals
+        return self.internals.seals
 
     @property
     def info_json(self) -> JsonObject:
         """The name of the server, in the shape of `types.Implementation`."""
-        return self.server.info_json
+        return self.internals.info_json
 
     @property
     def extensions(self) -> Mapping[str, JsonObject]:
@@ -187,7 +202,7 @@ class ActiveServer:
 
     def has_method(self, name: str) -> bool:
         """Return True if the application has registered a method of this name."""
-        return name in self.server.custom.methods
+        return name in self.internals.custom.methods
 
     def has_tool(self, name: str) -> bool:
         """Return True if a tool of this name is registered."""
@@ -195,7 +210,7 @@ class ActiveServer:
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
-        self.server.changes.resource_updated(uri)
+        self.internals.changes.resource_updated(uri)
 
     def input_schema(self, tool: str) -> JsonObject | None:
         """Return a tool's input schema, as modern clients list it; None if there is no such tool."""
@@ -269,7 +284,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
         ):
             try:
                 async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
-                    with server.changes.serving() as hub:
+                    with internals_of(server).changes.serving() as hub:
                         pool = HandlerPool(nursery, server.limits)
                         opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
                         try:
@@ -369,7 +384,7 @@ class _ListResponder:
 
     async def call(self, context: Context, params: Any) -> JsonObject:
         server = self._server
-        return self._catalog.page(context.revision, params.cursor, server.page_size, server.cursors)
+        return self._catalog.page(context.revision, params.cursor, server.page_size, internals_of(server).cursors)
 
 
 @frozen(eq=False)
@@ -489,7 +504,8 @@ ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) 
 def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     """Answer a request now, or start its handler in the pool."""
     server = serving.server
-    middleware = server.all_middleware
+    internals = serving.internals
+    middleware = internals.middleware
     route = ROUTES[exchange.context.revision][exchange.method]
     params: Any = exchange.params or {}
     past: PastRounds | None = None
@@ -504,7 +520,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
         if not middleware:
             if route is not None and route.at_once is not None:
                 result = route.at_once(serving, exchange, params)
-                exchange.respond(finish_result(result, exchange.context, server.info_json))
+                exchange.respond(finish_result(result, exchange.context, internals.info_json))
                 return
             responder = _find(serving, exchange, route, params)
     except McpError as error:
@@ -545,7 +561,7 @@ def _read_params(server: Server, exchange: IncomingRequest, route: Route | None,
         except StructureError as exc:
             raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
     revision = exchange.context.revision
-    custom = server.custom.method(method, revision)
+    custom = internals_of(server).custom.method(method, revision)
     if custom is None:
         raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
     return custom.read(dict(params), exchange.context)
@@ -553,7 +569,7 @@ def _read_params(server: Server, exchange: IncomingRequest, route: Route | None,
 
 def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
     if route is None or route.find is None:
-        return serving.server.custom.methods[exchange.method]
+        return serving.internals.custom.methods[exchange.method]
     return route.find(serving, exchange, params)
 
 
@@ -600,7 +616,7 @@ class _PooledRequest:
         if route is None or isinstance(outcome, ExtensionResult):
             outcome = complete_result(outcome, run.method, run.context, server.extensions)
         hint = server.cache.get(exchange.method, NOT_KEPT) if route is None or route.is_kept else None
-        result = finish_result(outcome, exchange.context, server.info_json, hint)
+        result = finish_result(outcome, exchange.context, serving.info_json, hint)
         if serving.changes.unsaid:
             serving.changes.notify_now()
         if (past is not None or run.pending is not None) and "ttlMs" in result:
@@ -619,7 +635,7 @@ class _PooledRequest:
         answer = _explain(serving.server, exchange.method, params, exchange.context, failure)
         if isinstance(answer, McpError):
             return answer
-        return finish_result(answer, exchange.context, serving.server.info_json)
+        return finish_result(answer, exchange.context, serving.info_json)
 
     async def _pass_middleware(self, run: HandlerRun, context: Context) -> Any:
         """Return what the middleware returns, typed, or as the page of a list that it has not changed.
