@@ -53,7 +53,7 @@ async def serve(folder: Path, port: int) -> None:
 
 
 def _token(authority: AuthorizationServer, principal: str, port: int, **claims: Any) -> str:
-    return authority.issue_token(resource=url_at(port), subject=principal, client_id="app", **claims)
+    return authority.issue_token(resource=url_at(port), subject=principal, client_id="app", claims=claims)
 
 
 if __name__ == "__main__":

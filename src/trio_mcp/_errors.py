@@ -217,17 +217,19 @@ class ResponseLost(TrioMcpError):
 class HttpStatusError(TrioMcpError):
     """The server, or a proxy in front of it, answered a request with an HTTP status and without an MCP message.
 
-    `status` is the HTTP status; `text` is the beginning of the response body, which is not trusted. The client remains
-    usable.
+    `status` is the HTTP status; `text` is the beginning of the response body, which is not trusted; `hint` says what
+    may be wrong with the URL, and is empty if that is unknown. The client remains usable.
     """
 
-    def __init__(self, status: int, text: str = "") -> None:
+    def __init__(self, status: int, text: str = "", *, hint: str = "") -> None:
         super().__init__(status, text)
         self.status = status
         self.text = text
+        self.hint = hint
 
     def __str__(self) -> str:
-        return f"HTTP status {self.status}" + (f": {self.text}" if self.text else "")
+        said = f"HTTP status {self.status}" + (f": {self.text}" if self.text else "")
+        return f"{said} ({self.hint})" if self.hint else said
 
 
 class AuthorizationFailed(TrioMcpError):
@@ -314,15 +316,19 @@ class ServerExited(ConnectionBroken):
     """The child process of the server has ended.
 
     `status` is its exit status, or the negative number of the signal that killed it; `stderr_tail` holds the last lines
-    of its standard error (empty if standard error was not captured).
+    of its standard error (empty if standard error was not captured). `has_read` is False if the process certainly read
+    nothing of what it was sent. `hint` says what may be wrong with the program, and is empty if that is unknown.
     """
 
-    def __init__(self, status: int, stderr_tail: Sequence[str] = ()) -> None:
+    def __init__(self, status: int, stderr_tail: Sequence[str] = (), *, has_read: bool = True, hint: str = "") -> None:
         super().__init__(status, tuple(stderr_tail))
         self.status = status
         self.stderr_tail: tuple[str, ...] = tuple(stderr_tail)
+        self.has_read = has_read
+        self.hint = hint
 
     def __str__(self) -> str:
         how = f"was killed by signal {-self.status}" if self.status < 0 else f"exited with status {self.status}"
+        hint = f" ({self.hint})" if self.hint else ""
         tail = "".join(f"\n    {line}" for line in self.stderr_tail)
-        return f"the server process {how}" + (f"; the last lines of its standard error:{tail}" if tail else "")
+        return f"the server process {how}{hint}" + (f"; the last lines of its standard error:{tail}" if tail else "")

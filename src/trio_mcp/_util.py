@@ -14,6 +14,8 @@ from typing import cast
 
 import trio
 
+from ._misuse import asyncio_failure
+
 __all__ = [
     "WIND_DOWN_SECONDS",
     "failure_of",
@@ -52,7 +54,8 @@ def failure_of(raised: BaseException, actor: str, log: logging.Logger) -> Except
     task: the code has stored it there and raised it here, where no scope would catch it, so that it would end the whole
     program. `SystemExit`, `KeyboardInterrupt`, and exceptions of other libraries that are no `Exception`, such as
     `asyncio.CancelledError`, are failures too. Application code shall run with protection from interrupts
-    (`trio.lowlevel.enable_ki_protection`): then a real Ctrl+C is raised in the main task and not here.
+    (`trio.lowlevel.enable_ki_protection`): then a real Ctrl+C is raised in the main task and not here. An error that
+    comes from using asyncio becomes the cause of one that says so.
 
     Call this outside of the cancel scopes of the code, in the task that ran it.
 
@@ -65,7 +68,7 @@ def failure_of(raised: BaseException, actor: str, log: logging.Logger) -> Except
         GeneratorExit: the coroutine is being closed, because its Trio run is over.
     """
     if isinstance(raised, Exception):
-        return raised
+        return asyncio_failure(raised, actor) or raised
     if not trio.lowlevel.in_trio_task():
         raise raised
     cancelled, rest = _split(raised)

@@ -397,6 +397,13 @@ class Toolkit:
         model is told of every failure of a call: an unknown function, arguments that are not a JSON object, a refusal,
         an error of the tool, a timeout, a lost connection. `result_text` describes the form of results.
 
+        ::
+
+            async def approve(call: ToolCall) -> bool | str:
+                return "deleting is not allowed" if call.tool.name == "delete" else True
+
+            messages += await toolkit.answer(message, approve=approve)
+
         Args:
             message: the answer of the model, with or without calls: the assistant's message (chat completions,
                 ``"messages"``), or the response (``"responses"``), as JSON values.

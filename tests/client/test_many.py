@@ -335,15 +335,15 @@ async def test_an_unexpected_failure_is_logged_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def options_for(server: str) -> ClientOptions:
-        wrong: Any = "soon"
-        return {"time_limits": wrong} if server == "odd" else {}
+        wrong: Any = 5
+        return {"roots": wrong} if server == "odd" else {}
 
     with trio.fail_after(TIMEOUT_SECONDS):
         servers = {"odd": tools("o", "mul"), "works": tools("w", "add")}
         async with open_clients({"mcpServers": servers}, options_for=options_for) as clients:
             assert text_of(await clients.call_tool("add")) == "w add"
 
-    assert isinstance(clients.failed["odd"], AttributeError)
+    assert isinstance(clients.failed["odd"], TypeError)
     (record,) = caplog.records
     assert record.exc_info is not None
     assert record.exc_info[1] is clients.failed["odd"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
@@ -99,6 +99,7 @@ async def asking(
 ) -> AsyncGenerator[Client]:
     """Open a client of the asking server that answers every question; a timeout bounds the block."""
     given = capable(**options)
+    opening: AbstractAsyncContextManager[Client]
     if where == "stdio":
         opening = open_client([sys.executable, *program(mode, ask_seconds, keys)], **given)
     else:

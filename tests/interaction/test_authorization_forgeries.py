@@ -66,14 +66,14 @@ def invalid_tokens(deployment: Deployment, *, kid: str | None = None) -> dict[st
         "signed with another key": Signer().sign(claims, kid=key["kid"], typ="at+jwt"),
         "signed with another key without a key ID": Signer().sign(claims, typ="at+jwt"),
         "of an issuer that is not trusted": mallory.issue_token(resource=URL),
-        "of an issuer that says it is another": mallory.issue_token(resource=URL, iss=ISSUER),
+        "of an issuer that says it is another": mallory.issue_token(resource=URL, claims={"iss": ISSUER}),
         "for another server": auth.issue_token(resource=f"{ORIGIN}/other"),
         "for the origin": auth.issue_token(resource=ORIGIN),
-        "for the authorization server": auth.issue_token(resource=URL, aud=ISSUER),
-        "without an audience": auth.issue_token(resource=URL, aud=[]),
+        "for the authorization server": auth.issue_token(resource=URL, claims={"aud": ISSUER}),
+        "without an audience": auth.issue_token(resource=URL, claims={"aud": []}),
         "for a longer name": auth.issue_token(resource=f"{URL}/more"),
         "expired": auth.issue_token(resource=URL, seconds=-3600),
-        "of the future": auth.issue_token(resource=URL, nbf=now + 3600),
+        "of the future": auth.issue_token(resource=URL, claims={"nbf": now + 3600}),
         "an ID token": auth.issue_id_token(subject="ada", client_id="client"),
         "an ID-JAG": auth.sign(claims, typ="oauth-id-jag+jwt"),
         "a proof": auth.sign(claims, typ="dpop+jwt"),
@@ -203,7 +203,7 @@ async def test_a_stolen_token_that_is_bound_to_a_key_is_refused(autojump_clock: 
 
     async with deployment.open():
         await trio.sleep(10_000)
-        token = deployment.auth.issue_token(resource=URL, cnf={"jkt": key.thumbprint})
+        token = deployment.auth.issue_token(resource=URL, claims={"cnf": {"jkt": key.thumbprint}})
         thief = Thief(token, key)
         used = thief.proof()
         assert (await client.post(client.call("whoami"), thief.fields(used))).status == 200

@@ -25,7 +25,7 @@ async def test_the_context_shows_the_client_and_the_terms_of_the_request() -> No
 
     @server.tool
     async def look(ctx: Context) -> None:
-        for name in ("revision", "client_info", "client_capabilities", "principal", "headers", "state"):
+        for name in ("revision", "client_info", "client_capabilities", "principal", "headers"):
             seen[name] = getattr(ctx, name)
         seen["mine"] = ctx.meta["mine"]
 
@@ -38,7 +38,6 @@ async def test_the_context_shows_the_client_and_the_terms_of_the_request() -> No
         "client_capabilities": types.ClientCapabilities(roots=types.RootsCapability(list_changed=True)),
         "principal": None,
         "headers": {},
-        "state": None,
         "mine": 1,
     }
 

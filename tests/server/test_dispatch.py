@@ -167,7 +167,7 @@ async def test_a_custom_method_that_runs_in_a_thread_runs_in_a_task() -> None:
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse):
             await client.request("com.example/method", {}, dict)
-        assert server.custom.methods["com.example/method"].waits
+        assert server._internals.custom.methods["com.example/method"].waits
 
 
 @pytest.mark.parametrize("mode", ["parked", "replayed"])

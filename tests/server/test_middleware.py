@@ -665,7 +665,7 @@ async def test_middleware_that_is_registered_while_serving_applies_to_the_next_r
             seen.append(request.method)
             return await call_next(request)
 
-        assert note in server.all_middleware
+        assert note in server._internals.middleware
         await client.list_resources()
 
     assert seen == ["resources/list"]

@@ -183,7 +183,7 @@ def test_invalid_scopes_are_refused_at_registration(scopes: Any, message: str) -
         assert message in str(refused.value)
     capabilities = new.capabilities
     assert (capabilities.tools, capabilities.prompts, capabilities.resources) == (None, None, None)
-    assert new.custom.methods == {}
+    assert new._internals.custom.methods == {}
 
 
 async def test_results_that_need_scopes_are_private() -> None:

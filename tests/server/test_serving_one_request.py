@@ -72,7 +72,7 @@ async def test_background_tasks_are_refused_with_advice() -> None:
 
     @server.tool
     async def begin() -> None:
-        server.background.start_soon(server.info_json.get)  # type: ignore[arg-type]  # never called
+        server.background.start_soon(server.revisions.count)  # type: ignore[arg-type]  # never called
 
     async with open_client(ForOneRequest(server)) as client:
         with pytest.raises(ToolFailed, match=r"background tasks: this request has a serving of its own.*app\.run\(\)"):

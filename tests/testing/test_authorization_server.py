@@ -274,7 +274,12 @@ async def test_a_test_may_issue_a_token_without_a_flow() -> None:
     bench = Bench()
 
     token = bench.auth.issue_token(
-        resource=RESOURCE, scopes=["read"], subject="ada", client_id="app", seconds=30.0, role="admin", aud=["a", "b"]
+        resource=RESOURCE,
+        scopes=["read"],
+        subject="ada",
+        client_id="app",
+        seconds=30.0,
+        claims={"role": "admin", "aud": ["a", "b"]},
     )
 
     claims = bench.claims(token)
@@ -284,6 +289,13 @@ async def test_a_test_may_issue_a_token_without_a_flow() -> None:
     usual = bench.claims(bench.auth.issue_token(resource=RESOURCE))
     assert (usual["aud"], usual["exp"] - usual["iat"]) == (RESOURCE, 3600)
     assert (await bench.introspect(token))["active"]
+
+
+def test_a_misspelt_argument_of_a_token_is_refused() -> None:
+    misspelt: Any = {"liftime": 1}
+
+    with pytest.raises(TypeError, match="unexpected keyword argument 'liftime'"):
+        Bench().auth.issue_token(resource=RESOURCE, **misspelt)
 
 
 async def test_a_test_can_replace_the_signing_keys() -> None:

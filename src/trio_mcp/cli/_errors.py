@@ -72,7 +72,7 @@ def explain(error: BaseException) -> tuple[int, str] | None:
     if isinstance(error, BrokenPipeError):
         return SIGNALLED + 13, ""  # as if SIGPIPE had ended it: the reader of the output has closed it
     if isinstance(error, ServerExited):
-        error = ServerExited(error.status)  # its last output is already on standard error
+        error = ServerExited(error.status, hint=error.hint)  # its last output is already on standard error
     return next(((status, _message(error)) for classes, status in _STATUS_OF if isinstance(error, classes)), None)
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 
 from ._arguments import read_arguments
 from ._errors import explain, wants_sign_in
@@ -60,47 +61,29 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     if options.command == "serve" and options.inspect:
         os.environ["TRIO_MCP_INSPECT"] = "1"
     # Imported here, because --help and a wrong command line need no Trio.
-    match options.command:
-        case "demo":
-            from .demo import run_demo  # noqa: PLC0415
+    if options.command == "demo":
+        from .demo import run_demo  # noqa: PLC0415
 
-            run_demo()
-        case "install":
-            from ._hosts import install  # noqa: PLC0415
+        run_demo()
+    elif options.command == "serve" and options.http is not None:
+        from ._serve import serve_over_http  # noqa: PLC0415
 
-            install(options)
-        case "hosts":
-            from ._hosts import list_hosts  # noqa: PLC0415
+        serve_over_http(options, arguments)
+    else:
+        module, name = _FUNCTIONS.get(options.command, ("_connect", "run_connected"))
+        getattr(import_module(f".{module}", __package__), name)(options)
 
-            list_hosts(options)
-        case "servers":
-            from ._hosts import list_servers  # noqa: PLC0415
 
-            list_servers(options)
-        case "completion":
-            from ._completion import completion  # noqa: PLC0415
-
-            completion(options)
-        case "dev":
-            from ._dev import develop  # noqa: PLC0415
-
-            develop(options)
-        case "inspect":
-            from ._inspect import inspect_process  # noqa: PLC0415
-
-            inspect_process(options)
-        case "serve" if options.http is not None:
-            from ._serve import serve_over_http  # noqa: PLC0415
-
-            serve_over_http(options, arguments)
-        case "serve":
-            from ._serve import serve  # noqa: PLC0415
-
-            serve(options)
-        case _:
-            from ._connect import run_connected  # noqa: PLC0415
-
-            run_connected(options)
+_FUNCTIONS = {
+    "completion": ("_completion", "completion"),
+    "dev": ("_dev", "develop"),
+    "hosts": ("_hosts", "list_hosts"),
+    "inspect": ("_inspect", "inspect_process"),
+    "install": ("_hosts", "install"),
+    "serve": ("_serve", "serve"),
+    "servers": ("_hosts", "list_servers"),
+}
+"""The module and the function of each command that connects to no server."""
 
 
 def _indented(words: str) -> str:

@@ -27,6 +27,7 @@ from ..server import (
     Request,
     ServeHttpOptions,
     Server,
+    internals_of,
     serve_as_worker,
     serve_in_workers,
     serve_stdio,
@@ -167,7 +168,8 @@ def _logged_server(options: argparse.Namespace) -> Server:
     server = server_of(options.server)
     logging.getLogger("trio_mcp").setLevel(level)  # also if the program has configured the log differently
     if _log.isEnabledFor(logging.INFO):
-        server.all_middleware = (_log_request, *server.all_middleware)
+        internals = internals_of(server)
+        internals.middleware = (_log_request, *internals.middleware)
     return server
 
 

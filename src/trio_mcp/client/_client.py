@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 import trio
 from attrs import define, evolve, field
@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 from .. import types
 from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
+from .._misuse import AsyncForOnly, AsyncWithOnly, check_class
 from .._user_types import to_object
 from .._util import own_cancellation
 from ..peer import ConnectionStatistics
@@ -31,7 +32,7 @@ from ._lists import MAX_PAGES, PageIterator
 if TYPE_CHECKING:
     from ._returns import ReturnType
 
-__all__ = ["Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"]
+__all__ = ["Call", "Client", "Lifetime", "ManualCall", "OnProgress", "OpenCall", "Updates"]
 
 
 _log = logging.getLogger("trio_mcp.client")
@@ -41,8 +42,10 @@ OnProgress: TypeAlias = Callable[["types.ProgressNotificationParams"], Awaitable
 
 
 @define(eq=False)
-class Updates:
+class Updates(AsyncForOnly):
     """The progress updates of one call, in order: an asynchronous iterator that ends when the result has arrived."""
+
+    _usage = "async for update in call.updates"
 
     _request: OpenRequest
     _has_warned: bool = field(default=False, init=False)
@@ -184,8 +187,10 @@ class CallPlan:
 
 
 @define(eq=False)
-class OpenCall(Generic[C]):
+class OpenCall(AsyncWithOnly, Generic[C]):
     """An `async with` block around one call; see `Client.open_call`."""
+
+    _usage = "async with client.open_call(...) as call:"
 
     _plan: CallPlan
     _kind: type[C]
@@ -201,13 +206,26 @@ class OpenCall(Generic[C]):
 
 
 def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
-    """Return the params of a call."""
+    """Return the params of a call.
+
+    Raises:
+        TypeError: *name* is not a string, or *arguments* or *meta* is not a mapping.
+    """
+    check_class("the name of a tool", name, str, "tool.name")
     params: JsonObject = {"name": name}
     if arguments is not None:
-        params["arguments"] = dict(arguments)
+        params["arguments"] = _members("the arguments of a tool", arguments)
     if meta is not None:
-        params["_meta"] = dict(meta)
+        params["_meta"] = _members("meta", meta)
     return params
+
+
+def _members(what: str, given: object) -> JsonObject:
+    """Return a copy of a mapping; raise TypeError if *given* is anything else."""
+    if not isinstance(given, Mapping):
+        cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
+        raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
+    return dict(cast("Mapping[str, Any]", given))
 
 
 def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
@@ -243,8 +261,10 @@ class _ListenMethod(Protocol):
 
 
 @define(eq=False)
-class OpenListen:
+class OpenListen(AsyncWithOnly):
     """An `async with` block that receives changes; see `Client.listen`."""
+
+    _usage = "async with client.listen(...) as changes:"
 
     _connection: Connection
     _wanted: ChangeFilter
@@ -296,6 +316,21 @@ def _required(wanted: ChangeFilter) -> dict[str, Any]:
 
 
 @define(eq=False)
+class Lifetime:
+    """The life of a client, between the coroutine that owns its connection and the tasks that close it."""
+
+    closing: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the client shall be closed; the owner waits for it."""
+    closed: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the connection is gone, for any reason."""
+
+    def end(self) -> None:
+        """Note that the connection is gone; called by its owner."""
+        self.closing.set()
+        self.closed.set()
+
+
+@define(eq=False)
 class Client:
     """A connection to a server. Create it with `open_client`, `start_client` or one of their siblings.
 
@@ -311,8 +346,7 @@ class Client:
     """
 
     _connection: Connection = field(repr=False)
-    _closing: trio.Event = field(factory=trio.Event, init=False)
-    _closed: trio.Event = field(factory=trio.Event, init=False)
+    _lifetime: Lifetime = field(repr=False)
 
     @property
     def revision(self) -> str:
@@ -343,17 +377,8 @@ class Client:
 
         Calls in flight raise `ConnectionClosed`. If cancelled, the connection closes all the same.
         """
-        self._closing.set()
-        await self._closed.wait()
-
-    async def hold(self) -> None:
-        """Wait until the client is closed; called by the coroutine that owns the connection."""
-        await self._closing.wait()
-
-    def ended(self) -> None:
-        """Mark the connection as gone, for any reason; called by the coroutine that owned it."""
-        self._closing.set()
-        self._closed.set()
+        self._lifetime.closing.set()
+        await self._lifetime.closed.wait()
 
     def tools(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.
@@ -453,6 +478,13 @@ class Client:
         Structured content is checked against the tool's output schema if this client has listed the tool. A result
         without structured content has `types.UNSET` there, because None is a value that a tool may return.
 
+        ::
+
+            async def on_progress(update: types.ProgressNotificationParams) -> None:
+                print(update.progress, update.total, update.message)
+
+            result = await client.call_tool("build", {"branch": "main"}, on_progress=on_progress)
+
         With ``returns=list[Hit]`` the value is checked and converted to that type, and a tool that fails raises
         `ToolFailed`. Structured content is used if there is some, else a single text block: its JSON, or for `str` the
         text. Members that a class does not declare are ignored. Type checkers know the type unless it is written as a
@@ -460,7 +492,7 @@ class Client:
 
         Args:
             name: the tool's name.
-            arguments: JSON values by parameter.
+            arguments: JSON values by parameter, in a dict.
             returns: the type of the value: a builtin type, an attrs class, a dataclass, a TypedDict, a NamedTuple, a
                 `msgspec.Struct`, a pydantic model, an enum, or a union or collection of these.
             on_progress: awaited with each progress update, in order, in this task, before the result is returned. An
@@ -474,7 +506,8 @@ class Client:
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set, or *returns*.
             UnexpectedResult: the result does not fit *returns*; it names each part that does not. The tool has run.
-            TypeError: *returns* is not a type that has a JSON form; nothing was sent.
+            TypeError: *name* is not a string, *arguments* or *meta* is not a dict, or *returns* is not a type that has a
+                JSON form; nothing was sent.
             ConsentRefused: the client's consent hook refused the call; nothing was sent.
             RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
                 question that this client has not declared, or asked too often (`Limits.max_rounds`).
@@ -690,7 +723,9 @@ class Client:
         self, name: str, arguments: Mapping[str, str] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> types.GetPromptResult:
         """Get a prompt's messages. The arguments are strings."""
-        params: JsonObject = {"name": name} | ({} if arguments is None else {"arguments": dict(arguments)})
+        params: JsonObject = {"name": name}
+        if arguments is not None:
+            params["arguments"] = _members("the arguments of a prompt", arguments)
         return await self._connection.request("prompts/get", _with_meta(params, meta), types.GetPromptResult)
 
     async def complete(
@@ -803,4 +838,4 @@ def _page(cursor: str | None) -> JsonObject | None:
 
 
 def _with_meta(params: JsonObject, meta: Mapping[str, Any] | None) -> JsonObject:
-    return params if meta is None else {**params, "_meta": dict(meta)}
+    return params if meta is None else {**params, "_meta": _members("meta", meta)}

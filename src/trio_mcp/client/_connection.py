@@ -35,6 +35,8 @@ from attrs import define, field
 
 from .. import types
 from .._errors import (
+    ConnectionBroken,
+    ConnectionClosed,
     ConnectionLost,
     ErrorResponse,
     LocalProtocolError,
@@ -110,6 +112,8 @@ class Connection:
     """The transport that carries the exchanges; set by `use_transport`."""
     revision: str = field(init=False)
     """The protocol revision, set once it is agreed on."""
+    is_closed: bool = field(default=False, init=False)
+    """True once the client is closed, unless the connection was lost before."""
     is_modern: bool = field(default=False, init=False)
     """True if the requests of the revision carry the envelope that legacy revisions exchange in a handshake."""
     server_info: types.Implementation | None = field(default=None, init=False)
@@ -173,6 +177,10 @@ class Connection:
         if scope.cancelled_caught:
             assert self._disconnect_reason is not None
             raise copy(self._disconnect_reason)
+
+    def close(self) -> None:
+        """Refuse all further requests, because the client is closed; the first reason is kept."""
+        self.is_closed = not isinstance(self._disconnect_reason, ConnectionBroken)
 
     def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer a request of the server."""
@@ -290,7 +298,10 @@ class Connection:
         Raises:
             LocalProtocolError: the agreed revision has no such request; or an argument of a call cannot be mirrored.
             MissingCapability: the server has not declared a capability that the request needs.
+            ConnectionClosed: the client is closed.
         """
+        if self.is_closed:
+            raise ConnectionClosed("this client is closed: its `async with` block has ended, or aclose() was called")
         if method not in self._checked:
             self.check(method, undeclared=undeclared)
         if self.is_modern:

@@ -22,6 +22,7 @@ from attrs import define, field
 
 from .. import types
 from .._errors import RemoteProtocolError, RequestTimedOut, StructureError
+from .._misuse import AsyncForOnly
 from ..peer import Limits, OutgoingRequest
 from ..wire import ACKNOWLEDGED, LISTEN, Change, ChangeFilter, JsonObject, ResourceUpdated, read_change
 from ._cache import ConnectionCache
@@ -100,7 +101,7 @@ def _size(change: Change) -> int:
 
 
 @define(eq=False)
-class Changes(AsyncIterator[Change]):
+class Changes(AsyncForOnly, AsyncIterator[Change]):
     """The changes on a server during a block of `Client.listen`: an asynchronous iterator for one task at a time.
 
     Yields a `ListChanged` or a `ResourceUpdated`. A change is contained once until it is read. The iteration ends when
@@ -108,6 +109,8 @@ class Changes(AsyncIterator[Change]):
     changes alone may be lost: the iteration then raises `ResponseLost`, and the caller has to request the current
     state.
     """
+
+    _usage = "async for change in changes"
 
     honored: ChangeFilter
     """The changes that the server has agreed to report: all that were asked for, or a part. A server of a revision

@@ -36,6 +36,7 @@ from attrs import define, evolve, field
 
 from .. import types
 from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, TrioMcpError
+from .._misuse import AsyncForOnly
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
@@ -105,7 +106,7 @@ EMPTY_LISTS: Mapping[str, Callable[[], types.Model]] = {
 
 
 @define(eq=False)
-class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
+class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
     """The items of all pages, in order. No request is open while the caller works.
 
     Args:
@@ -113,6 +114,8 @@ class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
         read: returns a page's items.
         max_pages: the largest number of pages; 1 or more.
     """
+
+    _usage = "async for tool in client.tools()"
 
     _fetch: Callable[[str | None], Awaitable[Page]]
     _read: Callable[[Page], Iterable[Item]]

@@ -23,8 +23,8 @@ import logging
 import re
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args, overload
 
@@ -33,6 +33,7 @@ from attrs import define, field, frozen
 
 from .. import types
 from .._errors import ConnectionClosed, ServerExited, TrioMcpError
+from .._misuse import AsyncForOnly, async_block, did_you_mean
 from .._util import owned_nursery, run_all
 from ..abc import ClientAuth
 from ._cache import ServerCache
@@ -240,7 +241,7 @@ class Toolbox:
         meant = [each for each in self._listed if each.tool.name == name]
         match meant:
             case []:
-                return f"no server has a tool {name!r}"
+                return f"no server has a tool {name!r}{did_you_mean(name, self._found)}"
             case [one]:
                 return f"the tool {name!r} of server {one.server!r} is called {one.name!r} here"
             case _:
@@ -248,8 +249,10 @@ class Toolbox:
 
 
 @define(eq=False)
-class _ToolIterator(AsyncIterator[ServerTool]):
+class _ToolIterator(AsyncForOnly, AsyncIterator[ServerTool]):
     """An iterator over tools. It is not an async generator, so that it may continue after a cancellation."""
+
+    _usage = "async for tool in clients.tools()"
 
     _toolbox: Toolbox
     _items: deque[ServerTool] | None = field(default=None, init=False)
@@ -401,7 +404,7 @@ class Clients(Mapping[str, Client]):
         self._closing.set()
         await self._closed.wait()
 
-    async def run(
+    async def _run(
         self,
         options: Mapping[str, ClientOptions],
         auths: Mapping[str, ClientAuth | None],
@@ -470,7 +473,7 @@ class _Connected(trio.TaskStatus[Client]):
         self._attempted.set()
 
 
-@asynccontextmanager
+@async_block("async with open_clients(...) as clients:")
 async def open_clients(
     source: TableSource,
     *,
@@ -544,7 +547,8 @@ async def start_clients(
     if isinstance(options.get("cache"), ServerCache):
         raise ValueError("cache=: a ServerCache is for one server; use options_for= to give each server its own")
     auths = {name: auth_for(name) if auth_for else None for name in clients.names}
-    started: Clients = await nursery.start(partial(clients.run, all_options, auths), name="trio-mcp clients")
+    run = attrgetter("_run")(clients)  # it is no part of the interface
+    started: Clients = await nursery.start(partial(run, all_options, auths), name="trio-mcp clients")
     return started
 
 

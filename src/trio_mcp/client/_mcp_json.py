@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -62,6 +63,8 @@ def server_from_entry(entry: object, *, where: str = "server entry") -> transpor
     Raises:
         ValueError: a member is missing or has a wrong type, or a variable is not set; the message names it.
     """
+    if isinstance(entry, _Twice):
+        raise ValueError(f"{where}: the name is given twice; rename one of the two entries")
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where}: expected an object with the member 'command' or 'url'")
     members = cast("Mapping[str, Any]", entry)
@@ -210,12 +213,24 @@ async def read_server_table(source: TableSource) -> ServerTable:
     where = os.fspath(source)
     content = await trio.Path(source).read_bytes()
     try:
-        value = json.loads(content)
+        value = json.loads(content, object_pairs_hook=_Members)
     except RecursionError:
         raise ValueError(f"{where}: JSON that is nested too deeply") from None
     except ValueError as exc:
         raise ValueError(f"{where}: not JSON: {exc}") from None
     return _table(value, where)
+
+
+class _Members(dict[str, Any]):
+    """A JSON object that remembers the names that it has twice, of which Python keeps the last one."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice = tuple(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+
+
+class _Twice:
+    """Takes the place of the entries of servers that have the same name."""
 
 
 def _table(value: object, where: str) -> ServerTable:
@@ -229,6 +244,8 @@ def _table(value: object, where: str) -> ServerTable:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where}: {found!r} must be an object: the servers by name")
     entries = dict(cast("Mapping[str, object]", table))
+    if isinstance(table, _Members):
+        entries |= {name: _Twice() for name in table.twice}
     disabled = tuple(name for name, entry in entries.items() if _is_disabled(entry))
     return ServerTable(where, {name: entries[name] for name in entries if name not in disabled}, disabled)
 

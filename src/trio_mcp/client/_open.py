@@ -21,6 +21,7 @@ from attrs import field, frozen
 from .. import transports, types
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, TrioMcpError
 from .._extensions import CORE_RESULT_TYPES, check_custom, checked_settings
+from .._misuse import async_block, check_class, did_you_mean
 from .._user_types import TypedFunction, look_at
 from .._util import owned_nursery
 from .._version import VERSION
@@ -30,7 +31,7 @@ from ..wire import LIST_CHANGES, JsonObject
 from ._answer import Answering, CustomMessages, ResultResolver
 from ._cache import CacheOption, check_cache, connection_cache
 from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
-from ._client import Client
+from ._client import Client, Lifetime
 from ._connection import Connection
 from ._negotiate import Negotiation
 from ._probe_memory import Beginning, ProbeChoice, WrongBeginningError, check_probe
@@ -71,6 +72,13 @@ CustomHandler: TypeAlias = Callable[..., Awaitable[Any]]
 class Extension:
     """An extension of the protocol that a client understands.
 
+    ::
+
+        async def resolve(client: Client, result: JsonObject) -> JsonObject:
+            return await client.request("com.example/wait", {"id": result["id"]}, dict[str, Any])
+
+        Extension("com.example/tickets", result_types={"com.example/ticket": resolve})
+
     Args:
         id: its name, with a prefix: ``"com.example/rooms"``.
         settings: this client's settings of it.
@@ -98,7 +106,51 @@ Extensions: TypeAlias = "Mapping[str, Mapping[str, Any]] | Sequence[Extension]"
 
 
 class ClientOptions(TypedDict, total=False):
-    """The options of every opener of a client. All are keyword arguments and optional; the default of each is None."""
+    """The options of every opener of a client. All are keyword arguments and optional; the default of each is None.
+
+    The callbacks are functions of these forms::
+
+        async def on_elicit(question: types.ElicitRequestParams) -> types.ElicitResult:
+            return types.ElicitResult(action="accept", content={"count": 2})
+
+        async def on_elicit_complete(visit: types.ElicitationCompleteNotificationParams) -> None:
+            print("finished on the page of", visit.elicitation_id)
+
+        async def on_sample(question: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+            text = types.TextContent(text="Paris")
+            return types.CreateMessageResult(role="assistant", content=text, model="my-model")
+
+        async def roots() -> list[types.Root]:
+            return [types.Root(uri="file:///home/ada/project")]
+
+        async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+            print(message.level, message.data)
+
+        async def consent(request: Consentable) -> Consentable:
+            if isinstance(request, types.CallToolRequestParams) and request.name == "delete":
+                raise ConsentRefused("deleting is not allowed")
+            return request
+
+        async def answer_ping(params: dict[str, Any]) -> dict[str, Any]:
+            return {"seen": params}
+
+        def tap(direction: Direction, message: bytes) -> None:
+            print(direction, message)
+
+        async with open_client(
+            target,
+            on_elicit=on_elicit,
+            on_elicit_complete=on_elicit_complete,
+            on_sample=on_sample,
+            roots=roots,
+            on_log=on_log,
+            consent=consent,
+            methods={"com.example/ping": answer_ping},
+            tap=tap,
+        ) as client:
+            ...
+
+    """
 
     revision: str | None
     """The only protocol revision to speak; by default the client finds out the newest one that both sides speak."""
@@ -194,6 +246,25 @@ class ClientOptions(TypedDict, total=False):
     """
 
 
+_CLASSES = (
+    ("limits", Limits, "Limits(max_in_flight=100)"),
+    ("time_limits", TimeLimits, "TimeLimits(total=60)"),
+)
+"""The options of one class, each with an example."""
+_OPENER_OF_OPTION: Mapping[str, str] = {
+    **dict.fromkeys(("auth", "engine", "headers", "http_client"), "open_http_client"),
+    **dict.fromkeys(("cwd", "env"), "open_stdio_client"),
+}
+"""The openers with options of their own."""
+
+
+def _cure_of_option(name: str) -> str:
+    """Return what the user may do about an unknown option; empty if that is unknown."""
+    if name in _OPENER_OF_OPTION:
+        return f"; {_OPENER_OF_OPTION[name]} takes {name!r}"
+    return did_you_mean(name, ClientOptions.__annotations__)
+
+
 def check_options(options: ClientOptions) -> None:
     """Check options before anything is connected.
 
@@ -204,7 +275,12 @@ def check_options(options: ClientOptions) -> None:
     """
     unknown = sorted(options.keys() - ClientOptions.__annotations__.keys())
     if unknown:
-        raise TypeError(f"unknown client option {', '.join(map(repr, unknown))}; see ClientOptions")
+        cures = "".join(map(_cure_of_option, unknown))
+        raise TypeError(f"unknown client option {', '.join(map(repr, unknown))}; see ClientOptions{cures}")
+    given = cast("Mapping[str, object]", options)
+    for name, expected, example in _CLASSES:
+        if given.get(name) is not None:
+            check_class(name, given[name], expected, example)
     modes = options.get("elicit_modes")
     if modes is not None and (isinstance(modes, str) or not modes or not {*modes} <= {*get_args(ElicitMode)}):
         raise ValueError(f"elicit_modes={modes!r}: expected a list of one or both of {get_args(ElicitMode)!r}")
@@ -304,15 +380,17 @@ async def _connect_and_hold(
                 connection_cache(options.get("cache")),
                 custom,
             )
-            client = custom.client = Client(connection)
-            when_all_tasks_have_ended.callback(client.ended)
+            lifetime = Lifetime()
+            client = custom.client = Client(connection, lifetime)
+            when_all_tasks_have_ended.callback(lifetime.end)
+            when_all_tasks_have_ended.callback(connection.close)
             async with opener(connection) as transport:
                 connection.use_transport(transport)
                 await _agree(connection, options.get("revision"), beginning)
                 connection.answering.start(nursery, connection.revision)
                 custom.start(nursery, limits.notification_seconds)
                 task_status.started(client)
-                await client.hold()
+                await lifetime.closing.wait()
 
 
 async def _agree(connection: Connection, pinned: str | None, beginning: Beginning) -> None:
@@ -339,7 +417,7 @@ process, or a custom `abc.TransportOpener`.
 """
 
 
-@asynccontextmanager
+@async_block("async with open_client(...) as client:")
 async def open_client(target: Target, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Connect to a server, for as long as the block lasts.
 
@@ -378,7 +456,7 @@ async def start_client(nursery: trio.Nursery, target: Target, **options: Unpack[
     return await _started(nursery, _opener_for(target, options), options)
 
 
-@asynccontextmanager
+@async_block("async with open_stdio_client(...) as client:")
 async def open_stdio_client(
     command: Sequence[str | os.PathLike[str]],
     *,
@@ -411,7 +489,7 @@ async def start_stdio_client(
     return await _started(nursery, opener, options)
 
 
-@asynccontextmanager
+@async_block("async with open_http_client(...) as client:")
 async def open_http_client(
     url: str,
     *,
@@ -460,7 +538,7 @@ async def start_http_client(
     return await _started(nursery, opener, options)
 
 
-@asynccontextmanager
+@async_block("async with open_stream_client(...) as client:")
 async def open_stream_client(stream: trio.abc.Stream, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Connect over a byte stream (a socket, a TLS stream, pipes), which is closed at the end; see `open_client`."""
     async with _opened(transports.stream_transport(stream), options) as client:
@@ -474,7 +552,7 @@ async def start_stream_client(
     return await _started(nursery, transports.stream_transport(stream), options)
 
 
-@asynccontextmanager
+@async_block("async with open_memory_client(...) as client:")
 async def open_memory_client(server: Answerer, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Serve *server* in this process and connect to it without bytes in between; see `open_client`."""
     async with _opened(transports.memory_transport(server), options) as client:

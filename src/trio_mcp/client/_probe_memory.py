@@ -114,6 +114,8 @@ class Beginning:
         """Raise `WrongBeginningError` if the connection has failed because of the way in which it was begun."""
         if not self._may_change or not isinstance(failure, _REFUSALS):
             return
+        if isinstance(failure, ServerExited) and not failure.has_read:
+            return  # it does not know how the connection began
         if self.probes and not self._is_shocked(negotiation, failure):
             return
         self._memory.forget()

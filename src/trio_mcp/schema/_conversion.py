@@ -27,6 +27,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 import attrs
 import msgspec
 
+from .._misuse import unawaited
+
 __all__ = [
     "MISSING",
     "PLAIN",
@@ -391,7 +393,7 @@ def _rest_to_json(value: Any) -> Any:
         return _object((wire, item) for wire, item in members if item is not msgspec.UNSET)
     if issubclass(cls, _ARRAYS):
         return _array(value)
-    raise Misfit(((), f"a value of type {type(value).__name__} has no JSON form"))
+    raise Misfit(((), unawaited(value) or f"a value of type {type(value).__name__} has no JSON form"))
 
 
 def _number_or_string(value: str | float) -> str | float:

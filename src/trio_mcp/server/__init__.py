@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
+    from ._serving import internals_of as internals_of
     from ._snapshot import BackgroundSnapshot as BackgroundSnapshot
     from ._snapshot import ConnectionSnapshot as ConnectionSnapshot
     from ._snapshot import RequestSnapshot as RequestSnapshot
@@ -67,7 +68,7 @@ else:
                 "serve_http", "serve_in_workers", "shared_key",
             ),
             "_server": ("Server",),
-            "_serving": ("ActiveServer", "ServerStatistics"),
+            "_serving": ("ActiveServer", "ServerStatistics", "internals_of"),
             "_snapshot": ("BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot"),
             "_stopping": ("StuckTask",),
             "asking": (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast, overload
 
 import trio
 from attrs import define
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 else:  # the default is for type checkers, and `typing` has none before Python 3.13
     State_co = TypeVar("State_co", covariant=True)
 
-__all__ = ["Context", "HandlerServing", "progress_of", "run_of", "serving_of"]
+__all__ = ["NO_STATE", "Context", "HandlerServing", "progress_of", "run_of", "serving_of"]
+
+NO_STATE: Final = object()
+"""The state of a serving whose server has no lifespan."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -149,7 +152,16 @@ class Context(Generic[State_co]):
 
     @property
     def state(self) -> State_co:
-        """The value that the server's lifespan yielded; None without a lifespan. `Context[T]` declares its type."""
+        """The value that the server's lifespan yielded. `Context[T]` declares its type.
+
+        Raises:
+            AttributeError: the server has no lifespan.
+        """
+        if self._serving.state is NO_STATE:
+            raise AttributeError(
+                "ctx.state: this server has no lifespan, and so no state; the state is what a lifespan yields, as in "
+                "Server(lifespan=...)"
+            )
         state: State_co = self._serving.state
         return state
 

@@ -24,6 +24,7 @@ from attrs import define, evolve, field, frozen
 from .. import types
 from .._errors import McpError
 from .._extensions import is_specified
+from .._misuse import unawaited
 from .._user_types import is_async
 from .._util import failure_of
 from ..peer import BUSY
@@ -143,7 +144,8 @@ def checked_result(outcome: Any, method: str, revision: str, name: str) -> Any:
         outcome = types.structure(dict(cast("Mapping[str, Any]", outcome)), kinds[0])
     empty = (types.EmptyResult,) if types.Result in kinds else ()
     if not isinstance(outcome, (*kinds, *empty, ExtensionResult)):
-        raise TypeError(f"middleware answered {method!r} with {outcome!r}, which is no result of it")
+        fault = unawaited(outcome) or "which is no result of it"
+        raise TypeError(f"middleware answered {method!r} with {outcome!r}, {fault}")
     if isinstance(outcome, types.CallToolResult) and not is_modern(revision):
         return legacy_result(outcome, revision, name)
     if isinstance(outcome, types.GetPromptResult):

@@ -121,8 +121,8 @@ class NotificationQueue:
 
     def take(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin) -> None:
         """Take a notification; synchronous, and never raises."""
-        server = self._serving.server
-        wanted = method in server.custom.notifications or server.all_middleware
+        internals = self._serving.internals
+        wanted = method in internals.custom.notifications or internals.middleware
         if not wanted or method in _ENGINE_METHODS or method in _REQUESTS:
             _log.debug("notification %s with %d params", method, len(params))
             return
@@ -181,10 +181,10 @@ class NotificationQueue:
             notification.run.allow(self._serving.limits.drain_seconds)
 
     async def _handle(self, notification: _QueuedNotification, run: HandlerRun) -> None:
-        server, view = self._serving.server, Context(run, self._serving)
+        internals, view = self._serving.internals, Context(run, self._serving)
 
         async def work(typed: Any) -> None:
-            custom = server.custom.notifications.get(notification.method)
+            custom = internals.custom.notifications.get(notification.method)
             if custom is not None:
                 await custom.call(view, typed)
 
@@ -196,12 +196,12 @@ class NotificationQueue:
             params = read(received)
         except McpError as error:
             refusal = error
-        chain = MiddlewareChain(server.all_middleware, received, read, work, params, refusal)
+        chain = MiddlewareChain(internals.middleware, received, read, work, params, refusal)
         await chain.run(notification.method, view, is_notification=True)
 
     def _typed(self, notification: _QueuedNotification, params: Mapping[str, Any]) -> Any:
         method, revision = notification.method, notification.context.revision
-        row, custom = types.METHODS[revision].get(method), self._serving.server.custom.notifications.get(method)
+        row, custom = types.METHODS[revision].get(method), self._serving.internals.custom.notifications.get(method)
         if custom is not None:
             return custom.read(dict(params), notification.context)
         if row is None:

@@ -14,6 +14,7 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionLost
+from .._misuse import require_trio
 from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
@@ -86,6 +87,7 @@ async def serve_listeners(
     Raises:
         ValueError: *max_connections* is not above 0.
     """
+    require_trio("serve_listeners()")
     if max_connections is None:
         max_connections = default_max_connections()
     elif max_connections <= 0:
@@ -122,6 +124,7 @@ async def serve_stdio(
         OSError: standard input or output is closed.
         trio.BusyResourceError: standard input and output are already in use by another serving.
     """
+    require_trio("serve_stdio()")
     served = _ServedConnections(1)
     listen = signals and task_status is trio.TASK_STATUS_IGNORED
     with (

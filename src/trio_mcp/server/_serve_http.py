@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import define, field
 
+from .._misuse import require_trio
 from .._util import WIND_DOWN_SECONDS, owned_nursery
 from ..abc import HttpAnswerer
 from ..transports import (
@@ -206,9 +207,16 @@ def _access_log(given: object) -> logging.Logger | None:
 
 
 def known_names(auth: ResourceServer | None) -> Sequence[str]:
-    """Return the host names that an HTTP service accepts by default: this machine's, and that of the URL of *auth*."""
+    """Return the host names that an HTTP service accepts by default: this machine's, and that of the URL of *auth*.
+
+    Raises:
+        TypeError: *auth* is not a `ResourceServer`.
+    """
     if auth is None:
         return LOCAL_HOSTS
+    given: object = auth
+    if not hasattr(given, "guard"):
+        raise TypeError(f"auth: expected ResourceServer(url, issuers=[...]), and got {type(given).__name__}")
     place = urlsplit(auth.resource)
     usual_port = ":443" if place.scheme == "https" else ":80"
     return [*LOCAL_HOSTS, place.netloc.removesuffix(usual_port)]  # as in the `Host` field
@@ -348,6 +356,7 @@ async def serve_http(
         TypeError: there is no option of this name.
         BaseException: raised by the server's lifespan.
     """
+    require_trio("serve_http()")
     service = HttpService.of(server, host, port, options)
     await service.run(signals=signals and task_status is trio.TASK_STATUS_IGNORED, on_bound=task_status.started)
 

@@ -10,14 +10,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast, get_args, overload
 
 import trio
-from attrs import define
+from attrs import define, field
 
 from .. import types
 from .._errors import McpError
 from .._extensions import checked_settings
+from .._misuse import check_class
 from ..peer import Access, Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
+from ._context import NO_STATE
 from ._extensions import CustomMethods
 from ._middleware import Middleware, check_middleware
 from ._serving import ActiveServer, open_serving
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from ._serve_http import ServeHttpOptions
     from ._snapshot import ServerSnapshot
 
-__all__ = ["Server", "callers_names"]
+__all__ = ["Server", "ServerInternals", "callers_names"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,8 +57,28 @@ AnyEntry: TypeAlias = types.Tool | types.Resource | types.ResourceTemplate | typ
 
 
 @asynccontextmanager
-async def _no_lifespan(_: Server) -> AsyncGenerator[None]:
-    yield None
+async def _no_lifespan(_: Server) -> AsyncGenerator[object]:
+    yield NO_STATE
+
+
+@define(eq=False)
+class ServerInternals:
+    """The parts of a server that are no business of the program that made it; `internals_of` returns them."""
+
+    info_json: JsonObject
+    """The name and version of the server, as they are sent."""
+    cursors: Cursors
+    """Seals and reads the cursors of the lists."""
+    seals: Seals
+    """Seals and opens the states that clients send back with their answers."""
+    middleware: Sequence[Middleware]
+    """The functions around every request, the outermost first."""
+    custom: CustomMethods = field(factory=CustomMethods, init=False)
+    """The custom methods and notifications, beyond the specification."""
+    changes: ChangeSource = field(factory=ChangeSource, init=False)
+    """Notifies listeners of registrations, removals and updates."""
+    servings: list[ActiveServer] = field(factory=list["ActiveServer"], init=False)
+    """The servings of the server that are open."""
 
 
 @define(eq=False, init=False)
@@ -65,6 +87,22 @@ class Server:
 
     The same server can be served several times at once, on any transport. A registration or removal takes effect with
     the next request.
+
+    The functions that it takes have these forms::
+
+        @asynccontextmanager
+        async def lifespan(server: Server) -> AsyncGenerator[Database]:
+            async with open_database() as database:
+                yield database  # it is Context.state
+
+        async def middleware(request: Request, call_next: CallNext) -> Any:
+            print(request.method)
+            return await call_next(request)
+
+        def on_stuck(stuck: Sequence[StuckTask]) -> None:
+            print([task.place for task in stuck])
+
+        server = Server("notes", lifespan=lifespan, middleware=[middleware], on_stuck=on_stuck)
 
     Args:
         name: the name of the server.
@@ -111,14 +149,12 @@ class Server:
         ValueError: *revisions* is empty or contains an unknown revision, an extension id is not valid, *page_size* is
             below 1, a key is too short, *cache* names a method whose results cannot be cached, or *asking* or
             *schema_refs* is not one of its values.
-        TypeError: *keys* is not a list of bytes, a value of *cache* is not a `CacheHint`, or *visible* is not a plain
-            function.
+        TypeError: *keys* is not a list of bytes, *limits* is not a `Limits`, a value of *cache* is not a `CacheHint`,
+            or *visible* is not a plain function.
     """
 
     info: types.Implementation
     """The name and version of the server."""
-    info_json: dict[str, Any]
-    """The same, as it is sent."""
     instructions: str | None
     lifespan: Callable[[Server], AbstractAsyncContextManager[Any]]
     limits: Limits
@@ -126,10 +162,6 @@ class Server:
     """The supported protocol revisions, oldest first."""
     page_size: int | None
     """The number of entries on each page of a list; None for all on one page."""
-    cursors: Cursors
-    """Seals and reads the cursors of the lists."""
-    seals: Seals
-    """Seals and opens the states that clients send back with their answers."""
     asking: AskingMode
     """The way in which a handler waits for the answer of a modern client."""
     cache: Mapping[str, CacheHint]
@@ -144,20 +176,13 @@ class Server:
     """The completions."""
     background: Background
     """Starts tasks that outlive the call that starts them."""
-    custom: CustomMethods
-    """The custom methods and notifications, beyond the specification."""
     extensions: Mapping[str, JsonObject]
     """The settings of each extension that the server declares, by id."""
     experimental: Mapping[str, JsonObject]
     """The non-standard capabilities that the server declares."""
-    all_middleware: Sequence[Middleware]
-    """The functions around every request, the outermost first."""
-    changes: ChangeSource
-    """Notifies listeners of registrations, removals and updates."""
     on_stuck: OnStuck | None
     """Called with the tasks that do not end after the server has stopped."""
-    servings: list[ActiveServer]
-    """The servings of this server that are open."""
+    _internals: ServerInternals
 
     def __init__(
         self,
@@ -188,15 +213,13 @@ class Server:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
-        self.info_json = types.unstructure(self.info)
-        self.all_middleware = tuple(map(check_middleware, middleware))
-        self.custom, self.extensions = CustomMethods(), checked_settings(extensions or {}, "extensions")
+        self.extensions = checked_settings(extensions or {}, "extensions")
         self.experimental = {name: dict(each) for name, each in (experimental or {}).items()}
         self.instructions = instructions
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
+        check_class("limits", self.limits, Limits, "Limits(max_running=100)")
         self.on_stuck = on_stuck
-        self.servings = []
         self.revisions = _in_order(revisions)
         if page_size is not None and (type(page_size) is not int or page_size < 1):
             raise ValueError(f"page_size={page_size!r}: must be an integer of at least 1")
@@ -205,7 +228,9 @@ class Server:
             raise ValueError(f"asking={asking!r}: must be one of {', '.join(get_args(AskingMode))}")
         self.asking = asking
         keys = check_keys(keys)
-        self.cursors, self.seals = Cursors(keys), Seals(keys)
+        self._internals = ServerInternals(
+            types.unstructure(self.info), Cursors(keys), Seals(keys), tuple(map(check_middleware, middleware))
+        )
         self.cache = check_hints(cache)
         if schema_refs not in get_args(SchemaRefs):
             raise ValueError(f"schema_refs={schema_refs!r}: must be one of {', '.join(get_args(SchemaRefs))}")
@@ -213,11 +238,11 @@ class Server:
         self.resources, self.prompts = Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
-        self.changes = ChangeSource()
-        self.tools.catalog.changed = partial(self.changes.notify_nowait, ListChanged("tools"))
-        self.prompts.catalog.changed = partial(self.changes.notify_nowait, ListChanged("prompts"))
+        notify = self._internals.changes.notify_nowait
+        self.tools.catalog.changed = partial(notify, ListChanged("tools"))
+        self.prompts.catalog.changed = partial(notify, ListChanged("prompts"))
         for catalog in (self.resources.catalog, self.resources.templates):
-            catalog.changed = partial(self.changes.notify_nowait, ListChanged("resources"))
+            catalog.changed = partial(notify, ListChanged("resources"))
         check_visible("Server", visible)
         lists: Sequence[Catalog[Any]] = (
             self.tools.catalog,
@@ -251,7 +276,7 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
         """
-        self.changes.resource_updated(uri)
+        self._internals.changes.resource_updated(uri)
 
     @overload
     def run(self, *, http: None = None, signals: bool = True) -> None: ...
@@ -341,7 +366,7 @@ class Server:
                 uris = islice(_listened(params), self.limits.max_subscriptions)  # a request with more is refused
                 return NO_SCOPES.union(*(self.resources.scopes_of(uri, access) for uri in uris))
             case _:
-                return self.custom.scopes_of(method)
+                return self._internals.custom.scopes_of(method)
 
     def serving_one(self) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving for a single request, whose handler cannot be parked and cannot start background tasks.
@@ -598,7 +623,9 @@ class Server:
                 valid.
             TypeError: the function cannot be called with params; the message says why.
         """
-        return _custom_registrar(partial(self.custom.add_method, scopes=scopes), name, extension, callers_names())
+        return _custom_registrar(
+            partial(self._internals.custom.add_method, scopes=scopes), name, extension, callers_names()
+        )
 
     def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
         """Register a function as the handler of a custom notification, or of an extension's notification; see `method`.
@@ -609,7 +636,7 @@ class Server:
 
         Raises what `method` raises.
         """
-        return _custom_registrar(self.custom.add_notification, name, extension, callers_names())
+        return _custom_registrar(self._internals.custom.add_notification, name, extension, callers_names())
 
     def middleware(self, function: M) -> M:
         """Register an async function around every request and notification; see `Request`. It is returned unchanged.
@@ -617,7 +644,7 @@ class Server:
         The function is called with the `Request` and with a function that calls the next one, and returns the result::
 
             @server.middleware
-            async def log(request, call_next):
+            async def middleware(request: Request, call_next: CallNext) -> Any:
                 print(request.method)
                 return await call_next(request)
 
@@ -633,7 +660,7 @@ class Server:
         Raises:
             TypeError: *function* is not an async function.
         """
-        self.all_middleware = (*self.all_middleware, check_middleware(function))
+        self._internals.middleware = (*self._internals.middleware, check_middleware(function))
         return function
 
 

@@ -24,6 +24,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,7 @@ from attrs import define, field, frozen
 from .. import types
 from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
 from .._extensions import with_plain_extensions
+from .._misuse import did_you_mean, require_trio
 from .._tracing import TRACING_MODULE
 from .._util import owned_nursery
 from ..peer import (
@@ -86,9 +88,16 @@ from .features import (
 
 if TYPE_CHECKING:
     from ._middleware import Middleware
-    from ._server import Server
+    from ._server import Server, ServerInternals
 
-__all__ = ["ROUTES", "ActiveServer", "ServerStatistics", "finish_result", "open_serving"]
+__all__ = [
+    "ROUTES",
+    "ActiveServer",
+    "ServerStatistics",
+    "finish_result",
+    "internals_of",
+    "open_serving",
+]
 
 _log = logging.getLogger("trio_mcp.server")
 
@@ -118,6 +127,10 @@ class ServerStatistics:
     """Listeners for changes: open subscriptions, and connections that have made a handshake."""
 
 
+internals_of: Callable[[Server], ServerInternals] = attrgetter("_internals")
+"""Returns the internals of a server, which are no part of its interface."""
+
+
 @define(eq=False)
 class ActiveServer:
     """One serving of a server, shared by all its connections. `Server.serving` makes it."""
@@ -134,6 +147,8 @@ class ActiveServer:
     """The worker processes of isolated tools."""
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
+    internals: ServerInternals = field(init=False)
+    """The internals of the server."""
     arrivals: WeakKeyDictionary[Peer, Arrival] = field(factory=WeakKeyDictionary[Peer, Arrival], init=False)
     """Its connections, with their beginnings; see `peer.note_arrival`."""
     subscribers: SessionListeners = field(init=False)
@@ -149,6 +164,7 @@ class ActiveServer:
 
     def __attrs_post_init__(self) -> None:
         server = self.server
+        self.internals = internals_of(server)
         self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
         self.small_answers = SlotsByKind(self.limits.max_in_flight, self.limits.max_queued)
@@ -169,12 +185,12 @@ class ActiveServer:
     @property
     def seals(self) -> Seals:
         """The keys that seal and open the states of questions."""
-        return self.server.seals
+        return self.internals.seals
 
     @property
     def info_json(self) -> JsonObject:
         """The name of the server, in the shape of `types.Implementation`."""
-        return self.server.info_json
+        return self.internals.info_json
 
     @property
     def extensions(self) -> Mapping[str, JsonObject]:
@@ -193,7 +209,7 @@ class ActiveServer:
 
     def has_method(self, name: str) -> bool:
         """Return True if the application has registered a method of this name."""
-        return name in self.server.custom.methods
+        return name in self.internals.custom.methods
 
     def has_tool(self, name: str, access: Access | None) -> bool:
         """Return True if the caller sees a tool of this name."""
@@ -201,7 +217,7 @@ class ActiveServer:
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
-        self.server.changes.resource_updated(uri)
+        self.internals.changes.resource_updated(uri)
 
     def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
         """Return a tool's input schema, as modern clients list it; None if the caller sees no such tool."""
@@ -263,6 +279,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     Args:
         lasts: True if the serving outlives a single request, so that there may be background tasks.
     """
+    require_trio("a server")
     opened: list[ActiveServer] = []
 
     async def wind_down() -> None:
@@ -284,10 +301,10 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
             ):
                 try:
                     async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
-                        with server.changes.serving() as hub:
+                        with internals_of(server).changes.serving() as hub:
                             pool = HandlerPool(nursery, server.limits)
                             opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
-                            server.servings.append(opened[0])
+                            internals_of(server).servings.append(opened[0])
                             try:
                                 yield opened[0]
                             finally:
@@ -297,7 +314,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     finally:
         watch.ended()
         for serving in opened:
-            server.servings.remove(serving)
+            internals_of(server).servings.remove(serving)
         for left in [each for serving in opened for each in serving.threads.at_work()]:
             _log.warning("%s goes on in a worker thread after the stop; it stands at %s", left.name, left.place)
 
@@ -387,20 +404,24 @@ class _ListResponder:
 
     async def call(self, context: Context, params: Any) -> JsonObject:
         server = self._server
-        return self._catalog.page(context.revision, params.cursor, server.page_size, server.cursors, context.access)
+        internals = internals_of(server)
+        return self._catalog.page(context.revision, params.cursor, server.page_size, internals.cursors, context.access)
 
 
 @frozen(eq=False)
 class _NotFound:
     """Refuses a request for something that is not registered."""
 
-    _message: str
+    _kind: str
+    _name: str
+    _catalog: Catalog[Any]
     waits: bool = field(default=False, init=False)
     may_ask: bool = field(default=False, init=False)
 
     async def call(self, context: Context, params: Any) -> Any:
-        del context, params
-        raise McpError(INVALID_PARAMS, self._message)
+        del params
+        known = (entry.definition.name for entry in self._catalog.shown(context.access))
+        raise McpError(INVALID_PARAMS, f"no {self._kind} {self._name!r}{did_you_mean(self._name, known)}")
 
 
 def _always(_: Server) -> bool:
@@ -412,13 +433,13 @@ def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder
 
 
 def _tool(serving: ActiveServer, exchange: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
-    found = serving.server.tools.catalog.find(params.name, exchange.context.access)
-    return found or _NotFound(f"no tool {params.name!r}")
+    catalog = serving.server.tools.catalog
+    return catalog.find(params.name, exchange.context.access) or _NotFound("tool", params.name, catalog)
 
 
 def _prompt(serving: ActiveServer, exchange: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
-    found = serving.server.prompts.catalog.find(params.name, exchange.context.access)
-    return found or _NotFound(f"no prompt {params.name!r}")
+    catalog = serving.server.prompts.catalog
+    return catalog.find(params.name, exchange.context.access) or _NotFound("prompt", params.name, catalog)
 
 
 def _resource(serving: ActiveServer, exchange: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:
@@ -505,7 +526,8 @@ ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) 
 def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     """Answer a request now, or start its handler in the pool."""
     server = serving.server
-    middleware = server.all_middleware
+    internals = serving.internals
+    middleware = internals.middleware
     route = ROUTES[exchange.context.revision][exchange.method]
     params: Any = exchange.params or {}
     past: PastRounds | None = None
@@ -520,7 +542,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
         if not middleware:
             if route is not None and route.at_once is not None:
                 result = route.at_once(serving, exchange, params)
-                exchange.respond(finish_result(result, exchange.context, server.info_json))
+                exchange.respond(finish_result(result, exchange.context, internals.info_json))
                 return
             responder = _find(serving, exchange, route, params)
     except McpError as error:
@@ -561,7 +583,7 @@ def _read_params(server: Server, exchange: IncomingRequest, route: Route | None,
         except StructureError as exc:
             raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
     revision = exchange.context.revision
-    custom = server.custom.method(method, revision)
+    custom = internals_of(server).custom.method(method, revision)
     if custom is None:
         raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
     return custom.read(dict(params), exchange.context)
@@ -569,7 +591,7 @@ def _read_params(server: Server, exchange: IncomingRequest, route: Route | None,
 
 def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
     if route is None or route.find is None:
-        return serving.server.custom.methods[exchange.method]
+        return serving.internals.custom.methods[exchange.method]
     return route.find(serving, exchange, params)
 
 
@@ -616,7 +638,7 @@ class _PooledRequest:
         if route is None or isinstance(outcome, ExtensionResult):
             outcome = complete_result(outcome, run.method, run.context, server.extensions)
         hint = server.cache.get(exchange.method, NOT_KEPT) if route is None or route.is_kept else None
-        result = finish_result(outcome, exchange.context, server.info_json, hint)
+        result = finish_result(outcome, exchange.context, serving.info_json, hint)
         if serving.changes.unsaid:
             serving.changes.notify_now()
         if (past is not None or run.pending is not None) and "ttlMs" in result:
@@ -635,7 +657,7 @@ class _PooledRequest:
         answer = _explain(serving.server, exchange.method, params, exchange.context, failure)
         if isinstance(answer, McpError):
             return answer
-        return finish_result(answer, exchange.context, serving.server.info_json)
+        return finish_result(answer, exchange.context, serving.info_json)
 
     async def _pass_middleware(self, run: HandlerRun, context: Context) -> Any:
         """Return what the middleware returns, typed, or as the page of a list that it has not changed.

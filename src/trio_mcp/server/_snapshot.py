@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 
 from ..peer import Arrival, ExchangeContext, FairLimiter, HandlerRun, Peer, ServerSession
 from ..wire import JsonObject, RequestId
+from ._serving import internals_of
 from ._stopping import Frames, awaited_by, frames_in_thread, frames_of, named_in, place_of
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class ServerSnapshot:
 
 def take_snapshot(server: Server) -> ServerSnapshot:
     """Return a snapshot of a server, in all its servings."""
-    servings = [_ServingView(serving) for serving in server.servings]
+    servings = [_ServingView(serving) for serving in internals_of(server).servings]
     return ServerSnapshot(
         name=server.info.name,
         version=server.info.version,

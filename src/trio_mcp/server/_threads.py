@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import trio
 from attrs import define, field
 
+from .._misuse import unawaited
 from ..peer import FairLimiter, HandlerRun, Hold
 from ._stopping import StuckTask, name_of, place_in_thread
 
@@ -97,9 +98,12 @@ class Threads:
             thread = threading.get_ident()
             self._runs[thread] = run
             try:
-                return function()
+                value = function()
             finally:
                 del self._runs[thread]
+            if fault := unawaited(value):  # Trio would blame itself
+                raise TypeError(f"what the handler returned cannot be sent: {fault}")
+            return value
 
         with clock_stands_still():
             limiters = [self._limiter] if limiter is None else [limiter, self._limiter]

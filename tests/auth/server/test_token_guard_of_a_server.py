@@ -48,7 +48,7 @@ async def test_bound_tokens_are_checked_with_the_proofs_of_the_client() -> None:
         async with open_authorization_server(fetch=None) as auth, open_fetch() as fetch:
             server = ResourceServer(RESOURCE, issuers=[auth.issuer], dpop="required")
             client = GuardClient(server.guard(fetch))
-            token = auth.issue_token(subject="ann", resource=RESOURCE, cnf={"jkt": key.thumbprint})
+            token = auth.issue_token(subject="ann", resource=RESOURCE, claims={"cnf": {"jkt": key.thumbprint}})
             proof = key.proof("POST", RESOURCE, now=server.clock(), token=token)
 
             assert access_of(await client(token, scheme="DPoP", proof=proof)).principal == "ann"

@@ -194,17 +194,17 @@ def test_the_first_key_seals_and_all_of_them_open() -> None:
 
 
 def test_a_server_without_keys_makes_its_own_key() -> None:
-    one, other = Server("s").seals, Server("s").seals
+    one, other = Server("s")._internals.seals, Server("s")._internals.seals
 
     assert one.open(sealed(by=one), incoming()) == CONTENTS
     assert refusal(sealed(by=one), by=other) == THE_REFUSAL
 
 
 def test_a_cursor_is_not_accepted_as_a_state_although_the_keys_are_the_same() -> None:
-    server = Server("s", keys=[KEY])
-    assert refusal(server.cursors.seal("tools/list", 1), by=server.seals) == THE_REFUSAL
+    parts = Server("s", keys=[KEY])._internals
+    assert refusal(parts.cursors.seal("tools/list", 1), by=parts.seals) == THE_REFUSAL
     with pytest.raises(McpError, match="is not a cursor"):
-        server.cursors.read("tools/list", STATE)
+        parts.cursors.read("tools/list", STATE)
 
 
 # Secrecy.

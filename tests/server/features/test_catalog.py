@@ -244,10 +244,11 @@ def test_at_most_256_pages_are_kept_for_the_cursors_of_a_peer() -> None:
     server.tool(name="n0")(lambda: None)
     for n in range(300):
         server.tool(name=f"n{n + 1}")(lambda: None)
-        gathered.append(catalog.page("2026-07-28", None, 1, server.cursors, None)["nextCursor"])
+        gathered.append(catalog.page("2026-07-28", None, 1, server._internals.cursors, None)["nextCursor"])
         server.tools.remove(f"n{n}")
 
-    pages = [bytes(catalog.page("2026-07-28", cursor, 1, server.cursors, None)["tools"]) for cursor in gathered]
+    cursors = server._internals.cursors
+    pages = [bytes(catalog.page("2026-07-28", cursor, 1, cursors, None)["tools"]) for cursor in gathered]
 
     assert all(json.loads(page)[0]["name"] == "n300" for page in pages)
     assert len(catalog._pages) == 256

@@ -242,6 +242,15 @@ class OAuth(Grant):
 
         async with open_http_client(url, auth=OAuth(storage=FileTokenStorage())) as client: ...
 
+        async def show(url: str) -> None:
+            print("sign in at", url)
+
+        async def visit(url: str) -> str:
+            return await my_browser.open_and_wait(url)  # the URL that it was redirected to
+
+        OAuth(show=show)
+        OAuth(visit=visit, redirect_uri="https://example.com/callback")
+
     By default, the system's browser opens, the browser is redirected to a port of this machine, and the client
     registers itself. Tokens are stored in `storage`, and refreshed without the user as long as possible. `storage`,
     `scopes`, `dpop` and other options that all grants have are described at `auth.Grant`.

@@ -343,6 +343,24 @@ class ResourceServer:
     its `principal` is the token's subject (with several issuers, the issuer and a space before it). Tokens are never
     passed on. One `ResourceServer` may protect several applications.
 
+    A custom verifier is an object of this form::
+
+        class Verifier:
+            async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
+                row = await find_token(token)
+                if row is None:
+                    raise InvalidToken("the token is unknown")
+                return VerifiedToken(
+                    issuer="https://login.example.com",
+                    subject=row.user,
+                    client_id=row.application,
+                    audiences=("https://example.com/mcp",),
+                    scopes=frozenset(row.scopes),
+                    expires_at=row.expires_at,
+                )
+
+        ResourceServer("https://example.com/mcp", issuers=["https://login.example.com"], verifier=Verifier())
+
     Args:
         resource: the URL by which clients reach the server, such as ``"https://example.com/mcp"``: the audience of
             tokens.

@@ -18,6 +18,7 @@ from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError
+from ..._misuse import unawaited
 from ...wire import INVALID_PARAMS, encode
 from .._context import Context, run_of, serving_of
 from ..signature import Callee, Injected, inspect_callable
@@ -175,7 +176,8 @@ def _completer(function: Callable[..., Any], others: set[str], namespace: Mappin
 def _completion(values: Iterable[str] | types.Completion) -> types.Completion:
     """Return the first 100 values, and their number unless there are too many to count."""
     if isinstance(values, str) or not isinstance(values, Iterable | types.Completion):  # pyright: ignore[reportUnnecessaryIsInstance] # the return value of user code
-        raise TypeError(f"a completion suggested {values!r:.200}; return a list of strings")
+        fault = unawaited(values) or "return a list of strings"
+        raise TypeError(f"a completion suggested {values!r:.200}; {fault}")
     every = iter(values.values if isinstance(values, types.Completion) else values)
     shown = list(islice(every, MAX_VALUES))
     for value in shown:

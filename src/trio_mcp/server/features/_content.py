@@ -148,6 +148,7 @@ def _text_of(value: Any) -> str:
 
     Raises:
         NotJsonError: *value* is not JSON.
+        TypeError: *value* is a coroutine.
     """
     if isinstance(value, str):
         return value

@@ -110,7 +110,23 @@ class AuthorizationRequest:
 
 
 class AuthorizationServerOptions(TypedDict, total=False):
-    """The options of an `AuthorizationServer`. All are keyword arguments, and optional."""
+    """The options of an `AuthorizationServer`. All are keyword arguments, and optional.
+
+    The functions among them have these forms::
+
+        def policy(ask: AccessAsk) -> Iterable[str] | None:
+            return None if ask.subject == "eve" else ask.scopes
+
+        async def before(endpoint: Endpoint) -> None:
+            if endpoint == "token":
+                raise OAuthError("temporarily_unavailable", "try again later")
+
+        def change(endpoint: Endpoint, members: dict[str, Any]) -> Mapping[str, Any]:
+            return {**members, "expires_in": 1} if endpoint == "token" else members
+
+        AuthorizationServer("https://auth.example", policy=policy, before=before, change=change)
+
+    """
 
     users: Mapping[str, str]
     """The names and passwords of users; by default one ``"user"`` with the ``"password"``."""

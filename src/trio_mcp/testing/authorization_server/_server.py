@@ -176,14 +176,14 @@ class AuthorizationServer:
         subject: str = "user",
         client_id: str = "client",
         seconds: float | None = None,
-        **claims: Any,
+        claims: Mapping[str, Any] | None = None,
     ) -> str:
         """Return an access token, without a flow.
 
         Args:
             resource: the server that it is for.
             seconds: its lifetime; by default that of other tokens.
-            claims: claims to add or replace.
+            claims: claims to add, or to replace, by name: ``{"nbf": 1700000000}``.
         """
         family = TokenFamily(client_id=client_id, subject=subject, scopes=tuple(scopes), resource=resource)
         lifetime = self.settings.token_seconds if seconds is None else seconds

@@ -17,9 +17,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
@@ -397,8 +398,31 @@ async def _end(body: AsyncGenerator[bytes, None]) -> None:
 def _engine_error(exc: Exception, url: str) -> EngineError:
     if isinstance(exc, _NOT_SENT_ERRORS):
         place = url.partition("?")[0]  # the query may hold a secret
-        return EngineError(f"cannot connect to {place}: {_reason(exc)}", sent=False)
+        return EngineError(f"cannot connect to {place}: {_reason(exc)}{_cure(exc, url)}", sent=False)
     return EngineError(_reason(exc), sent=True)
+
+
+def _cure(exc: Exception, url: str) -> str:
+    """Return what the user may do about a connection that could not be made; empty if that is unknown."""
+    place = urlsplit(url)
+    for cause in _causes(exc):
+        if isinstance(cause, ConnectionRefusedError):
+            port = place.port or _PORTS[place.scheme]
+            return f"; nothing accepts connections at {place.hostname}, port {port}: is the server running there?"
+        if isinstance(cause, socket.gaierror):
+            return f"; is {place.hostname!r} the right name, and is there a network?"
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+            return "; the server answers without TLS: does its URL begin with http://?"
+    return ""
+
+
+def _causes(exc: BaseException) -> Iterable[BaseException]:
+    """Return an exception, what caused it, and what is in groups, each once."""
+    found: list[BaseException] = [exc]
+    for each in found:  # it grows meanwhile
+        inside: Sequence[BaseException] = getattr(each, "exceptions", ())
+        found += [other for other in (*inside, each.__cause__, each.__context__) if other and other not in found]
+    return found
 
 
 def _reason(exc: Exception) -> str:
@@ -412,6 +436,8 @@ def _reason(exc: Exception) -> str:
 
 
 _PORTS = {"http": 80, "https": 443}
+_NO_TLS = frozenset({"HTTP_REQUEST", "RECORD_LAYER_FAILURE", "WRONG_VERSION_NUMBER"})
+"""What OpenSSL says, by its version, of an answer that is not TLS."""
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#]*@")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -553,6 +579,8 @@ def checked_fields(headers: Mapping[str, str]) -> dict[str, str]:
 
 _CREDENTIAL_STATUSES = (401, 403)
 """The statuses that are about authentication, with any message."""
+_NOTHING_STATUSES = (404, 405)
+"""The statuses of a server that has nothing at a path, or nothing that takes a POST."""
 _REFUSAL_SECONDS = 5.0
 """The time to wait for the body of a refusal, which only adds details to the status."""
 
@@ -672,7 +700,7 @@ async def read_refusal(response: HttpResponse, url: str, limit: int, id: Request
         under = "without a Content-Type" if named is None else f"under the Content-Type {named[:_SHOWN]!r}"
         return Refused(status, HttpStatusError(status, f"the answer is JSON {under}; it must be {JSON_TYPE!r}"))
     if reply is None:
-        return Refused(status, HttpStatusError(status, _excerpt(response, body)))
+        return Refused(status, HttpStatusError(status, _excerpt(response, body), hint=_path_hint(status, url)))
     if status in _CREDENTIAL_STATUSES or reply.id not in {None, id, str(id)}:
         return Refused(status, HttpStatusError(status, reply.message[:_SHOWN]), body, reply.id)
     return Refused(status, ErrorResponse(reply.code, reply.message, reply.data), body, reply.id)
@@ -685,6 +713,14 @@ def _is_json(body: bytes) -> bool:
     except Undecodable:
         return False
     return is_object(value) or is_array(value)
+
+
+def _path_hint(status: int, url: str) -> str:
+    """Return what may be wrong with the path of a URL at which the server has nothing; empty if that is unknown."""
+    place = urlsplit(url)
+    if status not in _NOTHING_STATUSES or place.path not in {"", "/"}:
+        return ""
+    return f"the URL has no path: is it {place.scheme}://{place.netloc}/mcp?"
 
 
 def _error_in(body: bytes) -> ErrorReply | None:

@@ -22,6 +22,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -31,7 +32,7 @@ from pathlib import Path
 import trio
 from attrs import field, frozen
 
-from ..._errors import ConnectionBroken, ServerExited
+from ..._errors import ConnectionBroken, RequestTimedOut, ServerExited
 from ..._util import owned_nursery
 from ...abc import KnownOpener, Transport, TransportClient
 from .._stream import connect_link
@@ -93,7 +94,7 @@ if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
         """Return False: these pipes cannot be resized."""
         return False
 
-    def bytes_waiting(stream: trio.abc.ReceiveStream) -> int:  # noqa: ARG001 # the signature of POSIX
+    def bytes_waiting(stream: object) -> int:  # noqa: ARG001 # the signature of POSIX
         """Return 0: the number is unknown for these pipes."""
         return 0
 
@@ -145,8 +146,8 @@ else:
         """Return True if a process of the child's process group is left."""
         return _signal_group(process, 0)
 
-    def bytes_waiting(stream: trio.abc.ReceiveStream) -> int:
-        """Return the number of unread bytes in the pipe."""
+    def bytes_waiting(stream: object) -> int:
+        """Return the number of unread bytes in the pipe of which this is one end; on Linux it may be either."""
         assert isinstance(stream, trio.lowlevel.FdStream)
         answer = fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder)
@@ -245,7 +246,8 @@ async def open_child_process(
         try:
             process = await start(arguments, mark.added_to(child_environment(env)), cwd)
         except OSError as exc:
-            raise OSError(exc.errno, f"cannot start {arguments[0]!r}: {exc.strerror}", exc.filename) from None
+            why = f"{exc.strerror}{_cure(arguments[0], cwd)}"
+            raise OSError(exc.errno, f"cannot start {arguments[0]!r}: {why}", exc.filename) from None
         child = ChildProcess(process, mark, sink, leave_seconds, terminate_seconds, drain_seconds)
         async with owned_nursery() as nursery:
             nursery.start_soon(child.supervise, name=f"child process {process.pid}")
@@ -253,6 +255,19 @@ async def open_child_process(
                 yield child
             finally:
                 child.left.set()
+
+
+_INTERPRETERS = {".cjs": "node", ".js": "node", ".mjs": "node", ".py": "python"}
+
+
+def _cure(program: str, cwd: str | os.PathLike[str] | None) -> str:
+    """Return what the user may do about a program that cannot be started; empty if that is unknown."""
+    interpreter = _INTERPRETERS.get(Path(program).suffix)
+    if interpreter is not None and os.path.isfile(Path(cwd or ".") / program):  # noqa: PTH113 # it raises nothing
+        return f"; it is a file for {interpreter}, so put that first, as in: {interpreter} {program}"
+    if len(program.split()) > 1:
+        return "; the program and each of its arguments are given separately"
+    return ""
 
 
 class ChildProcess:
@@ -307,7 +322,7 @@ class ChildProcess:
         """Return the reason for the end of the stream: `ServerExited`, unless the child still runs."""
         if self.returncode is None:
             return ConnectionBroken(f"the server (process {self.pid}) closed its standard output but still runs")
-        return ServerExited(self.returncode, self.stderr_tail)
+        return ServerExited(self.returncode, self.stderr_tail, has_read=self._stream.has_been_read)
 
     async def supervise(self) -> None:
         """Own the process from start to end. This is the only task of `open_child_process`."""
@@ -380,19 +395,24 @@ class _ChildStream(ImmediateStream):
         self._stdout = stdout
         self._drain_seconds = drain_seconds
         self._owed = 0  # unread bytes in the pipe when the child exited
+        self._sent = 0  # bytes that the pipe of standard input has taken
+        self.has_been_read = False  # True if the child, when it exited, had read any of them
         self._given_up = False  # output of other processes is not awaited any more
         self._closed = False
         self._is_wide = True  # the capacity of the pipe of standard output
         self._reading = trio.Lock()
 
     def send_now(self, data: bytes | memoryview) -> int:
-        return write_now(self._stdin, data)
+        taken = write_now(self._stdin, data)
+        self._sent += taken
+        return taken
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         try:
             await self._stdin.send_all(data)
         except trio.ClosedResourceError:
             raise self._not_writable() from None
+        self._sent += len(data)
 
     async def wait_send_all_might_not_block(self) -> None:
         try:
@@ -446,6 +466,7 @@ class _ChildStream(ImmediateStream):
     async def exited(self) -> None:
         """Close standard input, because the child has exited."""
         self._owed = bytes_waiting(self._stdout)
+        self.has_been_read = self._closed or self._sent > bytes_waiting(self._stdin)
         await self._stdin.aclose()
 
     def give_up(self) -> None:
@@ -506,7 +527,14 @@ def stdio_transport(server: StdioServer, stderr: StderrTarget = None) -> KnownOp
             open_child_process(server.command, env=server.env, cwd=server.cwd, stderr=stderr) as child,
             connect_link(child.stream, client, disconnect_reason=child.exit_error) as link,
         ):
-            yield link
+            try:
+                yield link
+            except ServerExited as exited:  # while connecting: later, it is raised in the tasks of the callers
+                if exited.status == 0:
+                    exited.hint = "it ended by itself before it answered: does the program serve, as with serve_stdio?"
+                raise
+            except RequestTimedOut as timeout:  # likewise
+                raise RequestTimedOut(f"{timeout}; {_running(server.command, child.stderr_tail)}") from None
 
     return KnownOpener(connect, ("command", _folder(server.cwd), *server.command), starts_process=True)
 
@@ -516,3 +544,13 @@ def _folder(cwd: str | os.PathLike[str] | None) -> str:
     with suppress(OSError):
         return str(Path(cwd or os.curdir).absolute())
     return ""
+
+
+_SHOWN_CHARACTERS = 300
+
+
+def _running(command: Sequence[str], stderr_tail: Sequence[str]) -> str:
+    """Describe a server that runs, and does not answer."""
+    shown = shlex.join(command)[:_SHOWN_CHARACTERS]
+    tail = "".join(f"\n    {line}" for line in stderr_tail)
+    return f"its process runs: {shown}" + (f"; the last lines of its standard error:{tail}" if tail else "")

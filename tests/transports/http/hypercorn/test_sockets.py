@@ -190,7 +190,7 @@ def test_a_number_that_is_out_of_range_is_refused() -> None:
         {"backlog": False},
     ):
         options: dict[str, Any] = settings
-        with pytest.raises(ValueError, match=rf"HttpListening\({next(iter(settings))}="):
+        with pytest.raises(ValueError, match=f"{next(iter(settings))}="):
             HttpListening(**options)
 
 

@@ -59,6 +59,7 @@ def http_transport(
         raise ValueError("http_client and engine exclude each other: give one of them")
     address, fields = checked_url(url), checked_fields(headers or {})
     if auth is not None:
+        _check_auth(auth)
         if not fields.keys().isdisjoint(CREDENTIAL_FIELDS):
             raise ValueError("auth and an Authorization header exclude each other: give one of them")
         address = _ascii_url(address)
@@ -89,6 +90,13 @@ def http_transport(
                     transport.stop()
 
     return KnownOpener(connect, ("url", address) if engine is None else None)
+
+
+def _check_auth(auth: object) -> None:
+    """Raise TypeError if *auth* is not a `ClientAuth`. The message does not show it: it may be a token."""
+    if not callable(getattr(auth, "source", None)):
+        cure = "; a token is given as Bearer(token)" if isinstance(auth, str) else ""
+        raise TypeError(f"auth: expected OAuth(...), Bearer(...) or the like, and got {type(auth).__name__}{cure}")
 
 
 def _ascii_url(url: str) -> str:

@@ -453,11 +453,18 @@ class HttpRequestTask(abc.ABC):
         try:
             return await self._attempt()
         except EngineError as exc:
-            lost = ResponseLost(f"{self.request.method!r}: {exc}", sent=exc.sent)
+            lost = ResponseLost(f"{self.request.method!r}: {exc}{self._cure(exc)}", sent=exc.sent)
             lost.__cause__ = exc
             return lost
         except TrioMcpError as exc:
             return exc
+
+    def _cure(self, error: EngineError) -> str:
+        """Return what the user may do about a server that has never answered; empty if that is unknown."""
+        sender = self.transport.sender
+        if not error.sent or sender.is_reached or not sender.url.startswith("http:"):
+            return ""
+        return "; if the server uses TLS, its URL begins with https://"
 
     def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
         if not self.request.repeatable:

@@ -33,8 +33,8 @@ def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
 
 
 def _port(_: object, attribute: Attribute[Any], value: int) -> None:
-    if isinstance(value, bool) or not 0 <= value <= 65_535:
-        raise ValueError(f"HttpListening({attribute.name}={value!r}): must be from 0 to 65535")
+    if type(value) is not int or not 0 <= value <= 65_535:
+        raise ValueError(f"{attribute.name}={value!r}: must be an integer from 0 to 65535")
 
 
 @frozen(kw_only=True)

@@ -53,6 +53,7 @@ from ....wire import (
 )
 from ._asgi import (
     CUT_EXTENSION,
+    WITHOUT_TRIO,
     AsgiApp,
     AsgiMessage,
     HttpRequest,
@@ -438,8 +439,10 @@ class HttpApp:
         `Limits.drain_seconds`, and the rest fail because the server stops. A cancelled block does not wait for that.
 
         Raises:
-            RuntimeError: it is already running.
+            RuntimeError: it is already running, or another event loop than Trio's runs.
         """
+        if not trio.lowlevel.in_trio_task():
+            raise RuntimeError(WITHOUT_TRIO)
         if self._runs:
             raise RuntimeError("this HTTP application is already running")
         self._runs, self._router.closed = True, "the server is starting; try again"

@@ -75,6 +75,7 @@ __all__ = [
     "CUT_EXTENSION",
     "QUICK_PASSES",
     "TEXT_TYPE",
+    "WITHOUT_TRIO",
     "AsgiApp",
     "AsgiMessage",
     "EventStream",
@@ -229,10 +230,11 @@ async def read_body(
     return Refusal(408, McpError(INVALID_REQUEST, f"the body did not arrive within {seconds:g} s"))
 
 
-_WITHOUT_TRIO = (
-    "this application needs Trio, and its server runs another event loop: use Hypercorn's Trio worker, as in "
-    "`hypercorn -k trio module:app`, or `trio_mcp.serve_http`"
+WITHOUT_TRIO = (
+    "this application needs Trio, and its server runs another event loop (uvicorn runs asyncio): use Hypercorn's Trio "
+    "worker, as in `hypercorn -k trio module:app`, or `trio_mcp.serve_http`"
 )
+"""The error of an application that another event loop runs, usually asyncio's, such as under uvicorn."""
 
 
 async def refuse_without_trio(scope: Scope, receive: Receive, send: Send) -> None:
@@ -240,14 +242,14 @@ async def refuse_without_trio(scope: Scope, receive: Receive, send: Send) -> Non
     match scope["type"]:
         case "lifespan":
             await receive()
-            await send({"type": "lifespan.startup.failed", "message": _WITHOUT_TRIO})
+            await send({"type": "lifespan.startup.failed", "message": WITHOUT_TRIO})
         case "http":
-            _log.error("%s", _WITHOUT_TRIO)
+            _log.error("%s", WITHOUT_TRIO)
             headers = [(b"content-type", TEXT_TYPE.encode())]
             await send({"type": "http.response.start", "status": 500, "headers": headers})
-            await send({"type": "http.response.body", "body": _WITHOUT_TRIO.encode(), "more_body": False})
+            await send({"type": "http.response.body", "body": WITHOUT_TRIO.encode(), "more_body": False})
         case _:
-            raise RuntimeError(_WITHOUT_TRIO)
+            raise RuntimeError(WITHOUT_TRIO)
 
 
 QUICK_PASSES = 2
@@ -519,6 +521,8 @@ class RequestAuthorizer:
     _auth: ResourceServer | None
     _fetching: _Fetching = field(init=False)
     _guard: TokenGuard | None = field(init=False)
+    _has_warned: bool = field(default=False, init=False)
+    """True once the log has named the lack of authentication."""
 
     def __attrs_post_init__(self) -> None:
         auth = self._auth
@@ -579,14 +583,16 @@ class RequestAuthorizer:
             return None
         id = requests[0].id if len(requests) == 1 else None
         if self._guard is None or request.access is None:
-            refusal: Refusal | None = _no_authentication(needed)
+            refusal: Refusal | None = self._no_authentication(needed)
         else:
             refusal = self._guard.permit(request.access, needed)
         return None if refusal is None else evolve(refusal, id=id)
 
-
-def _no_authentication(needed: Collection[str]) -> Refusal:
-    """Return the refusal of rule 7."""
-    listed = ", ".join(sorted(needed))
-    why = f"this needs scopes ({listed}), and this HTTP application has no authentication: see http_app(auth=...)"
-    return Refusal(403, McpError(INVALID_REQUEST, why))
+    def _no_authentication(self, needed: Collection[str]) -> Refusal:
+        """Return the refusal of rule 7; the log has the first one."""
+        listed = ", ".join(sorted(needed))
+        why = f"this needs scopes ({listed}), and this HTTP application has no authentication: see http_app(auth=...)"
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("a request is refused: %s", why)
+        return Refusal(403, McpError(INVALID_REQUEST, why))

@@ -1,0 +1,37 @@
+"""The classes that users meet show what users use, and nothing else: in `dir()`, in `help()`, and in editors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from trio_mcp import Access, Client, Clients, Context, HttpBound, Request, Server
+
+NAMES: Mapping[type, str] = {
+    Access: "claims client_id expires_at principal scopes",
+    Client: """
+        aclose call_tool complete discover extension get_prompt instructions list_prompts list_resource_templates
+        list_resources list_tools listen notify open_call ping prompts read_resource request resource_templates
+        resources revision roots_changed server_capabilities server_info set_log_level statistics subscribe_resource
+        tools unsubscribe_resource
+    """,
+    Clients: "aclose call_tool disabled failed find_tool get items keys names tools values",
+    Context: """
+        access ask_all client_capabilities client_info close_stream deadline elicit elicitation_complete extension
+        headers list_roots log meta notify once principal report_progress request require_extension resource_updated
+        revision sample state url_elicitation_required
+    """,
+    HttpBound: "port stop url urls",
+    Request: "context is_notification method params with_params",
+    Server: """
+        asking background cache capabilities completion completions experimental extensions info instructions lifespan
+        limits method middleware needed_scopes notification on_stuck page_size prompt prompts resource resource_updated
+        resources revisions serving serving_one tool tools
+    """,
+}
+
+
+@pytest.mark.parametrize("shown", NAMES)
+def test_a_class_of_the_interface_shows_only_what_users_use(shown: type) -> None:
+    assert [name for name in dir(shown) if not name.startswith("_")] == NAMES[shown].split()
