@@ -506,8 +506,8 @@ class Client:
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set, or *returns*.
             UnexpectedResult: the result does not fit *returns*; it names each part that does not. The tool has run.
-            TypeError: *name* is not a string, *arguments* or *meta* is not a dict, or *returns* is not a type that has a
-                JSON form; nothing was sent.
+            TypeError: *name* is not a string, *arguments* or *meta* is not a dict, or *returns* is not a type with a JSON
+                form; nothing was sent.
             ConsentRefused: the client's consent hook refused the call; nothing was sent.
             RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
                 question that this client has not declared, or asked too often (`Limits.max_rounds`).
