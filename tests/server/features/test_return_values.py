@@ -383,7 +383,7 @@ async def test_other_data_of_a_prompt_is_json_text_of_the_user(revision: str) ->
         (b"hi", "bytes have no media type"),
         (Socket(), "a value of type Socket has no JSON form"),
     ],
-    ids=str,
+    ids=["role", "name", "list", "half a block", "bytes", "object"],
 )
 async def test_a_value_that_a_prompt_cannot_return_is_logged_with_its_type_and_line(
     value: Any, fault: str, caplog: pytest.LogCaptureFixture
