@@ -46,6 +46,8 @@ def test_a_server_may_be_named_in_a_config_file() -> None:
         (["serve", "m", "--", "x"], "takes no server"),
         (["tools", "add", "extra", "--", "x"], "unknown arguments: extra"),
         (["info", "extra", "--", "x"], "unknown arguments: extra"),
+        (["info", "npx", "server"], "no server given: write -- before its command or URL, as in -- npx server"),
+        (["tools", "npx", "server"], "no server given: write -- before its command or URL, as in -- npx server"),
         (["call", "add", "a=1", "--jsn", "b=1", "--", "x"], "unknown arguments: --jsn"),
         (["call", "--", "x"], "required: NAME (see"),
         (["complete", "prompt:p", "code", "x", "--json", "y", "--", "x"], "unknown arguments: y"),

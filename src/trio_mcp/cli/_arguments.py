@@ -71,8 +71,8 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         if target is None and "--config" not in arguments:
             arguments, target = _with_file_served(arguments, commands[arguments[0]])
     options, rest = parser.parse_known_args(arguments)
-    _put_operands(options, rest)
     options.target = target
+    _put_operands(options, rest)
     _check_target(options, options.parser)
     _check_serving(options, options.parser)
     return options
@@ -110,9 +110,19 @@ def _put_operands(options: argparse.Namespace, rest: Sequence[str]) -> None:
         unknown += more
     if options.command == "tools":
         options.name = options.names[0] if options.names else None
-        unknown += options.names[1:]
+        is_command = len(options.names) > 1 and options.target is None and options.config is None
+        unknown += options.names[0 if is_command else 1 :]
     if unknown:
-        options.parser.error(f"unknown arguments: {' '.join(unknown)}")
+        _refuse(unknown, options.target, options, options.parser)
+
+
+def _refuse(
+    unknown: Sequence[str], target: Sequence[str] | None, options: argparse.Namespace, parser: argparse.ArgumentParser
+) -> None:
+    words = " ".join(unknown)
+    if target is None and getattr(options, "config", True) is None and not unknown[0].startswith("-"):
+        parser.error(f"no server given: write -- before its command or URL, as in -- {words}")
+    parser.error(f"unknown arguments: {words}")
 
 
 def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
