@@ -402,7 +402,13 @@ class Toolkit:
             async def approve(call: ToolCall) -> bool | str:
                 return "deleting is not allowed" if call.tool.name == "delete" else True
 
-            messages += await toolkit.answer(message, approve=approve)
+            async def on_progress(call: ToolCall, update: types.ProgressNotificationParams) -> None:
+                print(call.function, update.progress, update.total)
+
+            def timeout(call: ToolCall) -> float | None:
+                return 600 if call.tool.name == "build" else 30
+
+            messages += await toolkit.answer(message, approve=approve, on_progress=on_progress, timeout=timeout)
 
         Args:
             message: the answer of the model, with or without calls: the assistant's message (chat completions,
@@ -475,6 +481,13 @@ class Toolkit:
 
 async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only: Only | None = None) -> Toolkit:
     """Ask a `Client`, or `Clients`, for the current tools, and return them for use with a language model.
+
+    ::
+
+        def only(offer: OfferedTool) -> bool:
+            return not offer.tool.name.startswith("delete")
+
+        toolkit = await load_toolkit(client, only=only)
 
     Args:
         source: the client or clients.

@@ -19,11 +19,17 @@ from trio_mcp.testing import AuthorizationServerOptions
 
 FACADES = ["trio_mcp", "trio_mcp.abc", "trio_mcp.client", "trio_mcp.llm", "trio_mcp.server", "trio_mcp.testing"]
 SIGNATURES: Mapping[str, tuple[object, str]] = {
+    "CallTimeout": (llm.Toolkit.answer, "def timeout(call: ToolCall) -> float | None:"),
     "Approve": (llm.Toolkit.answer, "async def approve(call: ToolCall) -> bool | str:"),
     "Consent": (ClientOptions, "async def consent(request: Consentable) -> Consentable:"),
     "CustomHandler": (ClientOptions, "async def answer_ping(params: dict[str, Any]) -> dict[str, Any]:"),
     "Middleware": (Server, "async def middleware(request: Request, call_next: CallNext) -> Any:"),
     "OnElicit": (ClientOptions, "async def on_elicit(question: types.ElicitRequestParams) -> types.ElicitResult:"),
+    "OnCallProgress": (
+        llm.Toolkit.answer,
+        "async def on_progress(call: ToolCall, update: types.ProgressNotificationParams) -> None:",
+    ),
+    "Only": (llm.load_toolkit, "def only(offer: OfferedTool) -> bool:"),
     "OnElicitComplete": (
         ClientOptions,
         "async def on_elicit_complete(visit: types.ElicitationCompleteNotificationParams) -> None:",

@@ -27,7 +27,7 @@ NAMES: Mapping[type, str] = {
     Server: """
         asking background cache capabilities completion completions experimental extensions info instructions lifespan
         limits method middleware needed_scopes notification on_stuck page_size prompt prompts resource resource_updated
-        resources revisions serving serving_one tool tools
+        resources revisions run serving serving_one snapshot tool tools
     """,
 }
 

@@ -24,10 +24,11 @@ from ..peer import ConnectionStatistics
 from ..wire import LISTEN, ChangeFilter, JsonObject
 from ._answer import ANSWERS, STATE, read_interim
 from ._callbacks import declaration
-from ._connection import Connection, OpenRequest
+from ._connection import Connection
 from ._legacy_listen import LegacyListen
 from ._listen import ChangeInbox, Changes, ListenRequest
 from ._lists import MAX_PAGES, PageIterator
+from ._requests import OpenRequest
 
 if TYPE_CHECKING:
     from ._returns import ReturnType
@@ -506,7 +507,7 @@ class Client:
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set, or *returns*.
             UnexpectedResult: the result does not fit *returns*; it names each part that does not. The tool has run.
-            TypeError: *name* is not a string, *arguments* or *meta* is not a dict, or *returns* is not a type with a JSON
+            TypeError: *name* is not a string, *arguments* or *meta* is not a dict, or *returns* is no type with a JSON
                 form; nothing was sent.
             ConsentRefused: the client's consent hook refused the call; nothing was sent.
             RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
