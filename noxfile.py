@@ -18,6 +18,8 @@ import nox
 ROOT = Path(__file__).parent
 GROUPS = nox.project.dependency_groups
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+UPSTREAM = os.environ.get("TRIO_MCP_UPSTREAM")
+"""The folder of the upstream schemas: with it, the tests on the newest Python compare their messages with these."""
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 OLDEST = "3.11"
@@ -153,6 +155,15 @@ def install_fastmcp(session: nox.Session, home: Path) -> None:
     session.run(str(home / "bin" / "pip"), "install", "--quiet", "--no-deps", *FASTMCP, external=True)
 
 
+def check_messages(session: nox.Session, *arguments: str) -> None:
+    """Run the tests that send messages, and compare each message with the upstream definition of its method."""
+    left_out = [f"--ignore=tests/{each}" for each in SILENT]
+    # By `python -m`, because the plugin is loaded before pytest has read `pythonpath`. The settings are named, because
+    # pytest looks for them near what it takes for paths, and the folder may be anywhere.
+    plugin = ("-c", "pyproject.toml", "-p", "tests.wire_validity.plugin")
+    session.run("python", "-m", "pytest", *plugin, *left_out, *IN_PARALLEL, *arguments)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: every rule with the exemptions of pyproject.toml, and its formatting."""
@@ -177,8 +188,15 @@ def typing(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The test suite on the oldest Python, with full branch coverage of the package, and on the newest installed."""
     session.install("-e", ".", *group("tests"))
-    if session.python != OLDEST or session.posargs:
-        session.run("pytest", *(session.posargs or IN_PARALLEL))
+    if session.posargs:
+        session.run("pytest", *session.posargs)
+        return
+    if session.python != OLDEST:
+        if UPSTREAM is None:
+            session.run("pytest", *IN_PARALLEL)
+        else:
+            session.run("pytest", *IN_PARALLEL, *(f"tests/{each}" for each in SILENT))
+            check_messages(session, "--from", UPSTREAM)
         return
     if not LATER_INSTALLED:
         session.warn(f"no later Python than {OLDEST} is installed: it is the only one that is tested")
@@ -324,15 +342,13 @@ def codegen(session: nox.Session) -> None:
 def spec(session: nox.Session) -> None:
     """Compare the types, and all messages of the tests, with the upstream files: `nox -s spec -- --from DIR`.
 
-    The second part runs every test that sends messages; the omitted tests send none and take long.
+    The second part runs every test that sends messages; the omitted tests send none and take long. It is left out if
+    TRIO_MCP_UPSTREAM is set and a later Python is installed, because the tests on the newest Python include it then.
     """
     session.install("-e", ".", *group("tests"))
     session.run("python", "-m", "codegen", "spec", *session.posargs)
-    left_out = [f"--ignore=tests/{each}" for each in SILENT]
-    # By `python -m`, because the plugin is loaded before pytest has read `pythonpath`. The settings are named, because
-    # pytest looks for them near what it takes for paths, and DIR may be anywhere.
-    plugin = ("-c", "pyproject.toml", "-p", "tests.wire_validity.plugin")
-    session.run("python", "-m", "pytest", *plugin, *left_out, *IN_PARALLEL, *session.posargs)
+    if UPSTREAM is None or not LATER_INSTALLED:
+        check_messages(session, *session.posargs)
 
 
 @nox.session(default=False)

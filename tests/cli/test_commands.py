@@ -31,8 +31,8 @@ def test_tools_are_plain_lines_without_a_terminal(command: Command) -> None:
 
 def test_resources_and_templates_are_one_list(command: Command) -> None:
     assert command("resources", *SAMPLE).out.splitlines() == [
-        "bytes://all\tall_bytes\tapplication/octet-stream\tEvery byte.",
-        "greeting://{name}\tgreeting\t\tA greeting for one person.",
+        "bytes://all\tAll bytes\tapplication/octet-stream\tEvery byte.",
+        "greeting://{name}\tGreeting\t\tA greeting for one person.",
     ]
 
 

@@ -25,7 +25,7 @@ SILENT_SERVER = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
         (["call", "add", "a=1", "b=2", *SAMPLE], 0, ""),
         (["call", "fail", *SAMPLE], 1, "trio-mcp call: tool 'fail' failed: no reason"),
         (["read", "a://b", *raw(errors={"resources/read": "gone"})], 1, "trio-mcp read: gone (-32000)"),
-        (["prompts", *raw(capabilities={})], 1, "trio-mcp prompts: the server has not declared 'prompts'"),
+        (["watch", "memo://one", *raw(capabilities={})], 1, "trio-mcp watch: the server has not declared"),
         (["call", "add", "a=x", "b=2", *SAMPLE], 2, "trio-mcp call: the arguments do not fit"),
         (["tools", "--revision", "1999-01-01", *SAMPLE], 2, "trio-mcp tools: revision='1999-01-01'"),
         (["tools"], 2, "trio-mcp tools: no server"),

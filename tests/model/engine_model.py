@@ -111,8 +111,8 @@ class EngineModel:
         return outbound
 
     def outcome(self, id: Id, outcome: Any) -> None:
-        """Receive a response."""
-        outbound = self.outgoing.pop(id, None) if isinstance(id, int) else None
+        """Receive a response. An id that comes back as a string stands for the number."""
+        outbound = self.outgoing.pop(int(id), None)
         if outbound is None:
             self.unmatched += 1
         else:

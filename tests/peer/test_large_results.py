@@ -10,7 +10,7 @@ import trio.testing
 from attrs import define, field
 
 from trio_mcp import McpError
-from trio_mcp.peer import LargeResults, is_large
+from trio_mcp.peer import FairLimiter, LargeResults, is_large
 
 HALF = "x" * 2**19
 
@@ -51,7 +51,7 @@ class Writers:
     turns: LargeResults = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.turns = LargeResults(lambda: self.now)
+        self.turns = LargeResults(FairLimiter(1), lambda: self.now)
 
     async def write(self, name: str) -> None:
         """Write a result of the sender that the name begins with."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.peer.fake_exchange import CONTEXT
 from trio_mcp import CacheHint, Client, Context, Server, open_client, types
-from trio_mcp.server._dispatch import finish_result
+from trio_mcp.server._serving import finish_result
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 
 Json: TypeAlias = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field
 
 from .. import types
-from .._errors import MissingCapability, TrioMcpError
+from .._errors import TrioMcpError
 from ..types import JSONObject
 from ..wire import is_array, is_object
 from ._commands import Job, find_tool
@@ -51,8 +51,6 @@ async def list_tools_of_all(clients: Clients, output: Output, notes: Notes, *, a
     for name, client in clients.items():
         try:
             listed = [tool async for tool in client.tools()]
-        except MissingCapability:
-            listed = []
         except TrioMcpError as error:
             notes.say(f"{name}: {error}")
             continue

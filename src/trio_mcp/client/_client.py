@@ -212,7 +212,8 @@ def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[st
     Raises:
         TypeError: *name* is not a string, or *arguments* or *meta* is not a mapping.
     """
-    check_class("the name of a tool", name, str, "tool.name")
+    if name.__class__ is not str:
+        check_class("the name of a tool", name, str, "tool.name")
     params: JsonObject = {"name": name}
     if arguments is not None:
         params["arguments"] = _members("the arguments of a tool", arguments)

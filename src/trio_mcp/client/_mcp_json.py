@@ -209,31 +209,35 @@ async def read_server_table(source: TableSource) -> ServerTable:
         ValueError: the file is not JSON, or has no such table; the message names the file.
     """
     if isinstance(source, Mapping):
-        return _table(source, "the table of servers")
+        return _table(source, "the table of servers", {})
     where = os.fspath(source)
     content = await trio.Path(source).read_bytes()
+    repeated: dict[int, Sequence[str]] = {}
+
+    def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        repeated[id(value)] = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+        return value
+
     try:
-        value = json.loads(content, object_pairs_hook=_Members)
+        value = json.loads(content, object_pairs_hook=members)
     except RecursionError:
         raise ValueError(f"{where}: JSON that is nested too deeply") from None
     except ValueError as exc:
         raise ValueError(f"{where}: not JSON: {exc}") from None
-    return _table(value, where)
-
-
-class _Members(dict[str, Any]):
-    """A JSON object that remembers the names that it has twice, of which Python keeps the last one."""
-
-    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.twice = tuple(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+    return _table(value, where, repeated)
 
 
 class _Twice:
     """Takes the place of the entries of servers that have the same name."""
 
 
-def _table(value: object, where: str) -> ServerTable:
+def _table(value: object, where: str, repeated: Mapping[int, Sequence[str]]) -> ServerTable:
+    """Return the table of servers in the value of a file.
+
+    Args:
+        repeated: the names that an object of the file has twice, of which Python keeps the last one, by the object's id.
+    """
     if not isinstance(value, Mapping):
         raise ValueError(f"{where}: expected an object with the member 'mcpServers'")
     members = cast("Mapping[str, object]", value)
@@ -244,8 +248,7 @@ def _table(value: object, where: str) -> ServerTable:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where}: {found!r} must be an object: the servers by name")
     entries = dict(cast("Mapping[str, object]", table))
-    if isinstance(table, _Members):
-        entries |= {name: _Twice() for name in table.twice}
+    entries |= {name: _Twice() for name in repeated.get(id(table), ())}
     disabled = tuple(name for name, entry in entries.items() if _is_disabled(entry))
     return ServerTable(where, {name: entries[name] for name in entries if name not in disabled}, disabled)
 

@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from ._exchange import UpdateBudget as UpdateBudget
     from ._exchange import UpdateListener as UpdateListener
     from ._exchange import advance as advance
-    from ._fair_limiter import FairLimiter as FairLimiter
-    from ._handler_pool import Cancellations as Cancellations
     from ._handler_pool import Explain as Explain
+    from ._handler_pool import FairLimiter as FairLimiter
     from ._handler_pool import Handler as Handler
     from ._handler_pool import HandlerPool as HandlerPool
     from ._handler_pool import HandlerRun as HandlerRun
     from ._handler_pool import HandlerSlots as HandlerSlots
-    from ._handler_pool import LargeResults as LargeResults
     from ._handler_pool import OutOfTimeError as OutOfTimeError
     from ._handler_pool import SenderSlots as SenderSlots
-    from ._handler_pool import is_large as is_large
     from ._holds import Hold as Hold
     from ._holds import Holds as Holds
     from ._limits import BUSY as BUSY
     from ._limits import Limits as Limits
     from ._link import Link as Link
     from ._link import Outbox as Outbox
+    from ._pacing import Cancellations as Cancellations
+    from ._pacing import LargeResults as LargeResults
+    from ._pacing import is_large as is_large
     from ._parking import GRACE_SECONDS as GRACE_SECONDS
     from ._parking import ParkedRuns as ParkedRuns
     from ._parking import PendingQuestions as PendingQuestions
@@ -77,14 +77,14 @@ else:
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",
                 "OutgoingMessageRequest", "OutgoingRequest", "Update", "UpdateBudget", "UpdateListener", "advance",
             ),
-            "_fair_limiter": ("FairLimiter",),
             "_handler_pool": (
-                "Cancellations", "Explain", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "LargeResults",
-                "OutOfTimeError", "SenderSlots", "is_large",
+                "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "OutOfTimeError",
+                "SenderSlots",
             ),
             "_holds": ("Hold", "Holds"),
             "_limits": ("BUSY", "Limits"),
             "_link": ("Link", "Outbox"),
+            "_pacing": ("Cancellations", "LargeResults", "is_large"),
             "_parking": ("GRACE_SECONDS", "ParkedRuns", "PendingQuestions", "Question", "QuestionBatch"),
             "_session": ("HANDSHAKE", "ClientSession", "HandshakeEvent", "HandshakeState", "ServerSession"),
             "_timeouts": ("PausableTimeouts",),

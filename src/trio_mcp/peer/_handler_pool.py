@@ -23,13 +23,13 @@ revisions; a connection without an address (a pipe, memory) is a sender of its o
    waits in the queue of its sender.
 7. A sender waits for a place of the limiter at most once, however many of its requests wait. When it gets one, it waits
    again.
-8. A place goes to the sender with the fewest, and no sender may take all of them; see `_fair_limiter.py`. A connection
-   without an address is usually the only one of its server, and may take all places.
-9. Handlers whose connection or session was lost are cancelled a few in each pass of the event loop, because ending
-   thousands takes long: a client may leave with as many requests in flight. The first few are cancelled at once.
-10. Large results are written as JSON one at a time, because nobody else is served meanwhile. Senders take turns, and
-   after a result that took long there is a pause of three times as long for other requests. A connection without an
-   address is spared this.
+8. A free place goes to the waiting sender that has the fewest places; equals take turns. Within one sender it is first
+   come, first served.
+9. A sender may take three times as many places as it leaves free: three quarters of them if it is the only one. So
+   however many requests it makes, a newcomer finds a free place. A connection without an address is usually the only
+   one of its server, and may take all places.
+10. Large results and the cancellations of many handlers are spread over time; see `_pacing.py`. A connection without an
+   address is spared the former.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -52,10 +51,10 @@ from attrs import define, field
 from .._errors import AskExpired, ConnectionLost, McpError
 from .._shares import Sender
 from .._util import failure_of
-from ..wire import INTERNAL_ERROR, JsonObject, is_array, is_object
-from ._fair_limiter import FairLimiter, LimitedGroup
+from ..wire import INTERNAL_ERROR, JsonObject
 from ._holds import Hold, Holds
 from ._limits import BUSY, Limits
+from ._pacing import Cancellations, LargeResults, is_large
 from ._parking import ParkedRuns, Question, QuestionBatch
 
 if TYPE_CHECKING:
@@ -64,16 +63,14 @@ if TYPE_CHECKING:
     from ._parking import PendingQuestions
 
 __all__ = [
-    "Cancellations",
     "Explain",
+    "FairLimiter",
     "Handler",
     "HandlerPool",
     "HandlerRun",
     "HandlerSlots",
-    "LargeResults",
     "OutOfTimeError",
     "SenderSlots",
-    "is_large",
 ]
 
 
@@ -106,7 +103,7 @@ class HandlerPool:
 
     def __attrs_post_init__(self) -> None:
         self.limiter = FairLimiter(self.limits.max_running, leaves_places=True)
-        self.large_results = LargeResults()
+        self.large_results = LargeResults(FairLimiter(1))
         self.cancellations = Cancellations(self.nursery)
         self.parking = ParkedRuns(self.limits.max_parked, self.limits.ask_seconds)
 
@@ -299,7 +296,7 @@ class HandlerRun:
         self.fail_all(AskExpired("the call is over"))
 
     def stop_soon(self, reason: str) -> None:
-        """Cancel the handler in its turn (rule 9)."""
+        """Cancel the handler in its turn (rule 10)."""
         if self.has_task or self.has_slot:
             self.pool.cancellations.add(partial(self.stop, reason))
         else:
@@ -415,107 +412,155 @@ class HandlerRun:
                 exchange.disconnect()
 
 
-_CANCELLATIONS_OF_PASS = 16
-"""Ending so many handlers takes about a millisecond."""
-_PASS_SECONDS = 0.01
-"""The time after which a cancellation is carried out at once again."""
+Begin: TypeAlias = Callable[[], object]
+
+_SHARE = 3
+"""The number of places that a group may have for each place that it leaves to others (rule 9)."""
 
 
 @define(eq=False)
-class Cancellations:
-    """The cancellations of handlers, a few of which are carried out in each pass of the event loop (rule 9).
+class FairLimiter:
+    """A capacity limiter that is fair between groups; see rules 8 and 9.
+
+    Every operation takes constant time, except for the choice of the next group: that takes time in proportion to the
+    different numbers of places that the waiting groups have. Not thread-safe.
 
     Args:
-        nursery: the nursery of the handlers.
+        capacity: how many places may be taken at once.
+        leaves_places: True if a group may not take all places (rule 9).
     """
 
-    _nursery: trio.Nursery
-    _waiting: deque[Callable[[], None]] = field(factory=deque["Callable[[], None]"], init=False)
-    _time: float = field(default=-math.inf, init=False)
-    """The time of the latest cancellations that were carried out at once, on Trio's clock."""
-    _count: int = field(default=0, init=False)
-    """The number of these."""
+    capacity: int
+    _leaves_places: bool = field(default=False, kw_only=True, alias="leaves_places")
+    taken: int = field(default=0, init=False)
+    """The number of places taken now."""
+    waiting: int = field(default=0, init=False)
+    """The number of callers that wait for a place."""
+    _counts: dict[Hashable, int] = field(factory=dict[Hashable, int], init=False, repr=False)
+    """The number of places that each group has, unless it has none or is alone."""
+    _members: dict[Hashable, OrderedDict[Begin, None]] = field(
+        factory=dict[Hashable, "OrderedDict[Begin, None]"], init=False, repr=False
+    )
+    """The waiting callers by group."""
+    _queues: dict[int, OrderedDict[Hashable, None]] = field(
+        factory=dict[int, "OrderedDict[Hashable, None]"], init=False, repr=False
+    )
+    """The waiting groups by the number of places that each has, in the order of their turns."""
 
-    def add(self, cancel: Callable[[], None]) -> None:
-        """Call *cancel* now, or soon if many cancellations came before it."""
-        now = trio.current_time()
-        if now > self._time + _PASS_SECONDS:
-            self._time, self._count = now, 0
-        if self._count < _CANCELLATIONS_OF_PASS:
-            self._count += 1
-            cancel()
+    @property
+    def groups(self) -> int:
+        """The number of groups that wait."""
+        return len(self._members)
+
+    def has_place(self, group: Hashable) -> bool:
+        """Return True if *group* could take a place now."""
+        free = self.capacity - self.taken
+        if free <= 0:
+            return False
+        count = self._counts.get(group, 0) if self._leaves_places else 0  # always 0 for a group that is alone
+        return count == 0 or count < _SHARE * (free - 1)
+
+    def take(self, group: Hashable) -> bool:
+        """Take a place for *group* if it may have one now, and return True; `release` must follow."""
+        if isinstance(group, HandlerSlots) and group.is_alone:  # as below, for most calls over pipes and in memory
+            if self.taken >= self.capacity:
+                return False
+        elif self.has_place(group):
+            self._count(group, 1)
+        else:
+            return False
+        self.taken += 1
+        return True
+
+    def _count(self, group: Hashable, change: int) -> None:
+        """Count a change of the places of a group, unless it is alone."""
+        if isinstance(group, HandlerSlots) and group.is_alone:
             return
-        if not self._waiting:
-            self._nursery.start_soon(self._carry_out, name="cancellations of handlers")
-        self._waiting.append(cancel)
+        count = self._counts.get(group, 0)
+        if count + change:
+            self._counts[group] = count + change
+        else:
+            del self._counts[group]
+        if group in self._members:
+            self._dequeue(group, count)
+            self._enqueue(group)
 
-    async def _carry_out(self) -> None:
-        """Carry out all that wait. If the nursery of the handlers is cancelled, so are they."""
-        try:
-            while self._waiting:
-                await trio.lowlevel.checkpoint()
-                for _ in range(min(_CANCELLATIONS_OF_PASS, len(self._waiting))):
-                    self._waiting.popleft()()
-        finally:
-            self._waiting.clear()
+    def _enqueue(self, group: Hashable) -> None:
+        self._queues.setdefault(self._counts.get(group, 0), OrderedDict())[group] = None
 
+    def _dequeue(self, group: Hashable, count: int) -> None:
+        queue = self._queues[count]
+        del queue[group]
+        if not queue:
+            del self._queues[count]
 
-_LARGE = 2**20
-"""The number of characters from which a result is large. Smaller ones take few milliseconds."""
-_FIRST_ITEMS = 32
-_LONG_SECONDS = 0.005
-_PAUSE = 3
-"""The length of the pause after a result that took long, in times of that."""
+    def wait(self, group: Hashable, begin: Begin) -> None:
+        """Call *begin*, with a place taken, when *group* gets one.
 
+        Call this if `take` returned False, or right before `release`. Waiting twice with an equal *begin* is waiting
+        once.
 
-def is_large(outcome: object) -> bool:
-    """Return True if the strings in a result are long in sum; only the outer levels of it and the first items count."""
-    return _length(outcome, 3) >= _LARGE
+        Args:
+            begin: synchronous, and must not raise.
+        """
+        members = self._members.get(group)
+        if members is None:
+            members = self._members[group] = OrderedDict()
+            self._enqueue(group)
+        self.waiting += begin not in members
+        members[begin] = None
 
+    def forget(self, group: Hashable, begin: Begin) -> None:
+        """Stop waiting. Harmless if *begin* does not wait."""
+        members = self._members.get(group)
+        if members is not None and begin in members:
+            self._leave(group, members, begin)
 
-def _length(value: object, levels: int) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if levels and (is_object(value) or is_array(value)):
-        items = value.values() if is_object(value) else value
-        return sum([_length(each, levels - 1) for each in islice(items, _FIRST_ITEMS)])
-    return 0
+    def _leave(self, group: Hashable, members: OrderedDict[Begin, None], begin: Begin) -> None:
+        del members[begin]
+        self.waiting -= 1
+        if not members:
+            del self._members[group]
+            self._dequeue(group, self._counts.get(group, 0))
 
-
-@define(eq=False)
-class LargeResults:
-    """The turns in which large results are written (rule 10).
-
-    Args:
-        clock: returns the time in seconds, to measure how long a result takes.
-    """
-
-    _clock: Callable[[], float] = time.perf_counter
-    _turns: FairLimiter = field(factory=lambda: FairLimiter(1), init=False)
-    _pause_until: float = field(default=-math.inf, init=False)
-    """The end of the pause, on Trio's clock."""
-
-    @asynccontextmanager
-    async def turn(self, group: Hashable) -> AsyncGenerator[None]:
-        """Wait for a turn, and keep it for as long as the block lasts.
+    async def acquire(self, group: Hashable) -> None:
+        """Wait for a place and take it; `release` must follow. A cancel point: if cancelled, no place is taken.
 
         Args:
             group: the group that waits, usually the slots of a sender.
         """
-        await self._turns.acquire(group)
-        try:
-            await trio.sleep_until(self._pause_until)
-            begin = self._clock()
-            yield
-            seconds = self._clock() - begin
-            if seconds > _LONG_SECONDS:
-                self._pause_until = trio.current_time() + _PAUSE * seconds
-        finally:
-            self._turns.release(group)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self.take(group):
+            return
+        begin = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
+        self.wait(group, begin)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self.forget(group, begin)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def release(self, group: Hashable) -> None:
+        """Give a place of *group* back. If a group waits that may have it, that gets it at once."""
+        self.taken -= 1
+        if not (isinstance(group, HandlerSlots) and group.is_alone):  # as in `take`
+            self._count(group, -1)
+        while self._queues:
+            following = next(iter(self._queues[min(self._queues)]))
+            if not self.has_place(following):
+                return
+            members = self._members[following]
+            begin = next(iter(members))
+            self._queues[self._counts.get(following, 0)].move_to_end(following)
+            self._leave(following, members, begin)
+            self.taken += 1
+            self._count(following, 1)
+            begin()
 
 
 @define(eq=False)
-class HandlerSlots(LimitedGroup):
+class HandlerSlots:
     """The running and the waiting handlers of one sender.
 
     Args:
@@ -523,12 +568,13 @@ class HandlerSlots(LimitedGroup):
         max_waiting: how many requests may wait for a slot; more are refused with `BUSY`.
         listens: True if these are the slots of requests that listen for changes. They take no place of the limiter of
             the pool, because they last.
-        is_alone: True if these are the slots of a connection without an address (rule 8).
+        is_alone: True if these are the slots of a connection without an address (rule 9).
     """
 
     max_running: int
     max_waiting: int
     listens: bool = False
+    is_alone: bool = field(default=True, kw_only=True)
     running: int = field(default=0, init=False)
     _waiting: OrderedDict[HandlerRun, None] = field(factory=OrderedDict["HandlerRun", None], init=False)
     """An ordered set, so that a cancelled run is removed in constant time."""

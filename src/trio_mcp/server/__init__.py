@@ -11,7 +11,6 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from ._context import Context as Context
-    from ._dispatch import internals_of as internals_of
     from ._extensions import ExtensionResult as ExtensionResult
     from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
+    from ._serving import internals_of as internals_of
     from ._snapshot import BackgroundSnapshot as BackgroundSnapshot
     from ._snapshot import ConnectionSnapshot as ConnectionSnapshot
     from ._snapshot import RequestSnapshot as RequestSnapshot
@@ -59,7 +59,6 @@ else:
         __name__,
         {
             "_context": ("Context",),
-            "_dispatch": ("internals_of",),
             "_extensions": ("ExtensionResult",),
             "_inspection": ("inspection_sockets",),
             "_middleware": ("CallNext", "Middleware", "RateLimit", "Request"),
@@ -69,7 +68,7 @@ else:
                 "serve_http", "serve_in_workers", "shared_key",
             ),
             "_server": ("Server",),
-            "_serving": ("ActiveServer", "ServerStatistics"),
+            "_serving": ("ActiveServer", "ServerStatistics", "internals_of"),
             "_snapshot": ("BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot"),
             "_stopping": ("StuckTask",),
             "asking": (

@@ -1,19 +1,38 @@
-"""A server while it is being served: the state of one serving, from the lifespan to the wind-down."""
+"""A server while it is being served: the state of one serving, and the answer to every request.
+
+A request goes from its method to a route, to typed params, to a responder, to a result. Small answers that need no
+user code are made by the task that received the request. Everything else runs in the handler pool, and so does every
+request that passes middleware. The order of refusals is the specification's: unknown method first, then params.
+
+Rules of this file:
+
+1. A route is worked out once for each method and revision. The responder of a request is looked up when the request is
+   answered, because tools, resources and prompts come and go while the server is being served.
+2. `McpError` is the handler's own choice of a protocol error, `ToolError` that of a tool error.
+3. A capability that the client has not declared is -32021 in a modern revision. Legacy revisions have no code for it:
+   there it is a tool error, or -32603 with the same message.
+4. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
+5. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
+   with an internal error that says nothing more, and so is a tool whose return value cannot be sent.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
 
 from attrs import define, field, frozen
 
 from .. import types
+from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
+from .._extensions import with_plain_extensions
 from .._misuse import require_trio
 from .._tracing import TRACING_MODULE
 from .._util import owned_nursery
@@ -22,36 +41,74 @@ from ..peer import (
     Access,
     Admission,
     Arrival,
+    ExchangeContext,
     HandlerPool,
+    HandlerRun,
+    HandlerSlots,
     IncomingRequest,
     Limits,
     MessageOrigin,
+    OutOfTimeError,
     Peer,
     ServerSession,
 )
 from ..wire import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LISTEN,
+    METHOD_NOT_FOUND,
+    MODERN_REVISIONS,
+    SERVER_INFO_KEY,
     JsonObject,
+    decode,
+    encode,
+    is_modern,
 )
 from ._background import BackgroundTasks, open_background
-from ._dispatch import ListResponder, dispatch, internals_of
+from ._context import Context, progress_of
+from ._extensions import ExtensionResult, complete_result, refusal_of
+from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
 from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
-from .asking import AskingMode, Seals
+from .asking import ASKABLE, AskingMode, PastRounds, Seals, pin, resume
 from .features import (
+    NOT_KEPT,
+    CacheableMethod,
+    CacheHint,
     Catalog,
     ChangeHub,
+    ListenSubscription,
+    ListResponder,
+    NotFound,
+    NotReturnable,
     Resources,
     SessionListeners,
+    listen,
 )
 
 if TYPE_CHECKING:
+    from ._middleware import Middleware
     from ._server import Server, ServerInternals
 
-__all__ = ["ActiveServer", "ServerStatistics", "open_serving"]
+__all__ = [
+    "ROUTES",
+    "ActiveServer",
+    "ServerStatistics",
+    "finish_result",
+    "internals_of",
+    "open_serving",
+]
 
 _log = logging.getLogger("trio_mcp.server")
+
+_CALL = "tools/call"
+_DELIBERATE = (McpError, ToolError, MissingCapability, AskExpired, TooManyParked)
+"""Exceptions that mean the same whether a handler or a middleware function raises them."""
+
+
+# --- Serving ---
 
 
 @frozen(kw_only=True)
@@ -70,6 +127,10 @@ class ServerStatistics:
     """Background tasks."""
     listening: int
     """Listeners for changes: open subscriptions, and connections that have made a handshake."""
+
+
+internals_of: Callable[[Server], ServerInternals] = attrgetter("_internals")
+"""Returns the internals of a server, which are no part of its interface."""
 
 
 @define(eq=False)
@@ -116,7 +177,8 @@ class ActiveServer:
             server.resources.catalog,
             server.resources.templates,
         )
-        self.lists = {catalog.method: ListResponder(server, catalog) for catalog in catalogs}
+        cursors = self.internals.cursors
+        self.lists = {each.method: ListResponder(each, server.page_size, cursors) for each in catalogs}
 
     @property
     def limits(self) -> Limits:
@@ -176,10 +238,10 @@ class ActiveServer:
         """Begin to answer a request; synchronous."""
         span = exchange.begin_span() if TRACING_MODULE in sys.modules else None
         if span is None:
-            dispatch(self, exchange)
+            _dispatch(self, exchange)
         else:
             with span.active():
-                dispatch(self, exchange)
+                _dispatch(self, exchange)
 
     def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
         """Take a notification that belongs to no request."""
@@ -258,3 +320,407 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
             internals_of(server).servings.remove(serving)
         for left in [each for serving in opened for each in serving.threads.at_work()]:
             _log.warning("%s goes on in a worker thread after the stop; it stands at %s", left.name, left.place)
+
+
+# --- Routes ---
+
+AnswerAtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
+"""Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
+
+
+class Responder(Protocol):
+    """An object that answers a request in the handler pool: a tool, for example, or a list."""
+
+    @property
+    def waits(self) -> bool:
+        """True if answering may wait for something."""
+        ...
+
+    @property
+    def may_ask(self) -> bool:
+        """True if its handler may ask questions in the result of the request: then the request is pinned before."""
+        ...
+
+    def call(self, context: Context, params: Any, /) -> Awaitable[Any]:
+        """Answer: take typed params, and return a typed result, or a list in its JSON form, or raise."""
+        ...
+
+
+FindResponder: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Responder]"
+"""Looks up the responder of a request with these typed params; raises `McpError` to refuse it."""
+
+
+@frozen
+class Route:
+    """The way in which one method of the specification is answered in one revision."""
+
+    offered: Callable[[Server], bool]
+    """Tells whether the server offers the method's feature."""
+    read: Callable[[Any], Any]
+    """Makes typed params of JSON; raises `StructureError`."""
+    at_once: AnswerAtOnce | None
+    """Answers without the handler pool, if the method can be answered so."""
+    find: FindResponder | None
+    """Looks up the responder in the handler pool; None if there is `at_once`."""
+    may_come_back: bool
+    """True if a request may be a retry that brings answers to questions."""
+    is_kept: bool
+    """True if clients of this revision may cache the results."""
+
+
+class _Routes(dict[str, Route | None]):
+    """The routes of one revision, each made at its first use: that takes time, and most connections need a few."""
+
+    def __init__(self, revision: str) -> None:
+        super().__init__()
+        self._revision = revision
+
+    def __missing__(self, method: str) -> Route | None:
+        if method not in _ANSWERED:  # a peer may send any name: unknown ones are not stored
+            return None
+        route = self[method] = _route(method, self._revision)
+        return route
+
+
+def _route(method: str, revision: str) -> Route | None:
+    row = types.METHODS[revision].get(method)
+    if row is None or row.direction == "server":
+        return None
+    return Route(
+        offered=_OFFERED.get(method.partition("/")[0], _always),
+        read=types.structurer(row.params, revision),
+        at_once=_AT_ONCE.get(method),
+        find=_IN_POOL.get(method),
+        may_come_back=method in ASKABLE and is_modern(revision),
+        is_kept=method in get_args(CacheableMethod) and is_modern(revision),
+    )
+
+
+def _always(_: Server) -> bool:
+    return True
+
+
+def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder:
+    return serving.lists[exchange.method]
+
+
+def _tool(serving: ActiveServer, exchange: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
+    catalog = serving.server.tools.catalog
+    return catalog.find(params.name, exchange.context.access) or NotFound("tool", params.name, catalog)
+
+
+def _prompt(serving: ActiveServer, exchange: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
+    catalog = serving.server.prompts.catalog
+    return catalog.find(params.name, exchange.context.access) or NotFound("prompt", params.name, catalog)
+
+
+def _resource(serving: ActiveServer, exchange: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:
+    resources = serving.server.resources
+    return resources.catalog.find(params.uri, exchange.context.access) or resources
+
+
+def _completions(serving: ActiveServer, _: IncomingRequest, __: Any) -> Responder:
+    return serving.server.completions
+
+
+def _initialize(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> types.InitializeResult:
+    server, declared = serving.server, serving.server.capabilities
+    serving.subscribers.begin(exchange.peer, declared, exchange.context.access)
+    return types.InitializeResult(
+        protocol_version=exchange.context.revision,
+        capabilities=with_plain_extensions(declared),
+        server_info=server.info,
+        instructions=server.instructions,
+    )
+
+
+def _discover(serving: ActiveServer, _: IncomingRequest, __: Any) -> types.DiscoverResult:
+    server = serving.server
+    hint = server.cache.get("server/discover", NOT_KEPT)
+    return types.DiscoverResult(
+        result_type="complete",
+        supported_versions=list(server.revisions),
+        capabilities=server.capabilities,
+        instructions=server.instructions,
+        ttl_ms=hint.ttl_ms,
+        cache_scope=hint.scope,
+    )
+
+
+def _empty(_: ActiveServer, __: IncomingRequest, ___: Any) -> types.EmptyResult:
+    return types.EmptyResult()
+
+
+def _subscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
+    serving.subscribers.subscribe(exchange.peer, params.uri, exchange.context.access)
+    return types.EmptyResult()
+
+
+def _unsubscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
+    serving.subscribers.unsubscribe(exchange.peer, params.uri)
+    return types.EmptyResult()
+
+
+_OFFERED: Mapping[str, Callable[[Server], bool]] = {
+    "completion": lambda server: server.completions.offered,
+    "prompts": lambda server: server.prompts.catalog.offered,
+    "resources": lambda server: server.resources.offered,
+    "tools": lambda server: server.tools.catalog.offered,
+}
+"""Whether a server offers a feature, by the first part of the method names; other methods are always offered."""
+_AT_ONCE: Mapping[str, AnswerAtOnce] = {
+    "initialize": _initialize,
+    "logging/setLevel": _empty,  # the connection's admission remembers the level
+    "ping": _empty,
+    "resources/subscribe": _subscribe,
+    "resources/unsubscribe": _unsubscribe,
+    "server/discover": _discover,
+}
+_IN_POOL: Mapping[str, FindResponder] = {
+    "completion/complete": _completions,
+    "prompts/get": _prompt,
+    "prompts/list": _list,
+    "resources/list": _list,
+    "resources/read": _resource,
+    "resources/templates/list": _list,
+    "tools/call": _tool,
+    "tools/list": _list,
+    LISTEN: listen,
+}
+_ANSWERED = frozenset({*_AT_ONCE, *_IN_POOL})
+ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) for revision in types.REVISIONS}
+"""The routes by revision and method; None if there is no such method, or the server does not answer it."""
+
+
+# --- Dispatch ---
+
+
+def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
+    """Answer a request now, or start its handler in the pool."""
+    server = serving.server
+    internals = serving.internals
+    middleware = internals.middleware
+    route = ROUTES[exchange.context.revision][exchange.method]
+    params: Any = exchange.params or {}
+    past: PastRounds | None = None
+    responder: Responder | None = None
+    refusal: McpError | None = None
+    try:
+        params = _read_params(server, exchange, route, params)
+        if route is not None and route.may_come_back and (params.request_state is not None or params.input_responses):
+            past = resume(serving, exchange, params.request_state)
+            if past is None:  # its handler was parked and continues, within the middleware that it was called from
+                return
+        if not middleware:
+            if route is not None and route.at_once is not None:
+                result = route.at_once(serving, exchange, params)
+                exchange.respond(finish_result(result, exchange.context, internals.info_json))
+                return
+            responder = _find(serving, exchange, route, params)
+    except McpError as error:
+        if not middleware:
+            exchange.respond(error)
+            return
+        refusal = error
+    slots = _slots(serving, exchange)
+    request = _PooledRequest(serving, exchange, route, params, past, middleware, refusal, responder)
+    waits = responder is None or responder.waits or past is not None
+    serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits)
+    if isinstance(responder, ListenSubscription):
+        if exchange.run is not None:  # else there are too many already
+            exchange.run.closing_result = responder.conclude
+    elif slots.waiting:  # it may be waiting for its slot: what is registered when it gets one counts
+        request.responder = None
+
+
+def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
+    """Return the slots from which a request takes its slot."""
+    if exchange.method == LISTEN:
+        return exchange.peer.listens
+    if exchange.method in _AT_ONCE:
+        return serving.small_answers.of(exchange.peer, exchange.method)
+    return exchange.peer.slots
+
+
+def _read_params(server: Server, exchange: IncomingRequest, route: Route | None, params: Mapping[str, Any]) -> Any:
+    """Return the typed params of a request that the server answers.
+
+    Raises:
+        McpError: the refusal of any other request.
+    """
+    method = exchange.method
+    if route is not None and route.offered(server):
+        try:
+            return route.read(params)
+        except StructureError as exc:
+            raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
+    revision = exchange.context.revision
+    custom = internals_of(server).custom.method(method, revision)
+    if custom is None:
+        raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
+    return custom.read(dict(params), exchange.context)
+
+
+def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
+    if route is None or route.find is None:
+        return serving.internals.custom.methods[exchange.method]
+    return route.find(serving, exchange, params)
+
+
+@define(eq=False)
+class _PooledRequest:
+    """A request that is answered in the handler pool, through the middleware if there is any."""
+
+    _serving: ActiveServer
+    _exchange: IncomingRequest
+    _route: Route | None
+    """None for a custom method."""
+    _params: Any
+    """Typed; or as they came, if the middleware is to see a request that is refused."""
+    _past: PastRounds | None
+    """The answers of earlier rounds, for a handler that is replayed."""
+    _middleware: Sequence[Middleware]
+    _refusal: McpError | None
+    """The error that calling the handler with just these params raises."""
+    responder: Responder | None
+    """The responder, unless it has to be looked up when the handler starts."""
+    _chain: MiddlewareChain | None = field(default=None, init=False)
+
+    async def handle(self, run: HandlerRun) -> JsonObject:
+        """Return the result; raises what `explain` takes."""
+        serving, exchange, past, route = self._serving, self._exchange, self._past, self._route
+        serving.background.adopt()
+        responder = self.responder
+        if responder is None and not self._middleware:
+            responder = _find(serving, exchange, route, self._params)
+        pinned = b""
+        if route is not None and route.may_come_back and (responder is None or responder.may_ask):
+            pinned = pin(exchange)
+        context = Context(run, serving, past, pinned)
+        try:
+            if responder is not None:
+                outcome = await responder.call(context, self._params)
+            else:
+                outcome = await self._pass_middleware(run, context)
+        finally:
+            progress = progress_of(context)
+            if progress is not None:
+                progress.finish()
+        server = serving.server
+        if route is None or isinstance(outcome, ExtensionResult):
+            outcome = complete_result(outcome, run.method, run.context, server.extensions)
+        hint = server.cache.get(exchange.method, NOT_KEPT) if route is None or route.is_kept else None
+        result = finish_result(outcome, exchange.context, serving.info_json, hint)
+        if serving.changes.unsaid:
+            serving.changes.notify_now()
+        if (past is not None or run.pending is not None) and "ttlMs" in result:
+            return {**result, **NOT_KEPT.to_wire()}  # it depends on the client's answers: no other client may get it
+        return result
+
+    def explain(self, failure: Exception) -> JsonObject | McpError:
+        """Return the answer to a request whose handler, or middleware, has raised an exception."""
+        serving, exchange, chain, params = self._serving, self._exchange, self._chain, self._params
+        serving.changes.notify_now()
+        if chain is not None:
+            if failure is not chain.handler_failure and not isinstance(failure, (*_DELIBERATE, OutOfTimeError)):
+                _log.error("answering %r failed outside of its handler", exchange.method, exc_info=failure)
+                return McpError(INTERNAL_ERROR, f"{exchange.method!r} failed; the server's log says why")
+            params = chain.params
+        answer = _explain(serving.server, exchange.method, params, exchange.context, failure)
+        if isinstance(answer, McpError):
+            return answer
+        return finish_result(answer, exchange.context, serving.info_json)
+
+    async def _pass_middleware(self, run: HandlerRun, context: Context) -> Any:
+        """Return what the middleware returns, typed, or as the page of a list that it has not changed.
+
+        Raises:
+            Exception: raised by the handler or the middleware.
+        """
+        serving, exchange = self._serving, self._exchange
+        method, rows = exchange.method, types.METHODS[run.context.revision]
+        page: JsonObject = {}
+        typed_page: Any = None
+
+        async def handle(params: Any) -> Any:
+            nonlocal page, typed_page
+            result = await self._answer(context, params)
+            if method not in rows or not isinstance(result, dict):
+                return result
+            if method == _CALL:
+                return types.structure(result, types.CallToolResult)
+            page = cast("JsonObject", result)
+            typed_page = types.structure(decode(encode(page)), rows[method].results[0])
+            return typed_page
+
+        read = partial(_read_params, serving.server, exchange, self._route)
+        self._chain = MiddlewareChain(
+            self._middleware, exchange.params or {}, read, handle, self._params, self._refusal
+        )
+        outcome = await self._chain.run(method, context)
+        if outcome is not None and outcome is typed_page:
+            return page
+        if method not in rows:
+            return outcome
+        name = getattr(self._chain.params, "name", "")
+        return checked_result(outcome, method, run.context.revision, name)
+
+    async def _answer(self, context: Context, params: Any) -> Any:
+        """Answer with the params that the middleware has handed on."""
+        serving, exchange, route = self._serving, self._exchange, self._route
+        if self._refusal is not None and isinstance(self._params, types.Model) and params.request_state is not None:
+            raise self._refusal  # a retry that was refused passes only if the middleware has removed its state
+        if route is not None and route.at_once is not None:
+            return route.at_once(serving, exchange, params)
+        return await _find(serving, exchange, route, params).call(context, params)
+
+
+# --- Results and failures ---
+
+
+def finish_result(
+    result: types.Model | JsonObject,
+    context: ExchangeContext,
+    server_info: JsonObject,
+    hint: CacheHint | None = NOT_KEPT,
+) -> JsonObject:
+    """Return the JSON object of a result in its revision, with what the revision adds to every result.
+
+    Args:
+        result: typed, or in its JSON form, which may be changed.
+        server_info: the name of the server, in the shape of `types.Implementation`.
+        hint: the cache hint of a result that has none; None for JSON of a method whose results are not cached.
+
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#result-responses
+    """
+    json: JsonObject = result if isinstance(result, dict) else types.unstructure(result, revision=context.revision)
+    if context.revision in MODERN_REVISIONS:
+        kind = json.setdefault("resultType", "complete")
+        if hint is not None and kind == "complete" and (json is result or hasattr(result, "ttl_ms")):
+            json = {**hint.to_wire(), **json}
+        json["_meta"] = {SERVER_INFO_KEY: server_info, **json.get("_meta", {})}
+    return json
+
+
+def _explain(
+    server: Server, method: str, params: Any, context: ExchangeContext, failure: Exception
+) -> types.CallToolResult | McpError:
+    """Return the answer that stands for an exception of a handler: a tool error, or a protocol error (rules 2 to 5).
+
+    Args:
+        params: the params that the handler was given.
+    """
+    refusal = refusal_of(failure, context)
+    if refusal is not None:
+        return refusal
+    if isinstance(failure, MissingCapability | AskExpired):
+        if method == _CALL:
+            return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
+        return McpError(INTERNAL_ERROR, f"{method!r}: {failure}")
+    if isinstance(failure, NotReturnable):
+        _log.error("%s", failure)
+    elif method == _CALL and isinstance(params, types.CallToolRequestParams):
+        return server.tools.explain(params.name, failure)
+    else:
+        _log.error("answering %r failed", method, exc_info=failure)
+    return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")

@@ -384,15 +384,16 @@ async def test_a_predicate_that_raises_hides_the_entry_and_is_logged(
 
     server = Server("s", visible=fail if how == "server" else None)
     server.tool(name="broken", visible=None if how == "server" else fail)(lambda: None)
-    server.tool(name="open")(lambda: None)
+    server.tool(name="seen")(lambda: None)
 
     async with open_client(server) as client:
-        assert [tool.name async for tool in client.tools()] == ["open"]
+        assert [tool.name async for tool in client.tools()] == ["seen"]
         assert (await refusal(client.call_tool("broken")))[1] == "no tool 'broken'"
-        await client.call_tool("open")
+        await client.call_tool("seen")
 
+    # once for the list, and twice for the call: similar names are looked for among what the caller sees
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert [record.getMessage() for record in errors] == ["visible= of tool 'broken' failed, which hides it"] * 2
+    assert [record.getMessage() for record in errors] == ["visible= of tool 'broken' failed, which hides it"] * 3
     assert all(record.exc_info and record.exc_info[1] is failure for record in errors)
 
 

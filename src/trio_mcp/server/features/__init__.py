@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ._catalog import CacheHint as CacheHint
     from ._catalog import Catalog as Catalog
     from ._catalog import Cursors as Cursors
+    from ._catalog import ListResponder as ListResponder
+    from ._catalog import NotFound as NotFound
     from ._catalog import Visible as Visible
     from ._catalog import check_hints as check_hints
     from ._catalog import check_keys as check_keys
@@ -41,8 +43,8 @@ else:
         __name__,
         {
             "_catalog": (
-                "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "Visible", "check_hints",
-                "check_keys", "check_scopes", "check_visible", "keys_by_default",
+                "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "ListResponder",
+                "NotFound", "Visible", "check_hints", "check_keys", "check_scopes", "check_visible", "keys_by_default",
             ),
             "_completion": ("Completions",),
             "_content": ("Assistant", "Audio", "Image", "NotReturnable", "User", "legacy_messages", "legacy_result"),

@@ -21,15 +21,19 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from attrs import Attribute, define, field, frozen
 
 from ... import types
 from ..._errors import McpError, StructureError
+from ..._misuse import did_you_mean
 from ..._user_types import is_async
 from ...peer import Access
 from ...wire import INVALID_PARAMS, JsonObject, JsonText, NotJsonError, encode, is_modern, json_text
+
+if TYPE_CHECKING:
+    from .._context import Context
 
 __all__ = [
     "NOT_KEPT",
@@ -38,7 +42,9 @@ __all__ = [
     "CacheableMethod",
     "Catalog",
     "Cursors",
+    "ListResponder",
     "Listable",
+    "NotFound",
     "ShownTo",
     "Visible",
     "check_hint",
@@ -502,3 +508,38 @@ def check_hints(hints: object) -> Mapping[str, CacheHint]:
             raise TypeError(f"cache[{method!r}]={hint!r}: must be a CacheHint")
         checked[str(method)] = hint
     return checked
+
+
+# --- Answers ---
+
+
+@frozen(eq=False)
+class ListResponder:
+    """Answers the requests for one list."""
+
+    _catalog: Catalog[Any]
+    _page_size: int | None
+    _cursors: Cursors
+    waits: bool = field(default=False, init=False)
+    may_ask: bool = field(default=False, init=False)
+
+    async def call(self, context: Context, params: Any) -> JsonObject:
+        """Return the page that a request names."""
+        return self._catalog.page(context.revision, params.cursor, self._page_size, self._cursors, context.access)
+
+
+@frozen(eq=False)
+class NotFound:
+    """Refuses a request for something that is not registered, or that its caller does not see."""
+
+    _kind: str
+    _name: str
+    _catalog: Catalog[Any]
+    waits: bool = field(default=False, init=False)
+    may_ask: bool = field(default=False, init=False)
+
+    async def call(self, context: Context, params: Any) -> Any:
+        """Raise the refusal, with the names that are like the one in the request."""
+        del params
+        known = (entry.definition.name for entry in self._catalog.shown(context.access))
+        raise McpError(INVALID_PARAMS, f"no {self._kind} {self._name!r}{did_you_mean(self._name, known)}")
