@@ -236,7 +236,7 @@ def _table(value: object, where: str, repeated: Mapping[int, Sequence[str]]) -> 
     """Return the table of servers in the value of a file.
 
     Args:
-        repeated: the names that an object of the file has twice, of which Python keeps the last one, by the object's id.
+        repeated: the names that an object of the file has twice, by the id of the object; Python keeps the last ones.
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"{where}: expected an object with the member 'mcpServers'")
