@@ -21,6 +21,7 @@ from .._extensions import (
     is_specified,
     missing_extension,
 )
+from .._misuse import unawaited
 from .._user_types import TypedFunction, look_at, to_object
 from ..peer import BUSY, ExchangeContext
 from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, JsonObject
@@ -97,6 +98,8 @@ def complete_result(outcome: Any, method: str, context: ExchangeContext, declare
     """
     if isinstance(outcome, ExtensionResult):
         return outcome.for_request(method, context, declared)
+    if fault := unawaited(outcome):
+        raise TypeError(f"what the handler of {method!r} returned cannot be sent: {fault}")
     json = to_object(outcome, context.revision)
     members = {name: each for name, each in json.items() if name not in {"_meta", "resultType"}}
     return types.Result(meta=json.get("_meta"), extra=members)
