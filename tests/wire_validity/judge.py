@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from attrs import define, field
@@ -281,14 +282,14 @@ class Judge:
 
 
 def _read(line: bytes) -> Json:
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(
-        2 * limit
-    )  # a line that the package's parser accepted must be readable at this greater stack depth
+    read = partial(json.loads, line, parse_constant=_refuse_constant)
     try:
-        return json.loads(line, parse_constant=_refuse_constant)
-    finally:
-        sys.setrecursionlimit(limit)
+        return read()
+    except (
+        RecursionError
+    ):  # the package's parser may have accepted it on a stack that was less deep: that of a thread is
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(read).result()
 
 
 def _refuse_constant(text: str) -> NoReturn:
