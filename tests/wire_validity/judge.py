@@ -285,9 +285,8 @@ def _read(line: bytes) -> Json:
     read = partial(json.loads, line, parse_constant=_refuse_constant)
     try:
         return read()
-    except (
-        RecursionError
-    ):  # the package's parser may have accepted it on a stack that was less deep: that of a thread is
+    except RecursionError:
+        # The package's parser may have accepted the line on a stack that was less deep, as that of a thread is.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(read).result()
 
