@@ -319,6 +319,23 @@ async def test_requests_sent_ahead_are_answered_in_order() -> None:
     assert reply.index(b"slow") < reply.index(b"fine")
 
 
+async def test_a_response_that_is_sent_before_the_body_of_its_request_was_read_announces_the_close() -> None:
+    """Otherwise a client may send the next request on a connection that is being closed, and get no response."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, b"no")
+
+    async with serving(App({"/refuse": refuse})) as served:
+        early = await exchange(served, post("/refuse", 4, b""))
+        async with await served.connect() as stream:
+            await stream.send_all(post("/refuse", 4, b"body"))
+            late = await read_until(stream, b"no")
+
+    assert b"connection: close\r\n" in early.lower()
+    assert early.endswith(b"no")
+    assert b"connection" not in late.lower()
+
+
 async def test_a_request_that_is_framed_twice_is_the_last_of_its_connection() -> None:
     """Otherwise a proxy that goes by Content-Length could be made to forward a hidden request (RFC 9112, 6.1)."""
 

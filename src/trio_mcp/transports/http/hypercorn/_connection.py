@@ -18,7 +18,8 @@ Rules of this file:
 - `Upgrade: h2c` is ignored, as a server may (RFC 9113 no longer has it): it bypasses the rules of a proxy, which sees
   one request and forwards everything after it.
 - A refused WebSocket is closed, and not left open forever.
-- The responses of a stopping server announce that the connection closes, so the client sends no other request on it.
+- The responses of a stopping server announce that the connection closes, so the client sends no other request on it;
+  and so does a response that is sent before the body of its request was read, such as a refusal.
 - The limit for heads also holds for one that arrives all at once.
 - The response to a request with Content-Length and Transfer-Encoding announces that the connection closes (RFC 9112,
   6.1): a proxy that goes by the other field takes a part of its body for the next request.
@@ -414,7 +415,8 @@ class Http1(H11Protocol):
     async def stream_send(self, event: Event) -> None:
         """Send a part of a response."""
         self._output.holds = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
-        is_last = self._is_last or self.context.terminated.is_set()
+        unread = self.connection.their_state is h11.SEND_BODY  # then the connection cannot have another request
+        is_last = self._is_last or unread or self.context.terminated.is_set()
         if isinstance(event, Response) and event.status_code >= 200 and is_last:
             event = replace(event, headers=[*event.headers, (b"connection", b"close")])
         await super().stream_send(event)
