@@ -244,11 +244,10 @@ def _table(value: object, where: str, repeated: Mapping[int, Sequence[str]]) -> 
     found = next((name for name in _TABLES if name in members), None)
     if found is None:
         raise ValueError(f"{where}: has neither a member 'mcpServers' nor 'servers'")
-    table = members[found]
-    if not isinstance(table, Mapping):
+    if not isinstance(members[found], Mapping):
         raise ValueError(f"{where}: {found!r} must be an object: the servers by name")
-    entries = dict(cast("Mapping[str, object]", table))
-    entries |= {name: _Twice() for name in repeated.get(id(table), ())}
+    table = cast("Mapping[str, object]", members[found])
+    entries: dict[str, object] = {**table, **{name: _Twice() for name in repeated.get(id(table), ())}}
     disabled = tuple(name for name, entry in entries.items() if _is_disabled(entry))
     return ServerTable(where, {name: entries[name] for name in entries if name not in disabled}, disabled)
 
