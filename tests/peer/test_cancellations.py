@@ -55,9 +55,10 @@ async def test_a_cancellation_is_carried_out_at_once_again_some_time_later(
     assert carried_out == [*range(AT_ONCE), -1]
 
 
-async def test_cancellations_that_wait_are_dropped_when_the_nursery_of_the_handlers_is_cancelled(
+async def test_cancellations_that_wait_are_carried_out_when_the_nursery_of_the_handlers_is_cancelled(
     mock_clock: MockClock,
 ) -> None:
+    """A handler in a shielded clean-up does not notice the nursery, and has to be told that its questions are over."""
     carried_out = list[int]()
     async with trio.open_nursery() as nursery:
         cancellations = Cancellations(nursery)
@@ -65,7 +66,7 @@ async def test_cancellations_that_wait_are_dropped_when_the_nursery_of_the_handl
             cancellations.add(lambda number=number: carried_out.append(number))  # type: ignore[misc] # of the default
         nursery.cancel_scope.cancel()
 
-    assert carried_out == [*range(AT_ONCE)]
+    assert carried_out == [*range(MANY)]
 
 
 async def test_the_handlers_of_a_client_that_leaves_end_a_few_in_each_pass(

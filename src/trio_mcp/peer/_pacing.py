@@ -63,14 +63,15 @@ class Cancellations:
         self._waiting.append(cancel)
 
     async def _carry_out(self) -> None:
-        """Carry out all that wait. If the nursery of the handlers is cancelled, so are they."""
+        """Carry out all that wait; at once if the nursery of the handlers is cancelled, which ends them all anyway."""
         try:
             while self._waiting:
                 await trio.lowlevel.checkpoint()
                 for _ in range(min(_CANCELLATIONS_OF_PASS, len(self._waiting))):
                     self._waiting.popleft()()
-        finally:
-            self._waiting.clear()
+        finally:  # a handler in a shielded clean-up does not notice the nursery, and may wait for an answer
+            while self._waiting:
+                self._waiting.popleft()()
 
 
 _LARGE = 2**20
