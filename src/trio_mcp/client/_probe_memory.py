@@ -143,7 +143,7 @@ class Beginning:
 
 @define(eq=False)
 class ProbeMemory:
-    """What is remembered of one server.
+    """The entry of one server in the memory.
 
     Args:
         server: what identifies the server: the words of a command, or a URL. None: nothing is remembered of it.

@@ -69,7 +69,7 @@ _GAP = "\n[trio-mcp: output of a server is missing here, because nothing was rea
 
 
 class StderrSink(Protocol):
-    """What takes the output of a child, decoded. It does not fail."""
+    """A receiver of the output of a child, decoded. It does not fail."""
 
     async def put(self, text: str) -> None:
         """Take some output; may wait briefly."""
