@@ -116,7 +116,7 @@ class Server:
             that it yields is `Context.state`.
         limits: the limits of each connection.
         revisions: the protocol revisions that the server supports; all by default.
-        page_size: the number of entries on each page of a list; all on one page by default.
+        page_size: the number of entries on each page of a list, read when a serving begins; all on one page by default.
         keys: secrets of at least 16 bytes. The server uses them to seal the cursors of its lists and the states of
             questions. The first key seals; every key opens. By default each server generates a key, which is lost
             when the process ends.
