@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from ._other_sdks import foreign_import
+
 __all__ = ["lazy_names"]
 
 
@@ -27,6 +29,8 @@ def lazy_names(
 
     def import_name(name: str) -> Any:
         if name not in home_of:
+            if foreign := foreign_import(package, name):
+                raise foreign
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = home_of[name]
         if not home:

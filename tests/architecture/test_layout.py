@@ -29,7 +29,8 @@ from tests.architecture.sources import (
 LAYERS = ("schema", "types", "wire", "peer", "auth", "transports", "client", "server", "llm", "testing", "cli")
 # Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
-    "_facade": set[str](),
+    "_other_sdks": set[str](),
+    "_facade": {"_other_sdks"},
     "_errors": set[str](),
     "_version": set[str](),
     "_misuse": set[str](),
@@ -47,7 +48,7 @@ HTTP_LAYERS = {"transports", "auth"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 207, 31
+MOST_MODULES, MOST_SMALL_MODULES = 208, 31
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
 
@@ -222,7 +223,7 @@ def test_only_the_listed_modern_modules_import_legacy_modules() -> None:
 
 
 PRIVATE_MODULES_OF_TESTS = {
-    "": {"_errors", "_extensions", "_shares", "_tracing", "_user_types", "_util"},
+    "": {"_errors", "_extensions", "_other_sdks", "_shares", "_tracing", "_user_types", "_util"},
     "auth": {"_challenges", "_dpop", "_jwt", "_urls"},
     "auth.client": {
         "_authorization_code",

@@ -651,7 +651,7 @@ async def test_a_server_without_middleware_answers_small_requests_inline() -> No
 
     async with server.serving() as serving, open_client(server, revision=LEGACY) as client:
         await client.ping()
-        assert serving.small_answers._slots == {}  # pyright: ignore[reportPrivateUsage] # shows that no slots were created
+        assert serving.small_answers._slots is None  # pyright: ignore[reportPrivateUsage] # shows that no slots were created
 
 
 async def test_middleware_that_is_registered_while_serving_applies_to_the_next_request() -> None:

@@ -112,7 +112,12 @@ def test_run_in_an_asyncio_program_names_the_function_for_a_thread() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"port": 8000, "host": "::1"}, TypeError, r"run\(host=, port=\): only with http=PORT"),
+        ({"host": "::1", "path": "/"}, TypeError, r"run\(host=, path=\): only with http=PORT"),
+        (
+            {"port": 8001, "host": "::1"},
+            TypeError,
+            r"takes no transport and no port=: write .* server\.run\(http=8001\)",
+        ),
         ({"http": True}, TypeError, r"run\(http=True\): must be the number of a port"),
         ({"http": 0, "keepalive": 3}, TypeError, "unknown options: keepalive"),
         ({"http": 0, "host": "::"}, ValueError, "every address"),

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Protocol, TypeAlias, TypeVar, cast, overload
 
 import trio
 from attrs import define, evolve, field
@@ -18,10 +18,11 @@ from .. import types
 from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
 from .._misuse import AsyncForOnly, AsyncWithOnly, check_class
+from .._other_sdks import ForeignAttributes, unknown_options
 from .._user_types import to_object
 from .._util import own_cancellation
 from ..peer import ConnectionStatistics
-from ..wire import LISTEN, ChangeFilter, JsonObject
+from ..wire import LISTEN, ChangeFilter, JsonObject, is_object
 from ._answer import ANSWERS, STATE, read_interim
 from ._callbacks import declaration
 from ._connection import Connection
@@ -224,6 +225,8 @@ def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[st
 
 def _members(what: str, given: object) -> JsonObject:
     """Return a copy of a mapping; raise TypeError if *given* is anything else."""
+    if is_object(given):  # nearly always, and the check for `Mapping` is slow
+        return given.copy()
     if not isinstance(given, Mapping):
         cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
         raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
@@ -333,7 +336,7 @@ class Lifetime:
 
 
 @define(eq=False)
-class Client:
+class Client(ForeignAttributes):
     """A connection to a server. Create it with `open_client`, `start_client` or one of their siblings.
 
     Every method may be used from any number of tasks at once. If a call is cancelled, the server's
@@ -349,6 +352,12 @@ class Client:
 
     _connection: Connection = field(repr=False)
     _lifetime: Lifetime = field(repr=False)
+
+    def __init__(self, connection: Connection, lifetime: Lifetime | None = None) -> None:
+        if lifetime is None:
+            raise TypeError("Client() takes no target: write `async with open_client(target) as client:`")
+        self._connection = connection
+        self._lifetime = lifetime
 
     @property
     def revision(self) -> str:
@@ -474,6 +483,7 @@ class Client:
         raise_on_error: bool = False,
         meta: Mapping[str, Any] | None = None,
         repeatable: bool = False,
+        **unknown: Never,
     ) -> Any:
         """Call a tool and return its result, including a result that says `is_error`; or, with *returns*, its value.
 
@@ -508,14 +518,16 @@ class Client:
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set, or *returns*.
             UnexpectedResult: the result does not fit *returns*; it names each part that does not. The tool has run.
-            TypeError: *name* is not a string, *arguments* or *meta* is not a dict, or *returns* is no type with a JSON
-                form; nothing was sent.
+            TypeError: *name* is not a string, *arguments* or *meta* is not a dict, *returns* is no type with a JSON
+                form, or an option does not exist; nothing was sent.
             ConsentRefused: the client's consent hook refused the call; nothing was sent.
             RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
                 question that this client has not declared, or asked too often (`Limits.max_rounds`).
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
+        if unknown:
+            raise unknown_options("client.call_tool", unknown)
         reader = None if returns is None else _reader_of(returns)
         request = OpenRequest(
             self._connection,
@@ -644,7 +656,11 @@ class Client:
             uri: the resource's URI.
             meta: members for the request's `_meta`.
             fresh: request the resource even if it is cached.
+
+        Raises:
+            TypeError: *uri* is not a string; nothing was sent.
         """
+        check_class("uri", uri, str, "'file:///notes.txt'")
         return await self._connection.cached_request(
             "resources/read", _with_meta({"uri": uri}, meta), types.ReadResourceResult, fresh=fresh
         )

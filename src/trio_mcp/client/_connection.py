@@ -61,6 +61,7 @@ _log = logging.getLogger("trio_mcp.client")
 
 _ALL_LOGS: types.LoggingLevel = "debug"
 """The log level until the application sets another one: servers of earlier revisions send all levels then."""
+_SUBSCRIPTIONS = ("resources/subscribe", "resources/unsubscribe")
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
@@ -246,7 +247,8 @@ class Connection:
             MissingCapability: the server has not declared a capability that the request needs.
         """
         if not self.has(method) and is_specified(method):  # other methods may be custom ones
-            raise LocalProtocolError(f"revision {self.revision} has no request {method!r}")
+            cure = "; use `client.listen(resources=[uri])`, in every revision" if method in _SUBSCRIPTIONS else ""
+            raise LocalProtocolError(f"revision {self.revision} has no request {method!r}{cure}")
         if not undeclared:
             check_declared(method, self._declared, self.revision)
             self._checked.add(method)

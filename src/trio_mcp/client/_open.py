@@ -22,6 +22,7 @@ from .. import transports, types
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, TrioMcpError
 from .._extensions import CORE_RESULT_TYPES, check_custom, checked_settings
 from .._misuse import async_block, check_class, did_you_mean
+from .._other_sdks import option_cure
 from .._user_types import TypedFunction, look_at
 from .._util import owned_nursery
 from .._version import VERSION
@@ -262,7 +263,7 @@ def _cure_of_option(name: str) -> str:
     """Return what the user may do about an unknown option; empty if that is unknown."""
     if name in _OPENER_OF_OPTION:
         return f"; {_OPENER_OF_OPTION[name]} takes {name!r}"
-    return did_you_mean(name, ClientOptions.__annotations__)
+    return option_cure("open_client", name) or did_you_mean(name, ClientOptions.__annotations__)
 
 
 def check_options(options: ClientOptions) -> None:
@@ -585,11 +586,16 @@ async def _started(nursery: trio.Nursery, opener: TransportOpener, options: Clie
 def _opener_for(target: Any, options: ClientOptions) -> TransportOpener:
     if isinstance(target, str):
         if "://" not in target:
-            raise ValueError(f"{target!r} is not a URL; pass a command as a list of the program and its arguments")
+            cure = f", such as [sys.executable, {target!r}]" if target.endswith(".py") else ""
+            raise ValueError(
+                f"{target!r} is not a URL; pass a command as a list of the program and its arguments{cure}"
+            )
         return transports.http_transport(target)
     if isinstance(target, trio.abc.Stream):
         return transports.stream_transport(target)
     if isinstance(target, Mapping):
+        if "mcpServers" in target:
+            raise ValueError("open_client() takes one entry of 'mcpServers'; open_clients() takes the whole table")
         from ._mcp_json import opener_from_entry  # noqa: PLC0415 # few programs use entries
 
         return opener_from_entry(cast("Mapping[str, Any]", target), stderr=options.get("stderr"))

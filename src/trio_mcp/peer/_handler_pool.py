@@ -96,16 +96,27 @@ class HandlerPool:
     """The handlers that wait for answers."""
     limiter: FairLimiter = field(init=False)
     """The limit on how many handlers run at once, shared by all senders."""
-    large_results: LargeResults = field(init=False)
-    """The turns of large results, shared by all senders."""
-    cancellations: Cancellations = field(init=False)
-    """The handlers that are to be cancelled."""
+    _large_results: LargeResults | None = field(default=None, init=False)
+    _cancellations: Cancellations | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.limiter = FairLimiter(self.limits.max_running, leaves_places=True)
-        self.large_results = LargeResults(FairLimiter(1))
-        self.cancellations = Cancellations(self.nursery)
         self.parking = ParkedRuns(self.limits.max_parked, self.limits.ask_seconds)
+
+    # The next two are made when needed, because together they are 1 KB (benchmark cell `idle`).
+    @property
+    def large_results(self) -> LargeResults:
+        """The turns of large results, shared by all senders."""
+        if self._large_results is None:
+            self._large_results = LargeResults(FairLimiter(1))
+        return self._large_results
+
+    @property
+    def cancellations(self) -> Cancellations:
+        """The handlers that are to be cancelled."""
+        if self._cancellations is None:
+            self._cancellations = Cancellations(self.nursery)
+        return self._cancellations
 
     def begin(
         self,
@@ -462,7 +473,7 @@ class FairLimiter:
 
     def take(self, group: Hashable) -> bool:
         """Take a place for *group* if it may have one now, and return True; `release` must follow."""
-        if isinstance(group, HandlerSlots) and group.is_alone:  # as below, for most calls over pipes and in memory
+        if type(group) is HandlerSlots and group.is_alone:  # as below, for most calls over pipes and in memory
             if self.taken >= self.capacity:
                 return False
         elif self.has_place(group):
@@ -474,7 +485,7 @@ class FairLimiter:
 
     def _count(self, group: Hashable, change: int) -> None:
         """Count a change of the places of a group, unless it is alone."""
-        if isinstance(group, HandlerSlots) and group.is_alone:
+        if type(group) is HandlerSlots and group.is_alone:
             return
         count = self._counts.get(group, 0)
         if count + change:
@@ -544,7 +555,7 @@ class FairLimiter:
     def release(self, group: Hashable) -> None:
         """Give a place of *group* back. If a group waits that may have it, that gets it at once."""
         self.taken -= 1
-        if not (isinstance(group, HandlerSlots) and group.is_alone):  # as in `take`
+        if not (type(group) is HandlerSlots and group.is_alone):  # as in `take`
             self._count(group, -1)
         while self._queues:
             following = next(iter(self._queues[min(self._queues)]))

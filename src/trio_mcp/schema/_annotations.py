@@ -38,6 +38,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
+import attrs
 import msgspec
 from attrs import define, evolve, field, frozen
 
@@ -529,7 +530,9 @@ class AnnotationReader:
             return self._model(annotation)
         spec = self._read(origin)
         if spec is None:
-            raise Inexpressible(f"{_name_of(annotation)} has no JSON form")
+            plain = isinstance(origin, type) and "__annotations__" in vars(origin) and not attrs.has(origin)
+            cure = "; make it a dataclass, a TypedDict, an attrs class or a pydantic model" if plain else ""
+            raise Inexpressible(f"{_name_of(annotation)} has no JSON form{cure}")
         return self._object(annotation, origin, spec)
 
     def _read(self, cls: Any) -> ObjectSpec | None:

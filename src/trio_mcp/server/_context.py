@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, Protocol, TypeVar, cast, overload
 
 import trio
 from attrs import define
@@ -16,6 +16,7 @@ from attrs import define
 from .. import types
 from .._errors import LocalProtocolError, MissingCapability, RemoteProtocolError, StructureError
 from .._extensions import extensions_in, is_specified, missing_extension
+from .._other_sdks import ForeignAttributes, unknown_options
 from .._user_types import Reader, reader_of, to_object
 from ..peer import Access, HandlerRun, IncomingRequest, Limits
 from ..wire import LOG_LEVELS, JsonObject
@@ -98,7 +99,7 @@ class HandlerServing(AskingServing, Protocol):
 
 
 @define(eq=False, init=False)
-class Context(Generic[State_co]):
+class Context(ForeignAttributes, Generic[State_co]):
     """The request that a handler works for. Any handler may take it as a parameter, by annotation, at any position.
 
     A context belongs to its handler: do not keep it after the handler has returned. Several tasks of one handler may
@@ -123,6 +124,13 @@ class Context(Generic[State_co]):
     was sent), `AskExpired` (no answer within `Limits.ask_seconds`, or the server stops), `TooManyParked`,
     `ErrorResponse` (the client refused), `RemoteProtocolError` (the answer is not valid) and `ConnectionLost`.
     """
+
+    if not TYPE_CHECKING:  # type checkers refuse it by themselves
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            if isinstance(item, tuple):
+                raise TypeError("Context takes one type, that of its state: write Context[State]")
+            return super().__class_getitem__(item)
 
     _run: HandlerRun
     _serving: HandlerServing
@@ -339,6 +347,7 @@ class Context(Generic[State_co]):
         url: str | None = None,
         elicitation_id: str | None = None,
         key: str | None = None,
+        **unknown: Never,
     ) -> Any:
         """Ask the user to fill in a form, or to visit a web page.
 
@@ -360,11 +369,13 @@ class Context(Generic[State_co]):
             or `Dismissed`.
 
         Raises:
-            TypeError: *form* cannot be a form; the message names the member.
+            TypeError: *form* cannot be a form; the message names the member. Or an option does not exist.
             ValueError: *url* is not the URL of a web page.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
         """
+        if unknown:
+            raise unknown_options("ctx.elicit", unknown)
         if (form is None) == (url is None):
             raise TypeError("elicit(): pass either a form or url=, not both")
         if url is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, TypeVar, Unpack, cast, get_args, overload
 
 import trio
 from attrs import define, field
@@ -16,6 +17,7 @@ from .. import types
 from .._errors import McpError
 from .._extensions import checked_settings
 from .._misuse import check_class
+from .._other_sdks import ForeignAttributes, unknown_options
 from ..peer import Access, Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
@@ -53,6 +55,7 @@ __all__ = ["Server", "ServerInternals", "callers_names"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
+L = TypeVar("L")
 AnyEntry: TypeAlias = types.Tool | types.Resource | types.ResourceTemplate | types.Prompt
 
 
@@ -82,7 +85,7 @@ class ServerInternals:
 
 
 @define(eq=False, init=False)
-class Server:
+class Server(ForeignAttributes):
     """An MCP server: a registry of tools, resources and prompts, which decorators fill.
 
     The same server can be served several times at once, on any transport. A registration or removal takes effect with
@@ -150,7 +153,8 @@ class Server:
             below 1, a key is too short, *cache* names a method whose results cannot be cached, or *asking* or
             *schema_refs* is not one of its values.
         TypeError: *keys* is not a list of bytes, *limits* is not a `Limits`, a value of *cache* is not a `CacheHint`,
-            or *visible* is not a plain function.
+            *visible* is not a plain function, *lifespan* is not a function that returns an async context manager, or an
+            option does not exist.
     """
 
     info: types.Implementation
@@ -209,14 +213,17 @@ class Server:
         repair_arguments: bool = True,
         mask_errors: bool = False,
         visible: Visible[AnyEntry] | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            raise unknown_options("Server", unknown)
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
         self.extensions = checked_settings(extensions or {}, "extensions")
         self.experimental = {name: dict(each) for name, each in (experimental or {}).items()}
         self.instructions = instructions
-        self.lifespan = lifespan
+        self.lifespan = _checked_lifespan(lifespan)
         self.limits = Limits() if limits is None else limits
         check_class("limits", self.limits, Limits, "Limits(max_running=100)")
         self.on_stuck = on_stuck
@@ -282,7 +289,7 @@ class Server:
     def run(self, *, http: None = None, signals: bool = True) -> None: ...
     @overload
     def run(self, *, http: int, signals: bool = True, host: str = ..., **options: Unpack[ServeHttpOptions]) -> None: ...
-    def run(self, *, http: int | None = None, signals: bool = True, **options: Any) -> None:
+    def run(self, *transport: Never, http: int | None = None, signals: bool = True, **options: Any) -> None:
         """Start Trio and serve, over standard input and output or over HTTP; for programs that do nothing else.
 
         ::
@@ -304,6 +311,11 @@ class Server:
             TypeError: an option does not exist or needs *http*, or *http* is not an integer.
             BaseException: raised by `serve_stdio` or `serve_http`.
         """
+        if transport or {*options} & {"transport", "port", "mount_path"}:
+            raise TypeError(
+                "server.run() takes no transport and no port=: write server.run() for standard input and output, and "
+                f"server.run(http={options.get('port', 8000)}) for HTTP, which serves clients of HTTP+SSE as well"
+            )
         if http is None:
             if options:
                 raise TypeError(
@@ -467,6 +479,7 @@ class Server:
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[Any] | None = None,
+        **unknown: Never,
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a resource template if *uri* has ``{variables}``.
 
@@ -505,10 +518,12 @@ class Server:
                 are not valid, or *cache* is public although the resource needs scopes.
             TypeError: a parameter cannot be described by a JSON Schema, its default is not a value of its type, or the
                 return annotation names a type that cannot be returned; the message names it. Or *cache* is not a
-                `CacheHint`, *visible* is not a plain function, or *uri* is not a string.
+                `CacheHint`, *visible* is not a plain function, *uri* is not a string, or an option does not exist.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
+        if unknown:
+            raise unknown_options("@server.resource", unknown)
         namespace, given = callers_names(), cast("object", uri)
         if not isinstance(given, str):
             called = getattr(given, "__name__", "it")
@@ -676,6 +691,14 @@ def _decorated(
         return lambda later: _decorated(kind, add, later, **options)  # type: ignore[return-value]  # with a function it returns one
     add(function, **options)
     return function
+
+
+def _checked_lifespan(lifespan: L) -> L:
+    if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
+        raise TypeError("lifespan: a generator function needs @asynccontextmanager (of contextlib) above it")
+    if not callable(lifespan) or inspect.iscoroutinefunction(lifespan):
+        raise TypeError("lifespan: expected a function that takes the server and returns an async context manager")
+    return lifespan
 
 
 def _check_no_loop_runs(function: str, arguments: str) -> None:

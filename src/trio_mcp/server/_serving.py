@@ -151,6 +151,8 @@ class ActiveServer:
     """The place where a handler waits for the answer of a modern client."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
+    info_json: JsonObject = field(init=False)
+    """The name of the server, in the shape of `types.Implementation`."""
     arrivals: WeakKeyDictionary[Peer, Arrival] = field(factory=WeakKeyDictionary[Peer, Arrival], init=False)
     """Its connections, with their beginnings; see `peer.note_arrival`."""
     subscribers: SessionListeners = field(init=False)
@@ -167,6 +169,7 @@ class ActiveServer:
     def __attrs_post_init__(self) -> None:
         server = self.server
         self.internals = internals_of(server)
+        self.info_json = self.internals.info_json
         self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
         self.small_answers = SlotsByKind(self.limits.max_in_flight, self.limits.max_queued)
@@ -189,11 +192,6 @@ class ActiveServer:
     def seals(self) -> Seals:
         """The keys that seal and open the states of questions."""
         return self.internals.seals
-
-    @property
-    def info_json(self) -> JsonObject:
-        """The name of the server, in the shape of `types.Implementation`."""
-        return self.internals.info_json
 
     @property
     def extensions(self) -> Mapping[str, JsonObject]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+
+from .._other_sdks import ForeignAttribute
 
 __all__ = [
     "NO_EXTRA",
@@ -98,6 +100,18 @@ class Model:
         if self.__class__ is not other.__class__:
             return NotImplemented
         return all(getattr(self, each.name) == getattr(other, each.name) for each in self.__attrs_attrs__)
+
+    if not TYPE_CHECKING:  # type checkers refuse all of these by themselves
+        data = ForeignAttribute()
+        text = ForeignAttribute()
+        model_copy = ForeignAttribute()
+        model_dump = ForeignAttribute()
+        model_dump_json = ForeignAttribute()
+
+        def __getitem__(self, index: object) -> NoReturn:
+            """Explain that a message is no list; also called by a loop over a message."""
+            members = ", ".join(f".{each.name}" for each in self.__attrs_attrs__ if each.name not in {"meta", "extra"})
+            raise TypeError(f"{type(self).__name__!r} is an object and no list: use its members {members}")
 
     def __repr__(self) -> str:
         shown = [

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from attrs import define, field, frozen
 
 from ... import types
 from ..._errors import McpError, StructureError
+from ..._other_sdks import unknown_options
 from ..._user_types import kinds_of, value_from_text
 from ...peer import Access
 from ...schema import Form
@@ -268,12 +269,15 @@ class Prompts:
         scopes: Sequence[str] = (),
         visible: Visible[types.Prompt] | None = None,
         namespace: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> None:
         """Register a function; see `Server.prompt`.
 
         Args:
             namespace: names for annotations, in addition to those of the function's module.
         """
+        if unknown:
+            raise unknown_options("@server.prompt", unknown)
         name = name or name_of(function)
         looked_at = look_at(function, name, namespace)
         check_returns(looked_at.returns, f"prompt {name!r}", _RETURNED, _DATA, _CURE)

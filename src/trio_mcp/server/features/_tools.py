@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -19,6 +19,8 @@ from attrs import define, field
 
 from ... import types
 from ..._errors import McpError, ToolError
+from ..._misuse import check_class
+from ..._other_sdks import unknown_options
 from ...peer import Access, FairLimiter, OutOfTimeError
 from ...schema import Form, SchemaError, compile_schema
 from ...wire import (
@@ -365,12 +367,15 @@ class Tools:
         scopes: Sequence[str] = (),
         visible: Visible[types.Tool] | None = None,
         namespace: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> None:
         """Register a function; see `Server.tool`.
 
         Args:
             namespace: names for annotations, in addition to those of the function's module.
         """
+        if unknown:
+            raise unknown_options("@server.tool", unknown)
         name = name_of(function) if name is None else name
         self.catalog.check_free(name)
         if not _COMMON_NAME.fullmatch(name):
@@ -381,6 +386,13 @@ class Tools:
             raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r}: must be an integer, at least 1")
         if isolate not in {None, "process"}:
             raise ValueError(f"tool {name!r}: isolate={isolate!r}: must be 'process' or None")
+        if annotations is not None:
+            check_class(
+                f"tool {name!r}: annotations",
+                annotations,
+                types.ToolAnnotations,
+                "types.ToolAnnotations(read_only_hint=True)",
+            )
         needed = check_scopes(f"tool {name!r}", scopes)
         given = {"inputSchema": input_schema, "outputSchema": output_schema}
         raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
