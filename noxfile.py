@@ -174,7 +174,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def typing(session: nox.Session) -> None:
-    """Mypy and pyright, both strict, for Python 3.11 and 3.14."""
+    """Mypy and pyright, both strict, for Python 3.11 and 3.14; also of the modules that `trio-mcp stubs` writes."""
     session.install("-e", ".", *group("typing"))
     for version in (OLDEST, NEWEST):
         session.run("mypy", "--python-version", version)
@@ -182,6 +182,7 @@ def typing(session: nox.Session) -> None:
         session.skip("mypy passed; pyright needs Node")
     for version in (OLDEST, NEWEST):
         session.run("pyright", "--pythonversion", version)
+    session.run("pytest", "tests/cli/test_stubs.py", "-k", "mypy or pyright")
 
 
 @nox.session(python=[OLDEST, *LATER_INSTALLED[-1:]])
