@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from ._other_sdks import foreign_import
+from ._other_sdks import foreign_name
 
 __all__ = ["lazy_names"]
 
@@ -29,9 +29,7 @@ def lazy_names(
 
     def import_name(name: str) -> Any:
         if name not in home_of:
-            if foreign := foreign_import(package, name):
-                raise foreign
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise foreign_name(package, name)
         home = home_of[name]
         if not home:
             return import_module(f".{name}", package)

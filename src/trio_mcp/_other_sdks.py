@@ -7,8 +7,11 @@ guides of those SDKs teach.
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 __all__ = [
     "ATTRIBUTES",
@@ -16,7 +19,8 @@ __all__ = [
     "OPTIONS",
     "ForeignAttribute",
     "ForeignAttributes",
-    "foreign_import",
+    "explained_init",
+    "foreign_name",
     "option_cure",
     "unknown_options",
 ]
@@ -29,11 +33,13 @@ _NO_MOUNT = "a server cannot hold another server: register the functions on one 
 _AS_CLIENT = "`async with open_client(server) as client:` reaches them"
 _LOG = "use `await ctx.log({level!r}, data)`"
 _STATE = "use a local variable, a dependency (`Resolve`), or `ctx.state` for what the lifespan yields"
+_ANSWER = "use `isinstance(answer, Accepted)`, and then `answer.value`; or `match`"
 _IN_BLOCK = "not needed: the block of `open_client` does it"
 
 ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "Server": {
-        **dict.fromkeys(("run_async", "run_stdio_async"), "use `await serve_stdio(server)`"),
+        "run_async": "use `await serve_stdio(server)` or `await serve_http(server, port=8000)`",
+        "run_stdio_async": "use `await serve_stdio(server)`",
         **dict.fromkeys(("run_http_async", "run_streamable_http_async", "run_sse_async"), _SERVING),
         **dict.fromkeys(("http_app", "streamable_http_app", "sse_app"), _ASGI),
         "session_manager": "use `http_app(server).run()` or its `lifespan`",
@@ -67,7 +73,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "create_initialization_options": "not needed: `server.run()` and `serve_stdio(server)` need none",
         **dict.fromkeys(("enable", "disable"), "use `Server(visible=function)`, or `visible=` of one entry"),
         "set_logging_level": "not needed: `ctx.log` obeys the level that the client sets",
-        "subscribe_resource": "not needed: call `server.resource_updated(uri)` after a change",
+        **dict.fromkeys(
+            ("subscribe_resource", "unsubscribe_resource"),
+            "not needed: call `server.resource_updated(uri)` after a change",
+        ),
     },
     "Context": {
         **{level: _LOG.format(level=level) for level in ("debug", "info", "warning", "error")},
@@ -87,6 +96,13 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             ("input_responses", "request_state"), "use `await ctx.elicit(...)` or `await ctx.ask_all(...)`"
         ),
         **dict.fromkeys(("notify_resource_updated", "send_resource_updated"), "use `ctx.resource_updated(uri)`"),
+        **dict.fromkeys(
+            (
+                *("notify_tools_changed", "notify_resources_changed", "notify_prompts_changed"),
+                *("send_tool_list_changed", "send_resource_list_changed", "send_prompt_list_changed"),
+            ),
+            "not needed: changes of lists are sent without your help",
+        ),
         "send_notification": "use `await ctx.notify(method, params)`",
         "close_sse_stream": "use `await ctx.close_stream()`",
     },
@@ -114,6 +130,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             )
         },
     },
+    **{
+        name: {"action": _ANSWER, "data": _ANSWER, "content": _ANSWER} for name in ("Accepted", "Declined", "Dismissed")
+    },
+    "CreateMessageResult": {"text": "use `result.content.text`, if it is a `types.TextContent`"},
     "CallToolResult": {
         "data": "use `result.structured_content`, or `call_tool(..., returns=T)`",
         "text": "use `result.content[0].text`, or `call_tool(..., returns=str)`",
@@ -122,6 +142,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "model_dump": "use `types.unstructure(value)`",
         "model_dump_json": "use `json.dumps(types.unstructure(value))`",
         "model_copy": "use `attrs.evolve(value, ...)`",
+        **dict.fromkeys(("model_validate", "model_validate_json"), "use `types.structure(value, cls)`"),
     },
 }
 """What to write for an attribute of another SDK, by the name of the class that lacks it."""
@@ -152,11 +173,19 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
             ("on_duplicate", "on_duplicate_tools", "warn_on_duplicate_tools"),
             "not needed: a second entry of one name is an error",
         ),
+        **{
+            f"on_{name}": "use `@server.tool`, `@server.resource` and `@server.prompt` for each entry"
+            for name in (
+                *("list_tools", "call_tool", "list_resources", "list_resource_templates", "read_resource"),
+                *("list_prompts", "get_prompt"),
+            )
+        },
+        "on_completion": "use `@server.completion(prompt=..., argument=...)`",
         "dependencies": "use the dependencies of the program's own project or script",
     },
     "@server.tool": {
         "tags": f"{_META}, and `visible=` to hide the tool",
-        "structured_output": "leave out the return annotation, for a result without structured content",
+        "structured_output": "not needed: a return annotation gives structured content, and no annotation gives none",
         "enabled": "use `visible=`, or `server.tools.remove(name)`",
         "exclude_args": "use `Annotated[T, Resolve(function)]` as the parameter's annotation",
         "auth": "use `scopes=[...]`",
@@ -176,6 +205,24 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "auth": "use `scopes=[...]`",
         "version": _META,
     },
+    "server.run": {
+        **dict.fromkeys(
+            ("stateless_http", "json_response"), "not needed; `sessions=False` refuses clients with sessions"
+        ),
+        **dict.fromkeys(("log_level", "show_banner"), _LOGGING),
+        **dict.fromkeys(("uvicorn_config", "middleware"), "use `http_app(server)` under `hypercorn -k trio`"),
+    },
+    "ctx.log": {
+        "message": "use `data`, the second argument",
+        **dict.fromkeys(("logger_name", "extra"), "use `logger=`"),
+    },
+    **{
+        place: {
+            "path": "use `path.read_bytes()` and the media type, as in `Image(path.read_bytes(), 'image/png')`",
+            "format": "use `mime_type=`, such as 'image/png'",
+        }
+        for place in ("Image", "Audio")
+    },
     "ctx.elicit": dict.fromkeys(("schema", "response_type"), "use `ctx.elicit(message, Form)`, with a class of fields"),
     "client.call_tool": {
         **dict.fromkeys(("progress_callback", "progress_handler"), _PROGRESS),
@@ -189,7 +236,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "message_handler": "use `notifications={method: function}`",
         **dict.fromkeys(("progress_handler", "progress_callback"), "use `on_progress=` of `call_tool`"),
         **dict.fromkeys(("timeout", "init_timeout", "read_timeout_seconds"), "use `time_limits=TimeLimits(...)`"),
-        "client_info": "use `info=types.Implementation(name=..., version=...)`",
+        **dict.fromkeys(("client_info", "name"), "use `info=types.Implementation(name=..., version=...)`"),
         "mode": "use `revision=` or `probe=`",
     },
 }
@@ -210,14 +257,31 @@ IMPORTS: Mapping[str, str] = {
     "stdio_server": "use `serve_stdio(server)`",
     **dict.fromkeys(("UserMessage", "Message"), "use `User(...)`"),
     "AssistantMessage": "use `Assistant(...)`",
+    "Depends": "use `Annotated[T, Resolve(function)]` as the parameter's annotation",
+    **dict.fromkeys(("CurrentContext", "get_context"), _CONTEXT),
+    **dict.fromkeys(("MCPError", "McpException"), "use `McpError` in a server, and `ErrorResponse` in a client"),
+    "ErrorData": "use `McpError(code, message, data)`",
+    **dict.fromkeys(("AcceptedElicitation", "DeclinedElicitation", "CancelledElicitation"), _ANSWER),
+    **dict.fromkeys(("get_access_token", "AccessToken"), "use `ctx.access`"),
+    **dict.fromkeys(("get_http_headers", "get_http_request"), "use `ctx.headers`"),
+    "BearerAuth": "use `Bearer(token)`",
+    "OAuthClientProvider": "use `OAuth()`",
+    **dict.fromkeys(("AuthSettings", "TokenVerifier"), "use `ResourceServer(url, issuers=[...])`, of `serve_http`"),
+    "TransportSecuritySettings": "use `allowed_hosts=` and `allowed_origins=` of `serve_http` or `http_app`",
+    **dict.fromkeys(("TextResource", "FileResource"), "use `server.resources.add_static(uri, text, name=...)`"),
+    "ToolResult": "use `types.CallToolResult`",
+    "ResourceError": "use `ResourceNotFound`, or `McpError(code, message)`",
     **dict.fromkeys(
-        ("Depends", "CurrentContext"), "use `Annotated[T, Resolve(function)]` as the parameter's annotation"
+        ("ServerSession", "NotificationOptions", "InitializationOptions"), "not needed: `Context` has it all"
     ),
-    **dict.fromkeys(("MCPError", "McpException"), "use `McpError`"),
+    **{name: f"use `types.{name}`" for name in ("Tool", "TextContent", "ImageContent", "CallToolResult", "Root")},
     "ResourceNotFoundError": "use `ResourceNotFound`",
     "Icon": "use `types.Icon`",
 }
 """What to write for an import from another SDK."""
+
+
+C = TypeVar("C")
 
 
 class ForeignAttributes:
@@ -233,7 +297,7 @@ class ForeignAttributes:
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property has raised AttributeError: its own message says more
                 return object.__getattribute__(self, name)
-            raise _missing(self, name)
+            raise _missing(self, name, type(self))
 
 
 class ForeignAttribute:
@@ -245,7 +309,7 @@ class ForeignAttribute:
         self._name = name
 
     def __get__(self, instance: object, owner: type[Any]) -> NoReturn:
-        raise _missing(owner if instance is None else instance, self._name)
+        raise _missing(owner if instance is None else instance, self._name, owner)
 
 
 def unknown_options(place: str, unknown: Iterable[str]) -> TypeError:
@@ -264,19 +328,44 @@ def option_cure(place: str, name: str) -> str:
     return _instead(OPTIONS.get(place, {}).get(name))
 
 
-def foreign_import(package: str, name: str) -> ImportError | None:
-    """Return the error about a name that only another SDK exports; None if no other SDK is known to export it."""
-    if name not in IMPORTS:
-        return None
-    return ImportError(f"cannot import name {name!r} from {package!r}{_instead(IMPORTS[name])}", name=package)
+def foreign_name(package: str, name: str) -> Exception:
+    """Return the error about a name that a package does not have; to be called by its `__getattr__`.
+
+    It is an `ImportError` only in an import statement, which would replace the text of any other; `hasattr` expects an
+    `AttributeError`.
+    """
+    cure = _instead(IMPORTS.get(name))
+    caller = sys._getframe(2).f_code.co_name  # noqa: SLF001 # Python has no public name for a caller's frame
+    if cure and caller == "_handle_fromlist":  # of importlib
+        return ImportError(f"cannot import name {name!r} from {package!r}{cure}", name=package)
+    return AttributeError(f"module {package!r} has no attribute {name!r}{cure}")
+
+
+def explained_init(cls: type[C]) -> type[C]:
+    """Explain the arguments that other SDKs' classes of that name take; a decorator, outside of that of attrs.
+
+    The constructor becomes slower, so it is for small classes of users only.
+    """
+    construct: Any = cls.__init__
+    known = inspect.signature(construct).parameters.keys()
+
+    @wraps(construct)
+    def explain(self: C, *args: Any, **options: Any) -> None:
+        if unknown := [name for name in options if name not in known]:
+            raise unknown_options(cls.__name__, unknown)
+        construct(self, *args, **options)
+
+    cls.__init__ = explain  # type: ignore[assignment]
+    return cls
 
 
 def _instead(cure: str | None) -> str:
     return f"; {cure}" if cure else ""
 
 
-def _missing(owner: object, name: str) -> AttributeError:
-    kind = type(owner)
+def _missing(holder: object, name: str, kind: type[Any]) -> AttributeError:
+    """Return the error about an attribute of *holder*, which is an instance of *kind* or *kind* itself."""
     cures = (ATTRIBUTES.get(each.__name__, {}).get(name) for each in kind.__mro__)
     cure = _instead(next(filter(None, cures), None))
-    return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{cure}", name=name, obj=owner)
+    what = f"type object {kind.__name__!r}" if holder is kind else f"{kind.__name__!r} object"
+    return AttributeError(f"{what} has no attribute {name!r}{cure}", name=name, obj=holder)

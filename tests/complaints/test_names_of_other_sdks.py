@@ -7,18 +7,37 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Generic, TypeVar, get_args
 
 import pytest
+import trio
 
 import trio_mcp
-from trio_mcp import Audio, Client, Context, Image, Server, http_app, open_client, serve_http, types
+from trio_mcp import (
+    Accepted,
+    Audio,
+    Client,
+    Context,
+    Declined,
+    Dismissed,
+    Image,
+    Server,
+    http_app,
+    open_client,
+    serve_http,
+    types,
+)
 from trio_mcp._other_sdks import ATTRIBUTES, IMPORTS, OPTIONS
 from trio_mcp.client import ClientOptions
 from trio_mcp.server import HttpOptions, ServeHttpOptions
 from trio_mcp.types import Model
 
 CLASSES: Mapping[str, type[Any]] = {
+    "Accepted": Accepted,
+    "Declined": Declined,
+    "Dismissed": Dismissed,
+    "CreateMessageResult": types.CreateMessageResult,
     "Server": Server,
     "Context": Context,
     "Client": Client,
@@ -30,18 +49,23 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "@server.tool": Server("s").tools.add,
     "@server.resource": Server.resource,
     "@server.prompt": Server("s").prompts.add,
+    "server.run": Server.run,
     "ctx.elicit": Context.elicit,
+    "ctx.log": Context.log,
     "client.call_tool": Client.call_tool,
     "open_client": open_client,
     "Image": Image,
     "Audio": Audio,
 }
+S = TypeVar("S")
+T = TypeVar("T")
 HOLDERS: Mapping[str, Any] = {
     **CLASSES,
     "server": Server("s"),
     "ctx": Context,
     "client": Client,
     "result": types.CallToolResult,
+    "answer": Accepted,
     "types": types,
 }
 FROM_ELSEWHERE = {"trio", "attrs", "json", "logging", "path", "object"}
@@ -67,7 +91,7 @@ def exists(dotted: str) -> bool:
         if not hasattr(holder, name) and name not in fields:
             return False
         holder = getattr(holder, name, None)
-        if holder is None or name == "info":  # a field of an instance: it is not followed further
+        if holder is None or name in {"info", "content"}:  # a field of an instance: it is not followed further
             return True
     return holder is not None
 
@@ -94,7 +118,14 @@ def test_no_explained_import_exists() -> None:
 def test_the_code_of_a_cure_names_what_exists(code: str) -> None:
     dotted = {*re.findall(r"\b[a-z]+(?:\.[a-z_]+)+", code), *re.findall(r"(?<![.\w'])([A-Za-z_]\w*)\(", code)}
     options = set(re.findall(r"\b([a-z_]+)=", code))
-    functions: list[Any] = [*FUNCTIONS.values(), Server.run, Server("s").resources.add_static, serve_http, http_app]
+    functions: list[Any] = [
+        *FUNCTIONS.values(),
+        Server.run,
+        Server.completion,
+        Server("s").resources.add_static,
+        serve_http,
+        http_app,
+    ]
     known = {
         *(name for options in (HttpOptions, ServeHttpOptions, ClientOptions) for name in options.__annotations__),
         *(name for function in functions for name in parameters_of(function)),
@@ -102,7 +133,7 @@ def test_the_code_of_a_cure_names_what_exists(code: str) -> None:
     }
 
     missing = {each for each in dotted if each.split(".")[0] not in FROM_ELSEWHERE and not exists(each)}
-    assert missing - {"call_tool", "function"} == set()
+    assert missing - {"call_tool", "function", "isinstance"} == set()
     assert options <= known
 
 
@@ -168,13 +199,36 @@ def test_a_context_has_one_type() -> None:
         generic[object, int]
 
 
-@pytest.mark.parametrize("call", [("stdio",), {"transport": "http", "port": 9000}, {"transport": "sse", "host": "::"}])
-def test_run_takes_no_transport(call: Any) -> None:
-    run: Any = Server("s").run
-    port = 9000 if "port" in call else 8000
+def test_a_subclass_of_context_may_have_more_types() -> None:
+    class Wider(Context[S], Generic[S, T]): ...
 
-    with pytest.raises(TypeError, match=rf"write server\.run\(\) for .*, and server\.run\(http={port}\) for HTTP"):
+    assert get_args(Wider[int, str]) == (int, str)
+
+
+@pytest.mark.parametrize(
+    ("call", "cure"),
+    [
+        (("stdio",), "server.run(http=8000)"),
+        ({"transport": "http", "port": 9000}, "server.run(http=9000)"),
+        ({"transport": "http", "port": None}, "server.run(http=8000)"),
+        ({"transport": "sse", "host": "::", "path": "/x"}, "server.run(http=8000, host='::', path='/x')"),
+    ],
+)
+def test_run_takes_no_transport(call: Any, cure: str) -> None:
+    run: Any = Server("s").run
+
+    with pytest.raises(TypeError, match=rf"write server\.run\(\) for .*, and {re.escape(cure)} for HTTP"):
         run(**call) if isinstance(call, dict) else run(*call)
+
+
+@pytest.mark.parametrize("name", OPTIONS["server.run"])
+def test_an_option_of_another_sdks_run_names_the_cure(name: str) -> None:
+    run: Any = Server("s").run
+
+    for more in ({}, {"http": 0}):
+        with pytest.raises(TypeError) as raised:
+            run(**{name: None}, **more)
+        assert str(raised.value) == f"server.run(): unexpected keyword argument {name!r}; {OPTIONS['server.run'][name]}"
 
 
 @pytest.mark.parametrize("place", ["Server", "@server.tool", "@server.resource", "@server.prompt"])
@@ -205,11 +259,37 @@ def test_an_unknown_option_is_named_without_a_guess() -> None:
 
 
 @pytest.mark.parametrize("media", [Image, Audio])
-def test_an_image_names_what_is_missing(media: Any) -> None:
+@pytest.mark.parametrize("name", ["path", "format"])
+def test_the_arguments_of_an_image_of_another_sdk_name_the_cure(media: Any, name: str) -> None:
+    place = media.__name__
+
+    with pytest.raises(TypeError) as raised:
+        media(**{name: "x"})
+
+    assert str(raised.value) == f"{place}(): unexpected keyword argument {name!r}; {OPTIONS[place][name]}"
+    assert [*inspect.signature(media).parameters] == ["data", "mime_type"]
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'mime_type'"):
-        media(data=b"", format="png")
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'format'$"):
-        media(b"", "image/png", format="png")
+        media(b"")
+
+
+def test_modules_can_be_probed_for_names_of_other_sdks() -> None:
+    assert not hasattr(trio_mcp, "FastMCP")
+    with pytest.raises(AttributeError, match=r"^module 'trio_mcp' has no attribute 'FastMCP'; use `Server`$"):
+        trio_mcp.FastMCP  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'ErrorData'; use `McpError\(code, message, data\)`$"):
+        types.ErrorData  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Server, "from_openapi"), (types.Tool, "model_validate"), (types.Tool, "model_dump")]
+)
+def test_what_other_sdks_call_on_the_class_is_explained(owner: type[Any], name: str) -> None:
+    table = ATTRIBUTES["Server" if owner is Server else "Model"]
+
+    with pytest.raises(AttributeError) as raised:
+        getattr(owner, name)
+
+    assert str(raised.value) == f"type object {owner.__name__!r} has no attribute {name!r}; {table[name]}"
 
 
 @pytest.mark.parametrize("name", OPTIONS["open_client"])
@@ -228,6 +308,9 @@ async def test_calls_and_questions_with_options_of_another_sdk_name_the_cure() -
     @server.tool
     async def ask(ctx: Context) -> None:
         elicit: Any = ctx.elicit
+        log: Any = ctx.log
+        with pytest.raises(TypeError, match=r"ctx\.log\(\): unexpected keyword argument 'logger_name'; use `logger=`"):
+            await log("info", "text", logger_name="x")
         for name in OPTIONS["ctx.elicit"]:
             with pytest.raises(TypeError) as raised:
                 await elicit("message", **{name: str})
@@ -276,3 +359,55 @@ async def test_a_resource_is_read_by_a_string() -> None:
     async with open_client(Server("s")) as client:
         with pytest.raises(TypeError, match=r"^uri: expected str, such as 'file:///notes.txt', and got object$"):
             await client.read_resource(address)
+
+
+@pytest.mark.parametrize("option", ["on_elicit", "on_sample", "on_log", "on_elicit_complete", "consent"])
+async def test_a_callback_with_the_parameters_of_another_sdk_is_refused_when_connecting(option: str) -> None:
+    async def handle(context: object, params: object) -> None: ...
+
+    for callback, fault in (
+        (handle, "missing a required argument: 'params'"),
+        ("handle", "expected an async function"),
+    ):
+        options: Any = {option: callback}
+        with pytest.raises(TypeError, match=f"^{option}: .*{fault}"):
+            async with open_client(Server("s"), **options):
+                raise AssertionError
+
+
+async def test_a_callback_whose_parameters_python_does_not_know_is_accepted() -> None:
+    options: Any = {"on_log": type}
+
+    async with open_client(Server("s"), **options) as client:
+        await client.ping()
+
+
+async def test_roots_that_are_texts_are_refused_when_connecting() -> None:
+    options: Any = {"roots": ["file:///tmp"]}
+
+    with pytest.raises(
+        TypeError, match=r"^roots: expected Root, such as types\.Root\(uri='file:///home/ada'\), and got str"
+    ):
+        async with open_client(Server("s"), **options):
+            raise AssertionError
+
+
+async def test_facades_have_a_short_repr() -> None:
+    server, shown = Server("a"), list[str]()
+
+    @server.tool
+    def look(ctx: Context) -> None:
+        shown.append(repr(ctx))
+
+    async with open_client(server) as client:
+        await client.call_tool("look", raise_on_error=True)
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, server, port=0))
+        assert len(repr(bound)) < 100
+        nursery.cancel_scope.cancel()
+
+    assert [repr(server), repr(http_app(server)), *shown] == [
+        "<Server 'a'>",
+        "<HttpApp of <Server 'a'>>",
+        "<Context of tools/call>",
+    ]

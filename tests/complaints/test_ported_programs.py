@@ -216,7 +216,7 @@ async def test_a_handler_reports_asks_and_samples() -> None:
 # --- Lines that cannot be kept ---
 
 SERVER = """
-from trio_mcp import Context, Image, Server, open_client, types
+from trio_mcp import Accepted, Context, Image, Server, open_client, types
 import trio
 
 mcp = Server("Sums")
@@ -247,7 +247,7 @@ LINES = [
     ),
     ('mcp = Server("Sums", streamable_http_path="/")', "; use `path=` of `serve_http` or `http_app`"),
     ('mcp = Server("Sums", auth=object())', "; use `serve_http(server, auth=ResourceServer(url, issuers=[...]))`"),
-    ('mcp.run(transport="http", host="0.0.0.0", port=9000)', "server.run(http=9000) for HTTP"),
+    ('mcp.run(transport="http", host="0.0.0.0", port=9000)', "server.run(http=9000, host='0.0.0.0') for HTTP"),
     ('mcp.run("streamable-http")', "server.run(http=8000) for HTTP"),
     ("app = mcp.streamable_http_app()", "; use `http_app(server)`"),
     ("mcp.session_manager.run()", "; use `http_app(server).run()` or its `lifespan`"),
@@ -260,7 +260,14 @@ LINES = [
         "missing 1 required keyword-only argument: 'argument'",
     ),
     ("def query(ctx: Context[object, dict]) -> str: ...", "Context takes one type, that of its state"),
-    ('Image(data=b"", format="png")', "missing 1 required positional argument: 'mime_type'"),
+    ('Image(data=b"", format="png")', "; use `mime_type=`, such as 'image/png'"),
+    ('Image(path="x.png")', "; use `path.read_bytes()` and the media type"),
+    ("from trio_mcp import CurrentContext", "; take a parameter `ctx: Context` in the handler"),
+    ("Server.from_openapi({})", "; a server cannot hold another server"),
+    (
+        "async def main():\n    await mcp.run_async(transport='http')\ntrio.run(main)",
+        "`await serve_http(server, port=8000)`",
+    ),
     (
         "class Profile:\n    name: str\n\n@mcp.tool\ndef profile() -> Profile: ...",
         "Profile has no JSON form; make it a dataclass, a TypedDict, an attrs class or a pydantic model",
@@ -291,6 +298,8 @@ LINES = [
     ("ctx: await ctx.sample('Write a verse.')", "missing 1 required keyword-only argument: 'max_tokens'"),
     ("ctx: ctx.request_context.lifespan_context", "; use `ctx.state`"),
     ("ctx: await ctx.session.send_resource_list_changed()", "list changes are sent without your help"),
+    ("ctx: await ctx.log(level='info', message='text')", "missing 1 required positional argument: 'data'"),
+    ("ctx: Accepted(1).action", "; use `isinstance(answer, Accepted)`, and then `answer.value`; or `match`"),
     ("ctx: ctx.fastmcp.name", "; use the `Server` object itself"),
     ("ctx: await ctx.elicit(message='Which?', schema=dict)", "; use `ctx.elicit(message, Form)`"),
 ]

@@ -15,14 +15,16 @@ https://modelcontextprotocol.io/specification/2026-07-28#security-and-trust-safe
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, Union
 
-from attrs import define, evolve, field, frozen
+from attrs import Attribute, define, evolve, field, frozen
 
 from .. import types
 from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability, StructureError
+from .._misuse import check_class
 from .._util import own_cancellation
 from ..schema import SchemaError, compile_schema
 from ..wire import (
@@ -130,6 +132,7 @@ def _declared(is_declared: bool) -> types.JSONObject | None:
 
 def _check_root_uris(roots: Sequence[types.Root]) -> None:
     for root in roots:
+        check_class("roots", root, types.Root, "types.Root(uri='file:///home/ada')")
         if not root.uri.startswith("file://"):
             raise ValueError(f"root {root.uri!r}: the URI must begin with 'file://'")
 
@@ -139,20 +142,36 @@ def _check_roots(_: object, __: object, roots: Roots | None) -> None:
         _check_root_uris(roots)
 
 
+def _check_callback(_: object, option: Attribute[Any], callback: Callable[..., object] | None) -> None:
+    """Check that a callback can be called with one argument; those of other SDKs take others."""
+    if callback is None:
+        return
+    if not callable(callback):
+        raise TypeError(f"{option.name}: expected an async function, and got {type(callback).__name__}")
+    try:
+        inspect.signature(callback).bind(None)
+    except ValueError:
+        return  # Python does not know the parameters of some functions
+    except TypeError as exc:
+        raise TypeError(
+            f"{option.name}: it is called with one argument, and {callback!r} takes others ({exc}); see ClientOptions"
+        ) from None
+
+
 @frozen(kw_only=True)
 class Callbacks:
     """The callbacks of an application and their options. A callback is cancelled when its question is."""
 
-    on_elicit: OnElicit | None = None
+    on_elicit: OnElicit | None = field(default=None, validator=_check_callback)
     elicit_modes: Sequence[ElicitMode] = FORMS_ONLY
     apply_form_defaults: bool = False
-    on_elicit_complete: OnElicitComplete | None = None
-    on_sample: OnSample | None = None
+    on_elicit_complete: OnElicitComplete | None = field(default=None, validator=_check_callback)
+    on_sample: OnSample | None = field(default=None, validator=_check_callback)
     sample_with_tools: bool = False
     sample_with_context: bool = False
     roots: Roots | None = field(default=None, validator=_check_roots)
-    on_log: OnLog | None = None
-    consent: Consent | None = None
+    on_log: OnLog | None = field(default=None, validator=_check_callback)
+    consent: Consent | None = field(default=None, validator=_check_callback)
 
     @property
     def wants_messages(self) -> bool:

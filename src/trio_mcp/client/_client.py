@@ -353,11 +353,12 @@ class Client(ForeignAttributes):
     _connection: Connection = field(repr=False)
     _lifetime: Lifetime = field(repr=False)
 
-    def __init__(self, connection: Connection, lifetime: Lifetime | None = None) -> None:
-        if lifetime is None:
-            raise TypeError("Client() takes no target: write `async with open_client(target) as client:`")
-        self._connection = connection
-        self._lifetime = lifetime
+    if not TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            if len(args) != 2 or options or not isinstance(args[1], Lifetime):
+                raise TypeError("Client() takes no target: write `async with open_client(target) as client:`")
+            self._connection, self._lifetime = args
 
     @property
     def revision(self) -> str:

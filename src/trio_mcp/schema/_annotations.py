@@ -30,6 +30,7 @@ import decimal
 import enum
 import math
 import re
+import sys
 import types
 import typing
 import uuid
@@ -530,8 +531,10 @@ class AnnotationReader:
             return self._model(annotation)
         spec = self._read(origin)
         if spec is None:
-            plain = isinstance(origin, type) and "__annotations__" in vars(origin) and not attrs.has(origin)
-            cure = "; make it a dataclass, a TypedDict, an attrs class or a pydantic model" if plain else ""
+            is_plain = isinstance(origin, type) and not attrs.has(origin)
+            is_of_python = getattr(origin, "__module__", "").partition(".")[0] in sys.stdlib_module_names
+            can_become_data = is_plain and not is_of_python
+            cure = "; make it a dataclass, a TypedDict, an attrs class or a pydantic model" if can_become_data else ""
             raise Inexpressible(f"{_name_of(annotation)} has no JSON form{cure}")
         return self._object(annotation, origin, spec)
 

@@ -98,7 +98,7 @@ class HandlerServing(AskingServing, Protocol):
         ...
 
 
-@define(eq=False, init=False)
+@define(eq=False, init=False, repr=False)
 class Context(ForeignAttributes, Generic[State_co]):
     """The request that a handler works for. Any handler may take it as a parameter, by annotation, at any position.
 
@@ -128,7 +128,7 @@ class Context(ForeignAttributes, Generic[State_co]):
     if not TYPE_CHECKING:  # type checkers refuse it by themselves
 
         def __class_getitem__(cls, item: Any) -> Any:
-            if isinstance(item, tuple):
+            if cls is Context and isinstance(item, tuple):
                 raise TypeError("Context takes one type, that of its state: write Context[State]")
             return super().__class_getitem__(item)
 
@@ -155,6 +155,9 @@ class Context(ForeignAttributes, Generic[State_co]):
         self._made_asker = None
         self._progress = None
         self._log_rate = None
+
+    def __repr__(self) -> str:
+        return f"<Context of {self._run.method}>"
 
     # --- Facts of the request ---
 
@@ -251,7 +254,7 @@ class Context(ForeignAttributes, Generic[State_co]):
             self._progress = Progress(self._run, self._serving.limits.max_progress_per_second)
         await self._progress.report(progress, total, message)
 
-    async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
+    async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None, **unknown: Never) -> None:
         """Send a log message to the client, if the client wants messages of this level. Do not log secrets.
 
         Always a cancel point; waits only while the outgoing queue of the connection is full. Messages beyond
@@ -266,9 +269,12 @@ class Context(ForeignAttributes, Generic[State_co]):
         Raises:
             ValueError: *level* is not a log level.
             NotJsonError: *data* is not JSON.
+            TypeError: an option does not exist.
 
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
         """
+        if unknown:
+            raise unknown_options("ctx.log", unknown)
         if level not in LOG_LEVELS:
             raise ValueError(f"level={level!r}: not a log level; use one of {', '.join(LOG_LEVELS)}")
         wanted = self._run.context.log_level

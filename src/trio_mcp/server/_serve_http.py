@@ -301,7 +301,7 @@ class HttpBound:
     """One URL for each address, including the path; for a Unix socket, ``unix:`` and the path of the socket."""
     port: int | None
     """The port; None for a Unix socket."""
-    _service: HttpService
+    _service: HttpService = field(repr=False)
 
     @property
     def url(self) -> str:

@@ -17,7 +17,7 @@ from .. import types
 from .._errors import McpError
 from .._extensions import checked_settings
 from .._misuse import check_class
-from .._other_sdks import ForeignAttributes, unknown_options
+from .._other_sdks import OPTIONS, ForeignAttribute, ForeignAttributes, unknown_options
 from ..peer import Access, Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
@@ -84,7 +84,7 @@ class ServerInternals:
     """The servings of the server that are open."""
 
 
-@define(eq=False, init=False)
+@define(eq=False, init=False, repr=False)
 class Server(ForeignAttributes):
     """An MCP server: a registry of tools, resources and prompts, which decorators fill.
 
@@ -188,6 +188,11 @@ class Server(ForeignAttributes):
     """Called with the tasks that do not end after the server has stopped."""
     _internals: ServerInternals
 
+    if not TYPE_CHECKING:  # these are called on the class
+        as_proxy = ForeignAttribute()
+        from_fastapi = ForeignAttribute()
+        from_openapi = ForeignAttribute()
+
     def __init__(
         self,
         name: str,
@@ -260,6 +265,9 @@ class Server(ForeignAttributes):
         for each in lists:
             each.restrict(visible)
 
+    def __repr__(self) -> str:
+        return f"<Server {self.info.name!r}>"
+
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """The capabilities that the server declares; they depend on what is registered."""
@@ -311,11 +319,16 @@ class Server(ForeignAttributes):
             TypeError: an option does not exist or needs *http*, or *http* is not an integer.
             BaseException: raised by `serve_stdio` or `serve_http`.
         """
-        if transport or {*options} & {"transport", "port", "mount_path"}:
+        if transport or {*options} & {"transport", "port"}:
+            port = options.get("port")
+            kept = "".join(f", {name}={options[name]!r}" for name in ("host", "path") if name in options)
             raise TypeError(
                 "server.run() takes no transport and no port=: write server.run() for standard input and output, and "
-                f"server.run(http={options.get('port', 8000)}) for HTTP, which serves clients of HTTP+SSE as well"
+                f"server.run(http={port if type(port) is int else 8000}{kept}) for HTTP, which serves clients of "
+                "HTTP+SSE as well"
             )
+        if foreign := options.keys() & OPTIONS["server.run"]:
+            raise unknown_options("server.run", sorted(foreign))
         if http is None:
             if options:
                 raise TypeError(

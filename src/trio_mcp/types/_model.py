@@ -107,6 +107,8 @@ class Model:
         model_copy = ForeignAttribute()
         model_dump = ForeignAttribute()
         model_dump_json = ForeignAttribute()
+        model_validate = ForeignAttribute()
+        model_validate_json = ForeignAttribute()
 
         def __getitem__(self, index: object) -> NoReturn:
             """Explain that a message is no list; also called by a loop over a message."""

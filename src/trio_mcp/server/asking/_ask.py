@@ -20,6 +20,7 @@ from attrs import evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError, MissingCapability, StructureError
+from ..._other_sdks import ForeignAttributes
 from ...peer import ExchangeContext
 from ...wire import INVALID_PARAMS, JsonObject, is_object, sampling_content, sampling_faults
 from ..signature import ArgumentFaults
@@ -118,7 +119,7 @@ _WITH_IDS = "2025-11-25"
 
 
 @frozen
-class Accepted(Generic[T]):
+class Accepted(ForeignAttributes, Generic[T]):
     """The user answered."""
 
     value: T
@@ -126,12 +127,12 @@ class Accepted(Generic[T]):
 
 
 @frozen
-class Declined:
+class Declined(ForeignAttributes):
     """The user declined."""
 
 
 @frozen
-class Dismissed:
+class Dismissed(ForeignAttributes):
     """The user closed the question without an answer."""
 
 

@@ -14,13 +14,13 @@ import inspect
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, Never, TypeAlias, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 from attrs import evolve, frozen
 
 from ... import types
 from ..._errors import McpError, ToolError, TrioMcpError
-from ..._other_sdks import unknown_options
+from ..._other_sdks import explained_init
 from ...schema import Form, Misfit, form_of, render_path, to_json
 from ...wire import INTERNAL_ERROR, JsonObject, NotJsonError, encode, is_modern
 
@@ -68,22 +68,9 @@ Content: TypeAlias = (
 )
 
 
-@frozen(init=False)
-class _Media:
-    """Bytes of a media type."""
-
-    data: bytes
-    mime_type: str
-
-    def __init__(self, data: bytes, mime_type: str, **unknown: Never) -> None:  # so that errors name what is missing
-        if unknown:
-            raise unknown_options(type(self).__name__, unknown)
-        object.__setattr__(self, "data", data)
-        object.__setattr__(self, "mime_type", mime_type)
-
-
-@frozen(init=False)
-class Image(_Media):
+@explained_init
+@frozen
+class Image:
     """An image to return from a tool or prompt: its bytes and its media type.
 
     Args:
@@ -91,19 +78,26 @@ class Image(_Media):
         mime_type: the media type, such as ``"image/png"``.
     """
 
+    data: bytes
+    mime_type: str
+
     def block(self) -> types.ImageContent:
         """Return a content block with the bytes in base64."""
         return types.ImageContent(data=base64.b64encode(self.data).decode(), mime_type=self.mime_type)
 
 
-@frozen(init=False)
-class Audio(_Media):
+@explained_init
+@frozen
+class Audio:
     """Audio to return from a tool or prompt: its bytes and its media type.
 
     Args:
         data: the encoded audio, such as the content of a WAV file.
         mime_type: the media type, such as ``"audio/wav"``.
     """
+
+    data: bytes
+    mime_type: str
 
     def block(self) -> types.AudioContent:
         """Return a content block with the bytes in base64."""

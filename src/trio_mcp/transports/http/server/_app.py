@@ -359,7 +359,7 @@ class _Events:
             await self._receive_event()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class HttpApp:
     """A server as an ASGI 3 application. Made by `http_app`; call it as ASGI servers do, or mount it.
 
@@ -376,6 +376,9 @@ class HttpApp:
 
     def __attrs_post_init__(self) -> None:
         self._router = HttpRouter(self._answerer, self._settings)
+
+    def __repr__(self) -> str:
+        return f"<HttpApp of {self._answerer!r}>"
 
     @property
     def buffer_bytes(self) -> int:
