@@ -205,6 +205,15 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "auth": "use `scopes=[...]`",
         "version": _META,
     },
+    "serve_http": {
+        **dict.fromkeys(("limits", "lifespan", "middleware"), "it is an option of `Server`"),
+        **dict.fromkeys(
+            ("stateless_http", "json_response"), "not needed; `sessions=False` refuses clients with sessions"
+        ),
+        **dict.fromkeys(("log_level", "show_banner"), _LOGGING),
+        "workers": "use `trio-mcp serve FILE --http PORT --workers N`",
+        "reload": "use `trio-mcp dev FILE`",
+    },
     "server.run": {
         **dict.fromkeys(
             ("stateless_http", "json_response"), "not needed; `sessions=False` refuses clients with sessions"

@@ -496,7 +496,8 @@ async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only:
             see nor call other tools.
 
     Raises:
-        ValueError: *api* is unknown, or *only* names the tools by server, and there is only one server.
+        ValueError: *api* is unknown; or *only* names no tool that there is, or names the tools by server, and there is
+            only one server.
         TypeError: *only* is a single string.
         BaseException: raised by listing the tools of *source*.
     """
@@ -510,6 +511,8 @@ async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only:
         offer = OfferedTool(each.name, server, tool)
         if only is None or _is_wanted(offer, only):
             offers.setdefault(each.name, offer)
+    if not offers and isinstance(only, Collection) and only:
+        raise ValueError(f"only={only!r}: no tool has such a name")
     names = function_names(offers)
     return Toolkit(source, {names[name]: offer for name, offer in offers.items()}, _INTERFACES[api])
 

@@ -206,7 +206,8 @@ async def test_the_inspector_is_opened_once_with_the_url_and_the_server_outlives
             assert await value_of(client, "version") == 22
 
     arguments = json.loads((tmp_path / "arguments.json").read_text())
-    assert arguments == ["--yes", "@modelcontextprotocol/inspector", "--transport", "http", "--server-url", url]
+    package, era = "@modelcontextprotocol/inspector@latest", ["--protocol-era", "auto"]
+    assert arguments == ["--yes", package, "--transport", "http", "--server-url", url, *era]
 
 
 async def test_the_inspector_ends_with_the_command(tmp_path: Path) -> None:

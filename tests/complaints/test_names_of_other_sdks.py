@@ -30,6 +30,7 @@ from trio_mcp import (
 )
 from trio_mcp._other_sdks import ATTRIBUTES, IMPORTS, OPTIONS
 from trio_mcp.client import ClientOptions
+from trio_mcp.llm import load_toolkit
 from trio_mcp.server import HttpOptions, ServeHttpOptions
 from trio_mcp.types import Model
 
@@ -50,6 +51,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "@server.resource": Server.resource,
     "@server.prompt": Server("s").prompts.add,
     "server.run": Server.run,
+    "serve_http": serve_http,
     "ctx.elicit": Context.elicit,
     "ctx.log": Context.log,
     "client.call_tool": Client.call_tool,
@@ -411,3 +413,79 @@ async def test_facades_have_a_short_repr() -> None:
         "<HttpApp of <Server 'a'>>",
         "<Context of tools/call>",
     ]
+
+
+@pytest.mark.parametrize("name", OPTIONS["serve_http"])
+async def test_an_option_of_another_server_names_the_cure_when_serving(name: str) -> None:
+    options: Any = {name: None}
+
+    with pytest.raises(TypeError) as raised:
+        await serve_http(Server("s"), port=0, **options)
+
+    assert str(raised.value) == f"unknown options: {name}; {OPTIONS['serve_http'][name]}"
+
+
+def test_a_misspelt_option_of_an_application_is_named_with_similar_ones() -> None:
+    options: Any = {"route": {}}
+
+    with pytest.raises(TypeError, match=r"^unknown options: route; did you mean 'routes'\?$"):
+        http_app(Server("s"), **options)
+    wrong: Any = {"routes": ["/x"]}
+    with pytest.raises(
+        TypeError, match=r"^routes: expected Mapping, such as routes=\{'/version': function\}, and got list$"
+    ):
+        http_app(Server("s"), **wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": 3}, "Server(name=): expected str, such as name='notes', and got int"),
+        ({"version": 1.0}, "Server(version=): expected str, such as version='1.0', and got float"),
+        ({"version": None}, "Server(version=): expected str, such as version='1.0', and got NoneType"),
+        ({"instructions": []}, "Server(instructions=): expected str, such as instructions='My server', and got list"),
+    ],
+)
+def test_the_texts_of_a_server_are_strings(options: Any, message: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        Server(**{"name": "s", **options})
+
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        ("python server.py", ValueError, "such as ['python', 'server.py']"),
+        ("server.py", ValueError, "such as [sys.executable, 'server.py']"),
+        (Server, TypeError, "cannot connect to the class Server: pass an instance, such as Server(...)"),
+    ],
+)
+async def test_a_target_that_is_no_target_names_the_cure(target: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        async with open_client(target):
+            raise AssertionError
+
+
+async def test_roots_that_are_no_list_and_no_function_without_parameters_are_refused() -> None:
+    async def of(context: object) -> list[types.Root]:
+        return []
+
+    wrong: list[tuple[Any, str]] = [(5, "roots: expected Sequence"), (of, "roots: it is called with no argument")]
+    for roots, message in wrong:
+        with pytest.raises(TypeError, match=message):
+            async with open_client(Server("s"), roots=roots):
+                raise AssertionError
+
+
+async def test_a_toolkit_of_no_tool_is_refused() -> None:
+    server = Server("s")
+    server.tool(parameters_of_nothing)
+
+    async with open_client(server) as client:
+        with pytest.raises(ValueError, match=r"^only=\['zzz'\]: no tool has such a name$"):
+            await load_toolkit(client, only=["zzz"])
+        assert (await load_toolkit(client, only=[])).functions == []
+
+
+def parameters_of_nothing() -> None: ...

@@ -116,7 +116,7 @@ def test_run_in_an_asyncio_program_names_the_function_for_a_thread() -> None:
         (
             {"port": 8001, "host": "::1"},
             TypeError,
-            r"takes no transport and no port=: write .* server\.run\(http=8001\)",
+            r"takes no transport and no port=: write .* server\.run\(http=8001, host='::1'\)",
         ),
         ({"http": True}, TypeError, r"run\(http=True\): must be the number of a port"),
         ({"http": 0, "keepalive": 3}, TypeError, "unknown options: keepalive"),

@@ -176,7 +176,10 @@ class _Program:
 
     async def _inspect(self, npx: str) -> None:
         """Run the MCP Inspector."""
-        command = [npx, "--yes", "@modelcontextprotocol/inspector", "--transport", "http", "--server-url", self._url]
+        # Without a version, npx takes an old one that an old Node can run. By default the Inspector would make a
+        # handshake, and lose its session at each change.
+        package = "@modelcontextprotocol/inspector@latest"
+        command = [npx, "--yes", package, "--transport", "http", "--server-url", self._url, "--protocol-era", "auto"]
         process = await _started(command)
         try:
             status = await process.wait()

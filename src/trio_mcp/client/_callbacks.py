@@ -138,7 +138,12 @@ def _check_root_uris(roots: Sequence[types.Root]) -> None:
 
 
 def _check_roots(_: object, __: object, roots: Roots | None) -> None:
-    if roots is not None and not callable(roots):
+    if roots is None:
+        return
+    if callable(roots):
+        _check_parameters("roots", roots)
+    else:
+        check_class("roots", roots, Sequence, "[types.Root(uri='file:///home/ada')]")
         _check_root_uris(roots)
 
 
@@ -148,13 +153,18 @@ def _check_callback(_: object, option: Attribute[Any], callback: Callable[..., o
         return
     if not callable(callback):
         raise TypeError(f"{option.name}: expected an async function, and got {type(callback).__name__}")
+    _check_parameters(option.name, callback, None)
+
+
+def _check_parameters(option: str, callback: Callable[..., object], *arguments: object) -> None:
     try:
-        inspect.signature(callback).bind(None)
+        inspect.signature(callback).bind(*arguments)
     except ValueError:
         return  # Python does not know the parameters of some functions
     except TypeError as exc:
+        number = "one argument" if arguments else "no argument"
         raise TypeError(
-            f"{option.name}: it is called with one argument, and {callback!r} takes others ({exc}); see ClientOptions"
+            f"{option}: it is called with {number}, and {callback!r} takes others ({exc}); see ClientOptions"
         ) from None
 
 

@@ -586,11 +586,18 @@ async def _started(nursery: trio.Nursery, opener: TransportOpener, options: Clie
 def _opener_for(target: Any, options: ClientOptions) -> TransportOpener:
     if isinstance(target, str):
         if "://" not in target:
-            cure = f", such as [sys.executable, {target!r}]" if target.endswith(".py") else ""
+            words: list[str] = target.split()
+            is_script = len(words) == 1 and target.endswith(".py")
+            command = f"[sys.executable, {target!r}]" if is_script else repr(words)
+            cure = f", such as {command}" if is_script or len(words) > 1 else ""
             raise ValueError(
                 f"{target!r} is not a URL; pass a command as a list of the program and its arguments{cure}"
             )
         return transports.http_transport(target)
+    if isinstance(target, type):
+        raise TypeError(
+            f"cannot connect to the class {target.__name__}: pass an instance, such as {target.__name__}(...)"
+        )
     if isinstance(target, trio.abc.Stream):
         return transports.stream_transport(target)
     if isinstance(target, Mapping):

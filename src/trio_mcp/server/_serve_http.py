@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 import trio
 from attrs import define, field
 
-from .._misuse import require_trio
+from .._misuse import check_class, did_you_mean, require_trio
+from .._other_sdks import option_cure
 from .._util import WIND_DOWN_SECONDS, owned_nursery
 from ..abc import HttpAnswerer
 from ..transports import (
@@ -135,6 +136,13 @@ class HttpOptions(TypedDict, total=False):
     not logged."""
 
 
+def _cure_of_option(name: str) -> str:
+    """Return what the user may do about an unknown option; empty if that is unknown."""
+    if name in {"host", "port", *ServeHttpOptions.__annotations__}:
+        return f"; serve_http takes {name!r}"
+    return option_cure("serve_http", name) or did_you_mean(name, ServeHttpOptions.__annotations__)
+
+
 def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
     """Return *server* as an ASGI 3 application, for ``hypercorn -k trio module:app`` or for mounting.
 
@@ -153,15 +161,17 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
     """
     unknown = sorted(options.keys() - HttpOptions.__annotations__.keys())
     if unknown:
-        raise TypeError(f"unknown options: {', '.join(unknown)}; use some of {', '.join(HttpOptions.__annotations__)}")
+        raise TypeError(f"unknown options: {', '.join(unknown)}{''.join(map(_cure_of_option, unknown))}")
     path = options.get("path", "/mcp")
     if path is not None and not path.startswith("/"):
         raise ValueError(f"path={path!r}: must begin with a slash")
-    known = known_names(options.get("auth"))
-    hosts = _hosts(options.get("allowed_hosts"), known)
+    if options.get("routes") is not None:
+        check_class("routes", options.get("routes"), Mapping, "routes={'/version': function}")
+    names = known_names(options.get("auth"))
+    hosts = _hosts(options.get("allowed_hosts"), names)
     policy = HttpPolicy(
         allowed_hosts=hosts,
-        allowed_origins=_origins(options.get("allowed_origins"), known if hosts is None else hosts),
+        allowed_origins=_origins(options.get("allowed_origins"), names if hosts is None else hosts),
         max_body_bytes=_whole("max_body_bytes", options.get("max_body_bytes"), _MAX_BODY_BYTES),
         legacy=options.get("sessions") is not False and not all(map(is_modern, server.revisions)),
         modern=any(map(is_modern, server.revisions)),

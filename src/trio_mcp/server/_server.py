@@ -56,6 +56,7 @@ __all__ = ["Server", "ServerInternals", "callers_names"]
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 L = TypeVar("L")
+_EXAMPLES = {"name": "notes", "version": "1.0"}
 AnyEntry: TypeAlias = types.Tool | types.Resource | types.ResourceTemplate | types.Prompt
 
 
@@ -153,8 +154,8 @@ class Server(ForeignAttributes):
             below 1, a key is too short, *cache* names a method whose results cannot be cached, or *asking* or
             *schema_refs* is not one of its values.
         TypeError: *keys* is not a list of bytes, *limits* is not a `Limits`, a value of *cache* is not a `CacheHint`,
-            *visible* is not a plain function, *lifespan* is not a function that returns an async context manager, or an
-            option does not exist.
+            *visible* is not a plain function, a text is not a string, *lifespan* is not a function that returns an
+            async context manager, or an option does not exist.
     """
 
     info: types.Implementation
@@ -222,6 +223,16 @@ class Server(ForeignAttributes):
     ) -> None:
         if unknown:
             raise unknown_options("Server", unknown)
+        texts = {
+            "name": name,
+            "version": version,
+            "title": title,
+            "description": description,
+            "instructions": instructions,
+        }
+        for option, text in texts.items():
+            if text is not None or option in {"name", "version"}:
+                check_class(f"Server({option}=)", text, str, f"{option}={_EXAMPLES.get(option, 'My server')!r}")
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
