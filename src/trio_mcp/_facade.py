@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from ._other_sdks import foreign_name
-
 __all__ = ["lazy_names"]
 
 
@@ -29,6 +27,8 @@ def lazy_names(
 
     def import_name(name: str) -> Any:
         if name not in home_of:
+            from ._other_sdks import foreign_name  # noqa: PLC0415 # few programs need it
+
             raise foreign_name(package, name)
         home = home_of[name]
         if not home:
