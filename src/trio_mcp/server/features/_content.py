@@ -292,8 +292,8 @@ def Assistant(content: MessageContent) -> types.PromptMessage:  # noqa: N802 # a
 def messages_of(value: Any) -> list[types.PromptMessage]:
     """Return what a prompt has returned as messages.
 
-    A mapping with the members ``role`` and ``content`` is a message; one without ``content`` is refused. Content and data
-    become messages of the user.
+    A mapping with the members ``role`` and ``content`` is a message; one without ``content`` is refused. Content
+    and data become messages of the user.
 
     Raises:
         NotJsonError: a part has no JSON form.
