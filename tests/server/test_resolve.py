@@ -383,6 +383,17 @@ def test_a_dependency_that_is_not_written_as_it_must_be_is_refused_at_registrati
         Resolve(5)  # type: ignore[arg-type]
 
 
+def test_a_default_of_a_dependency_is_refused_because_nothing_would_use_it() -> None:
+    server = Server("s")
+
+    def counting(count: Annotated[int, Resolve(user)] = 3) -> None: ...
+
+    def unset(count: Annotated[int | None, Resolve(user)] = None) -> None: ...
+
+    assert refusal(server.tool, counting) == "counting: parameter 'count': a dependency has no default"
+    server.tool(unset)  # Python demands a default after a parameter with one
+
+
 def test_a_handler_with_a_context_manager_around_it_is_still_refused() -> None:
     assert "a generator function cannot be a handler" in refusal(Server("s").tool, locked)
 

@@ -5,8 +5,8 @@ callers want results in. `AnnotationReader` collects the classes it meets under 
 and makes the loaders of objects and arrays.
 
 ``Annotated[...]`` may add a description, bounds, lengths and patterns to the schema: as plain strings, as
-`msgspec.Meta`, and, without importing them, as the classes of annotated-types and pydantic's ``Field``. All other
-metadata is ignored.
+`msgspec.Meta`, and, without importing them, as the classes of annotated-types and pydantic's ``Field``. Those of their
+classes that check or change a value in Python are refused. All other metadata is ignored.
 
 Rules of this file:
 
@@ -37,13 +37,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 import msgspec
 from attrs import define, evolve, field, frozen
 
 from ._conversion import (
+    FOREIGN,
     MISSING,
     Loader,
     Misfit,
@@ -51,10 +52,12 @@ from ._conversion import (
     ObjectSpec,
     array_loader,
     is_pydantic_model,
+    is_validated_by_pydantic,
     mapping_loader,
     object_loader,
     pydantic_loader,
     read_object,
+    refused_metadata,
     to_json,
     tuple_loader,
 )
@@ -277,7 +280,6 @@ _LENGTHS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 _ANNOTATIONS: Final[Mapping[str, str]] = {"title": "title", "description": "description", "examples": "examples"}
 _STRING_FORMS: Final = frozenset({"pattern", "format", "contentEncoding", "enum"})
-_FOREIGN: Final = frozenset({"annotated_types", "pydantic"})
 
 
 def annotated_schema(shape: Shape, annotation: Any, metadata: Sequence[Any]) -> dict[str, Any]:
@@ -296,12 +298,16 @@ def annotated_schema(shape: Shape, annotation: Any, metadata: Sequence[Any]) -> 
                 schema[keyword] = value
         schema.update(_constraints(fact, shape, annotation))
         schema.update(getattr(fact, "extra_json_schema", None) or {})
+        if getattr(fact, "deprecated", None):
+            schema["deprecated"] = True
+        if isinstance(extra := getattr(fact, "json_schema_extra", None), dict):  # else it is a function
+            schema.update(cast("dict[str, Any]", extra))
     return schema
 
 
 def _facts(metadata: Sequence[Any]) -> Iterator[Any]:
     for note in metadata:
-        if isinstance(note, msgspec.Meta) or type(note).__module__.partition(".")[0] in _FOREIGN:
+        if isinstance(note, msgspec.Meta) or type(note).__module__.partition(".")[0] in FOREIGN:
             yield note
             # pydantic's Field keeps its bounds as annotated-types here.
             yield from _facts(getattr(note, "metadata", ()))
@@ -492,6 +498,8 @@ class AnnotationReader:
 
     _classes: dict[Any, Shape] = field(factory=dict[Any, Shape], init=False)
     _aliases: list[Any] = field(factory=list[Any], init=False)
+    _is_validated: bool = field(default=False, init=False)
+    """True inside a class whose constructor runs the validators of its members."""
 
     def shape(self, annotation: Any) -> Shape:
         """Return the JSON form of an annotation.
@@ -504,6 +512,8 @@ class AnnotationReader:
         origin = get_origin(annotation)
         if origin is typing.Annotated:
             inner, *metadata = get_args(annotation)
+            if not self._is_validated and (reason := next(refused_metadata(metadata), None)):
+                raise Inexpressible(reason)
             shape = self.shape(inner)
             return Shape(annotated_schema(shape, inner, metadata), shape.kinds, shape.load, shape.hashable)
         if origin is Literal:
@@ -652,10 +662,13 @@ class AnnotationReader:
         return self._classes[annotation]
 
     def _member(self, cls: Any, annotation: Any, member: ObjectMember) -> Shape:
+        outer, self._is_validated = self._is_validated, is_validated_by_pydantic(cls)
         try:
             return self.shape(_specialised(member.annotation, cls, annotation))
         except Inexpressible as error:
             raise Inexpressible(f"{_name_of(cls)}.{member.attribute}: {error}") from error
+        finally:
+            self._is_validated = outer
 
     def _model(self, model: Any) -> Shape:
         mode = "serialization" if self.output else "validation"

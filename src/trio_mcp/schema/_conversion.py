@@ -1,12 +1,13 @@
 """Converts JSON values that fit the published schema into Python values, and Python values back into JSON.
 
-The file has three parts:
+The file has four parts:
 
 - Loaders convert JSON into Python. `_annotations` combines them, one for each annotation; a loader of None stands for a
   JSON value that is used as it is. A loader refuses only values that no schema can exclude: those that a validator of
   the class rejects, and numbers beyond the range of a float.
 - `read_object` reads the classes whose JSON form is an object: their members, names on the wire, defaults and
   constructor. There is one reader for each kind of class, and all return the same `ObjectSpec`.
+- `refused_metadata` finds metadata of ``Annotated`` that only pydantic honours, which no loader may ignore.
 - `to_json` converts the result of a handler, under the names that the output schema published. `msgspec.to_builtins`
   converts the single values only: it leaves out the private attributes of attrs classes, and lets NaN through.
 """
@@ -21,7 +22,7 @@ import enum
 import math
 import typing
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 import attrs
@@ -30,6 +31,7 @@ import msgspec
 from .._misuse import unawaited
 
 __all__ = [
+    "FOREIGN",
     "MISSING",
     "PLAIN",
     "Form",
@@ -41,11 +43,13 @@ __all__ = [
     "form_of",
     "is_named_tuple",
     "is_pydantic_model",
+    "is_validated_by_pydantic",
     "load_each",
     "mapping_loader",
     "object_loader",
     "pydantic_loader",
     "read_object",
+    "refused_metadata",
     "resolve_hints",
     "to_json",
     "tuple_loader",
@@ -203,6 +207,58 @@ class ObjectSpec:
 def is_pydantic_model(cls: Any) -> bool:
     """Return True if `cls` is a pydantic model, without importing pydantic."""
     return isinstance(cls, type) and hasattr(cls, "model_json_schema") and hasattr(cls, "model_validate_json")
+
+
+FOREIGN: Final = frozenset({"annotated_types", "pydantic"})
+"""The packages whose metadata is read without importing them."""
+
+
+def is_validated_by_pydantic(cls: Any) -> bool:
+    """Return True if pydantic checks the members of `cls` in its constructor, as in pydantic's dataclasses."""
+    return hasattr(cls, "__pydantic_validator__")
+
+
+_RUN_BY_PYDANTIC: Final = frozenset({
+    "AfterValidator", "BeforeValidator", "Discriminator", "EncodedBytes", "EncodedStr", "GetPydanticSchema", "Json",
+    "PathType", "PlainValidator", "Predicate", "UuidVersion", "ValidateAs", "WrapValidator",
+})  # fmt: skip
+"""Classes of metadata that check or change a value."""
+_WITH_OPTIONS: Final = {"FieldInfo": "Field", "StringConstraints": "StringConstraints", "PydanticMetadata": "Field"}
+"""Classes of metadata that have options, with the names under which users call them."""
+_ELSEWHERE: Final = "put the member into a pydantic model, or check the value in the handler"
+_CHANGED: Final = "put the member into a pydantic model, or change the value in the handler"
+_RENAMED: Final = "name the parameter so"
+_REFUSED_OPTIONS: Final[Mapping[str, str]] = {
+    "alias": _RENAMED,
+    "validation_alias": _RENAMED,
+    "discriminator": "leave it out, and each value becomes the first class of the union that it fits",
+    "max_digits": _ELSEWHERE,
+    "decimal_places": _ELSEWHERE,
+    "ascii_only": _ELSEWHERE,
+    "strip_whitespace": _CHANGED,
+    "to_lower": _CHANGED,
+    "to_upper": _CHANGED,
+}
+"""Options that check or change a value or rename it, and what to do instead."""
+
+
+def refused_metadata(metadata: Iterable[Any]) -> Iterator[str]:
+    """Yield why metadata of ``Annotated`` is refused: only pydantic does what it says, and here nothing would happen.
+
+    Validators are often the checks that keep bad values out, so they must not be ignored. The classes are those of
+    pydantic and annotated-types, and their subclasses; they are recognised without importing these packages.
+    """
+    for note in metadata:
+        classes = type(note).__mro__
+        names = [cls.__name__ for cls in classes if cls.__module__.partition(".")[0] in FOREIGN]
+        yield from (f"{name} is not run here: {_ELSEWHERE}" for name in names if name in _RUN_BY_PYDANTIC)
+        for owner in (_WITH_OPTIONS[name] for name in names if name in _WITH_OPTIONS):
+            for name, cure in _REFUSED_OPTIONS.items():
+                value = getattr(note, name, None)
+                if value is not None and value is not False:  # decimal_places=0 is a check, too
+                    yield f"{owner}({name}=...) is not supported here: {cure}"
+        if "FieldInfo" in names:  # the rest of its options is here
+            yield from refused_metadata(note.metadata)
 
 
 def is_named_tuple(cls: Any) -> bool:

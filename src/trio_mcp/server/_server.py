@@ -511,10 +511,10 @@ class Server(ForeignAttributes):
         annotated so. A variable is a string, or is converted by the parameter's annotation; an exploded variable
         (``{/path*}``) is a list. For constant contents, use `Resources.add_static`.
 
-        The function returns a string, bytes or contents (`types.TextResourceContents`, `types.BlobResourceContents`),
-        a list with bytes or contents, a whole `types.ReadResourceResult`, or data: a dict, list, dataclass or model,
-        which becomes JSON text. It raises `ResourceNotFound` if there is no such resource; the client gets the error
-        code of its revision.
+        The function returns a string, bytes, an `Image` or `Audio`, or contents (`types.TextResourceContents`,
+        `types.BlobResourceContents`), a list with bytes or contents, a whole `types.ReadResourceResult`, or data: a
+        dict, list, dataclass or model, which becomes JSON text. It raises `ResourceNotFound` if there is no such
+        resource; the client gets the error code of its revision.
 
         Args:
             uri: a URI, or a template by RFC 6570: levels 1 to 3, and exploded variables.

@@ -143,6 +143,29 @@ async def test_a_list_is_several_contents_only_if_it_holds_bytes_or_contents() -
     assert await contents_of(lambda: (text("a"), text("b"))) == [text("a"), text("b")]
 
 
+IMAGE = types.ImageContent(data="YQ==", mime_type="image/png")
+
+
+async def test_an_image_or_audio_of_a_resource_is_a_blob_with_its_media_type() -> None:
+    png = types.BlobResourceContents(uri="a:b", mime_type="image/png", blob="YQ==")
+    wav = types.BlobResourceContents(uri="a:b", mime_type="audio/wav", blob="Yg==")
+
+    def image() -> Image:
+        return Image(b"a", "image/png")
+
+    assert await contents_of(image, mime_type="image/x") == [png]
+    assert await contents_of(lambda: [Image(b"a", "image/png"), Audio(b"b", "audio/wav")]) == [png, wav]
+
+
+async def test_a_text_block_of_a_resource_is_text() -> None:
+    def block() -> types.TextContent:
+        return types.TextContent(text="a", meta={"m": 1})
+
+    (found,) = await contents_of(block)
+    assert found == types.TextResourceContents(uri="a:b", mime_type="text/plain", text="a", meta={"m": 1})
+    assert await contents_of(lambda: [types.TextContent(text="a")], mime_type="text/html") == [text("a", "text/html")]
+
+
 async def test_the_annotation_decides_whether_a_list_of_strings_is_data() -> None:
     def strings() -> list[str]:
         return ["a"]
@@ -169,6 +192,9 @@ async def test_the_annotation_decides_whether_a_list_of_strings_is_data() -> Non
         ({"a": float("nan")}, "dict", r"\$\.a: nan is not a JSON number"),
         (["\ud800"], "list", "lone surrogate"),
         ([b"a", {"b": 1}], "list", "contents are strings, bytes or types of contents, not dict"),
+        (IMAGE, "ImageContent", r"an image or audio is Image\(data, mime_type\)"),
+        (types.ResourceLink(uri="a:b", name="b"), "ResourceLink", "return a string, bytes, contents, or data"),
+        ([IMAGE], "list", "contents are strings, bytes or types of contents, not ImageContent"),
     ],
 )
 @pytest.mark.parametrize("uri", ["a:b", "c:{x}"])
@@ -260,6 +286,10 @@ def test_an_annotation_of_returnable_types_is_accepted(annotation: Any) -> None:
         (Iterable[Socket], "Socket"),
         (complex, "complex"),
         (types.CallToolResult | range | list[complex], "complex"),
+        (types.ImageContent, "ImageContent"),
+        (str | types.AudioContent, "AudioContent"),
+        (list[types.ResourceLink], "ResourceLink"),
+        (list[str | types.EmbeddedResource], "EmbeddedResource"),
     ],
     ids=str,
 )
@@ -361,7 +391,8 @@ def test_user_and_assistant_refuse_what_is_no_content() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_other_data_of_a_prompt_is_json_text_of_the_user(revision: str) -> None:
-    assert await messages_of({"role": "clerk"}, revision=revision) == [said("user", '{"role":"clerk"}')]
+    assert await messages_of({"job": "clerk"}, revision=revision) == [said("user", '{"job":"clerk"}')]
+    assert await messages_of({"content": "hi"}) == [said("user", '{"content":"hi"}')]
     assert await messages_of(PydanticHit(Title="Tea", score=2.5)) == [said("user", '{"title":"Tea","score":2.5}')]
     assert await messages_of(3) == [said("user", "3")]
     assert await messages_of(None) == []
@@ -380,10 +411,11 @@ async def test_other_data_of_a_prompt_is_json_text_of_the_user(revision: str) ->
             "the content of a message is text, content, or a dict of content, not list",
         ),
         ({"role": "user", "content": {"type": "text"}}, r"\$\.content"),
+        ({"role": "user", "text": "hi"}, "this dict has a 'role', but its 'content' is missing"),
         (b"hi", "bytes have no media type"),
         (Socket(), "a value of type Socket has no JSON form"),
     ],
-    ids=["role", "name", "list", "half a block", "bytes", "object"],
+    ids=["role", "name", "list", "half a block", "half a message", "bytes", "object"],
 )
 async def test_a_value_that_a_prompt_cannot_return_is_logged_with_its_type_and_line(
     value: Any, fault: str, caplog: pytest.LogCaptureFixture

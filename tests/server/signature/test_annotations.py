@@ -463,6 +463,136 @@ def test_an_annotation_that_cannot_be_published_is_refused_with_the_reason(annot
     assert re.search(reason, refusal(annotation))
 
 
+# --- Metadata that only pydantic runs ---
+
+ELSEWHERE = "put the member into a pydantic model, or check the value in the handler"
+CHANGED = "put the member into a pydantic model, or change the value in the handler"
+UNDISCRIMINATED = "leave it out, and each value becomes the first class of the union that it fits"
+RENAMED = "name the parameter so"
+
+
+class Late(pydantic.AfterValidator):
+    """A validator as a subclass of pydantic's."""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (Annotated[int, pydantic.AfterValidator(abs)], f"AfterValidator is not run here: {ELSEWHERE}"),
+        (Annotated[int, pydantic.BeforeValidator(abs)], f"BeforeValidator is not run here: {ELSEWHERE}"),
+        (Annotated[int, pydantic.PlainValidator(abs)], f"PlainValidator is not run here: {ELSEWHERE}"),
+        (Annotated[int, pydantic.WrapValidator(lambda n, _: n)], f"WrapValidator is not run here: {ELSEWHERE}"),
+        (Annotated[int, "text", Late(abs)], f"AfterValidator is not run here: {ELSEWHERE}"),
+        (Annotated[int, annotated_types.Predicate(bool)], f"Predicate is not run here: {ELSEWHERE}"),
+        (pydantic.UUID4, f"UuidVersion is not run here: {ELSEWHERE}"),
+        (pydantic.Base64Str, f"EncodedStr is not run here: {ELSEWHERE}"),
+        (pydantic.Json[int], f"Json is not run here: {ELSEWHERE}"),
+        (
+            Annotated[str, pydantic.StringConstraints(to_lower=True)],
+            f"StringConstraints(to_lower=...) is not supported here: {CHANGED}",
+        ),
+        (
+            Annotated[str, pydantic.StringConstraints(to_upper=True)],
+            f"StringConstraints(to_upper=...) is not supported here: {CHANGED}",
+        ),
+        (
+            Annotated[str, pydantic.StringConstraints(strip_whitespace=True)],
+            f"StringConstraints(strip_whitespace=...) is not supported here: {CHANGED}",
+        ),
+        (Annotated[int, pydantic.Field(alias="a")], f"Field(alias=...) is not supported here: {RENAMED}"),
+        (
+            Annotated[int, pydantic.Field(validation_alias="a")],
+            f"Field(validation_alias=...) is not supported here: {RENAMED}",
+        ),
+        (
+            Annotated[Order | Line, pydantic.Field(discriminator="kind")],
+            f"Field(discriminator=...) is not supported here: {UNDISCRIMINATED}",
+        ),
+        (
+            Annotated[Decimal, pydantic.Field(max_digits=3)],
+            f"Field(max_digits=...) is not supported here: {ELSEWHERE}",
+        ),
+        (
+            Annotated[Decimal, pydantic.Field(decimal_places=0)],
+            f"Field(decimal_places=...) is not supported here: {ELSEWHERE}",
+        ),
+    ],
+)
+def test_metadata_that_checks_or_changes_a_value_is_refused(annotation: Any, reason: str) -> None:
+    assert refusal(annotation) == f"it: {reason}"
+    assert refusal(list[annotation]) == f"it: {reason}"
+    assert refusal(dict[str, annotation | None]) == f"it: {reason}"
+
+
+def halved(size: int) -> int:
+    if size % 2:
+        raise ValueError("it is odd")
+    return size // 2
+
+
+Half = Annotated[int, pydantic.AfterValidator(halved)]
+
+
+class Model(pydantic.BaseModel):
+    sizes: list[Half]
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    sizes: list[Half]
+
+
+@dataclasses.dataclass
+class Unchecked:
+    sizes: list[Half]
+
+
+@pydantic.dataclasses.dataclass
+class Outer:
+    inner: Unchecked
+
+
+@pytest.mark.parametrize("cls", [Model, Checked])
+def test_pydantic_runs_the_validators_of_the_members_of_its_own_classes(cls: type[Model | Checked]) -> None:
+    assert form(cls).load({"sizes": [4]}).sizes == [2]
+    with pytest.raises(ArgumentFaults, match="it is odd"):
+        form(cls).load({"sizes": [3]})
+
+
+def test_a_validator_of_a_member_is_refused_unless_pydantic_makes_the_object() -> None:
+    assert refusal(Unchecked) == f"it: Unchecked.sizes: AfterValidator is not run here: {ELSEWHERE}"
+    assert refusal(tuple[Checked, Half]) == f"it: AfterValidator is not run here: {ELSEWHERE}"
+    assert refusal(Outer) == f"it: Outer.inner: Unchecked.sizes: AfterValidator is not run here: {ELSEWHERE}"
+
+
+class Odd:
+    """Metadata of another library."""
+
+    alias = "odd"
+    to_lower = True
+
+
+def test_metadata_that_does_nothing_to_a_value_is_accepted() -> None:
+    lengths = pydantic.StringConstraints(min_length=1, max_length=3, pattern="a", strip_whitespace=False)
+
+    assert schema(Annotated[str, lengths]) == {"type": "string", "minLength": 1, "maxLength": 3, "pattern": "a"}
+    assert schema(Annotated[int, Odd(), pydantic.Strict(), annotated_types.Interval(ge=1, lt=5)]) == {
+        "type": "integer",
+        "minimum": 1,
+        "exclusiveMaximum": 5,
+    }
+    assert schema(Annotated[int, pydantic.Field(frozen=True, multiple_of=2)]) == {"type": "integer", "multipleOf": 2}
+
+
+def test_the_additions_of_a_field_to_the_schema_are_published() -> None:
+    assert schema(Annotated[int, pydantic.Field(deprecated=True, json_schema_extra={"examples": [3]})]) == {
+        "type": "integer",
+        "deprecated": True,
+        "examples": [3],
+    }
+    assert schema(Annotated[int, pydantic.Field(deprecated=False, json_schema_extra=dict.clear)]) == {"type": "integer"}
+
+
 def test_enumerations_without_json_scalars_are_refused() -> None:
     class Empty(enum.Enum):
         pass

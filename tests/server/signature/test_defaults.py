@@ -143,6 +143,12 @@ def test_a_constraint_of_a_field_that_does_not_apply_is_refused() -> None:
     )
 
 
+def test_an_option_of_a_field_that_renames_a_parameter_is_refused() -> None:
+    assert refusal(with_default(int, pydantic.Field(1, alias="n"))) == (
+        "f: parameter 'x': Field(alias=...) is not supported here: name the parameter so"
+    )
+
+
 def test_a_parameter_with_a_field_needs_an_annotation() -> None:
     def f(x=pydantic.Field(1)) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001, B008 # as users write
 

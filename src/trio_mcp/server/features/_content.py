@@ -179,7 +179,15 @@ class NotReturnable(TrioMcpError):
         super().__init__(f"{what} returned a value of type {kind}: {fault}; its handler is at {place}")
 
 
-def check_returns(annotation: Any, what: str, content: tuple[type, ...], forms: Collection[Form], cure: str) -> None:
+def check_returns(
+    annotation: Any,
+    what: str,
+    content: tuple[type, ...],
+    forms: Collection[Form],
+    cure: str,
+    *,
+    never: tuple[type, ...] = (),
+) -> None:
     """Check that a return annotation names only types whose values can be sent.
 
     A type that says little of its values, such as `Any` or a protocol, passes: the values are checked in each call.
@@ -190,11 +198,12 @@ def check_returns(annotation: Any, what: str, content: tuple[type, ...], forms: 
         content: the classes whose instances are content.
         forms: the JSON forms of other values.
         cure: the end of the message.
+        never: classes that have a JSON form, but must not be sent in it.
 
     Raises:
         TypeError: it names another type.
     """
-    for refused in _refused(annotation, content, forms):
+    for refused in _refused(annotation, content, forms, never):
         raise TypeError(f"{what}: its return annotation names {_written(refused)}, which cannot be returned: {cure}")
 
 
@@ -210,29 +219,31 @@ _UNSAID: tuple[Any, ...] = (inspect.Signature.empty, Any, object)
 _ALL_FORMS: Collection[Form] = get_args(Form)
 
 
-def _refused(annotation: Any, content: tuple[type, ...], forms: Collection[Form]) -> Iterator[Any]:
-    """Yield the types in an annotation whose values are neither content nor JSON of one of these forms."""
+def _refused(
+    annotation: Any, content: tuple[type, ...], forms: Collection[Form], never: tuple[type, ...]
+) -> Iterator[Any]:
+    """Yield the types in an annotation that are among *never*, or neither content nor JSON of one of these forms."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in {Annotated, Final}:
-        yield from _refused(arguments[0], content, forms)
+        yield from _refused(arguments[0], content, forms, never)
     elif origin in {Union, UnionType}:
         for arm in arguments:
-            yield from _refused(arm, content, forms)
+            yield from _refused(arm, content, forms, never)
     elif origin is Literal:
         for kind in dict.fromkeys(map(type, arguments)):
-            yield from _refused(kind, content, forms)
+            yield from _refused(kind, content, forms, never)
     elif hasattr(annotation, "__value__") or hasattr(annotation, "__supertype__"):
-        yield from _refused(getattr(annotation, "__value__", None) or annotation.__supertype__, content, forms)
+        yield from _refused(getattr(annotation, "__value__", None) or annotation.__supertype__, content, forms, never)
     else:
         cls = origin or annotation
         if not isinstance(cls, type) or cls in _UNSAID or issubclass(cls, content):
             return
         is_open = inspect.isabstract(cls) or getattr(cls, "_is_protocol", False)
-        if not is_open and form_of(cls) not in forms:
+        if issubclass(cls, never) or (not is_open and form_of(cls) not in forms):
             yield annotation
         inner: Collection[Form] = {*forms, "scalar"} if cls in _LISTS else _ALL_FORMS
         for argument in arguments:
-            yield from _refused(argument, content, inner)
+            yield from _refused(argument, content, inner, never)
 
 
 def to_plain(value: Any) -> Any:
@@ -281,7 +292,8 @@ def Assistant(content: MessageContent) -> types.PromptMessage:  # noqa: N802 # a
 def messages_of(value: Any) -> list[types.PromptMessage]:
     """Return what a prompt has returned as messages.
 
-    A mapping with the members ``role`` and ``content`` is a message. Content and data become messages of the user.
+    A mapping with the members ``role`` and ``content`` is a message; one without ``content`` is refused. Content
+    and data become messages of the user.
 
     Raises:
         NotJsonError: a part has no JSON form.
@@ -296,6 +308,8 @@ def messages_of(value: Any) -> list[types.PromptMessage]:
             messages.append(part)
         elif isinstance(part, _OBJECTS) and part.keys() >= _MEMBERS:
             messages.append(_message_from(cast("Mapping[str, Any]", part)))
+        elif isinstance(part, _OBJECTS) and "role" in part:
+            raise ValueError("a message has a role and content: this dict has a 'role', but its 'content' is missing")
         else:
             messages += [types.PromptMessage(role="user", content=block) for block in content_blocks(part)]
     return messages

@@ -7,7 +7,8 @@ Rules of this file:
 2. The values of a template's variables are decoded once. A value that could escape from its place in a path (``..``,
    absolute paths, in any encoding) is refused, unless the author allows it.
 3. A URI that no resource or template accepts is not found, for any reason.
-4. A list of bytes or contents is several contents. A list of anything else, a dict or an object is data: one JSON text.
+4. A list of bytes, contents, images, audio or text blocks is several contents. A list of anything else, a dict or an
+   object is data: one JSON text.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -30,7 +31,7 @@ from ...wire import INVALID_PARAMS, NotJsonError, UriTemplate, encode, escapes, 
 from .._context import Context
 from ..signature import ArgumentFaults, mentions
 from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, Visible, check_hint, check_scopes
-from ._content import NotReturnable, check_returns, to_plain
+from ._content import CONTENT_CLASSES, Audio, Image, NotReturnable, check_returns, to_plain
 from ._prompts import TextFunction, look_at, name_of, title_of
 
 __all__ = ["Contents", "Resources"]
@@ -44,12 +45,17 @@ _SAFE = ":/?#[]@!$&'()*+,;=%"
 
 Contents: TypeAlias = "str | bytes | types.TextResourceContents | types.BlobResourceContents"
 """The contents of a resource: a string, bytes, or contents with a URI and a media type of their own."""
-_SEVERAL = (bytes, bytearray, types.TextResourceContents, types.BlobResourceContents)
+_SEVERAL = (
+    bytes, bytearray, types.TextResourceContents, types.BlobResourceContents, types.TextContent, Image, Audio,
+)  # fmt: skip
 """The classes of contents that make several contents of a list (rule 4)."""
+_BLOCKS = tuple(cls for cls in CONTENT_CLASSES if cls is not types.TextContent)
+"""The content of tools and prompts that cannot be that of a resource; its JSON would be of a block, not of data."""
 _RETURNED = (str, *_SEVERAL, types.ReadResourceResult)
 _DATA: frozenset[Form] = frozenset({"object", "array"})
 _CURE = (
     "return a string, bytes, contents, or data whose JSON is an object or array (a dict, list, dataclass or model); "
+    "an image or audio is Image(data, mime_type) or Audio(data, mime_type); "
     "raise ResourceNotFound if there is no such resource"
 )
 
@@ -165,7 +171,7 @@ class Resources:
         """
         name = name or name_of(function)
         looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
-        check_returns(looked_at.returns, f"resource {name!r}", _RETURNED, _DATA, _CURE)
+        check_returns(looked_at.returns, f"resource {name!r}", _RETURNED, _DATA, _CURE, never=_BLOCKS)
         protection = self._check_protection(name, cache, scopes, visible)
         _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
@@ -370,11 +376,13 @@ def _contents(
     if isinstance(value, list | tuple):
         values = cast("Sequence[Any]", value)
         kinds = set(map(type, values))
-        if any(issubclass(kind, _SEVERAL) for kind in kinds) or (kinds <= {str} and mentions(annotation, _SEVERAL)):
+        if any(issubclass(kind, (*_SEVERAL, *_BLOCKS)) for kind in kinds) or (
+            kinds <= {str} and mentions(annotation, _SEVERAL)
+        ):
             return [_as_contents(each, uri, mime_type) for each in values]
     if isinstance(value, (str, *_SEVERAL)):
         return [_as_contents(value, uri, mime_type)]
-    plain = to_plain(value)
+    plain = None if isinstance(value, _BLOCKS) else to_plain(value)
     if not isinstance(plain, dict | list):
         raise TypeError(_CURE)
     text = encode(plain).decode()
@@ -391,4 +399,9 @@ def _as_contents(
     if isinstance(value, bytes | bytearray):
         mime_type = mime_type or "application/octet-stream"
         return types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
+    if isinstance(value, types.TextContent):
+        mime_type = mime_type or "text/plain"
+        return types.TextResourceContents(uri=uri, mime_type=mime_type, text=value.text, meta=value.meta)
+    if isinstance(value, Image | Audio):
+        return types.BlobResourceContents(uri=uri, mime_type=value.mime_type, blob=value.block().data)
     raise TypeError(f"contents are strings, bytes or types of contents, not {type(value).__name__}")

@@ -136,7 +136,7 @@ def inspect_callable(
         if parameter.annotation is parameter.empty:
             _refuse_unfilled(parameter, f"{name}: parameter {parameter.name!r}")
     found = (
-        (parameter.name, _injected(parameter.annotation, inject, f"{name}: parameter {parameter.name!r}"))
+        (parameter.name, _injected(parameter, inject, f"{name}: parameter {parameter.name!r}"))
         for parameter in parameters
     )
     returns = Any if dependency else signature.return_annotation
@@ -261,18 +261,22 @@ def _refuse_unfilled(parameter: inspect.Parameter, where: str) -> None:
         )
 
 
-def _injected(annotation: Any, inject: Collection[type], where: str) -> Injected | None:
+def _injected(parameter: inspect.Parameter, inject: Collection[type], where: str) -> Injected | None:
     """Return what the server fills a parameter with; None if it is an argument.
 
     Raises:
         TypeError: a dependency is not written as it must be.
     """
+    annotation = parameter.annotation
     if get_origin(annotation) is Annotated:
         notes = get_args(annotation)[1:]
         if any(note is Resolve for note in notes):
             raise TypeError(f"{where}: Resolve without a function: write `Annotated[..., Resolve(function)]`")
         resolved = next((note for note in notes if isinstance(note, Resolve)), None)
         if resolved is not None:
+            # None promises no value, and Python demands a default after a parameter that has one.
+            if parameter.default is not parameter.empty and parameter.default is not None:
+                raise TypeError(f"{where}: a dependency has no default")
             return resolved
     if _has_dependency(annotation):
         raise TypeError(f"{where}: Resolve must be outermost, as in `Annotated[... | None, Resolve(function)]`")
