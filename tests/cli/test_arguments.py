@@ -46,6 +46,18 @@ def test_a_server_may_be_named_in_a_config_file() -> None:
         (["serve", "m", "--", "x"], "takes no server"),
         (["tools", "add", "extra", "--", "x"], "unknown arguments: extra"),
         (["info", "extra", "--", "x"], "unknown arguments: extra"),
+        (
+            ["tools", "http://e.org/mcp"],
+            "no server given; is `--` missing? write: trio-mcp tools -- http://e.org/mcp (see",
+        ),
+        (["call", "nap", "s=1", "sh", "a b"], "is `--` missing? write: trio-mcp call nap s=1 -- sh 'a b' (see"),
+        (["tools", "sh"], "no server given: add --"),
+        (["hosts", "sh", "a"], "unknown arguments: sh a (see"),
+        (["call", "nap", "no-such-program", "a"], "no server given: add --"),
+        (
+            ["info", "sh", __file__],
+            f"unknown arguments: sh; is `--` missing? write: trio-mcp info -- sh {__file__} (see",
+        ),
         (["info", "npx", "server"], "no server given: write -- before its command or URL, as in -- npx server"),
         (["tools", "npx", "server"], "no server given: write -- before its command or URL, as in -- npx server"),
         (["call", "add", "a=1", "--jsn", "b=1", "--", "x"], "unknown arguments: --jsn"),

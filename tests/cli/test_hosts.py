@@ -308,6 +308,27 @@ def test_a_file_that_cannot_be_written_is_reported(home: Path, command: Command)
     assert done.err.splitlines()[-1].startswith("trio-mcp install: cannot write /proc/none/mcp.json: ")
 
 
+def test_a_read_only_file_is_not_replaced(home: Path, command: Command) -> None:
+    path = written(home, "cursor")
+    path.chmod(0o444)
+    before = path.read_text()
+
+    done = command("install", "notes.py", "--host", "cursor")
+
+    assert (done.status, done.err) == (2, f"trio-mcp install: {path} is read-only, and is left as it is\n")
+    assert path.read_text() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_shown_change_has_no_line_for_the_end_of_the_file(home: Path, command: Command) -> None:
+    written(home, "cursor", '{\n  "mcpServers": {}\n}\n')
+
+    done = command("install", "notes.py", "--host", "cursor", "--dry-run")
+
+    assert done.out.endswith("\n }\n")
+    assert "@@ -1,3 +1," in done.out
+
+
 def test_a_full_disk_leaves_the_file_as_it_is(home: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(home, "cursor")
     before = path.read_text()

@@ -119,3 +119,51 @@ def test_a_program_that_fails_shows_its_own_traceback(content: str, message: str
     assert printed.endswith(f"trio-mcp serve: {where} could not be imported; the traceback is above\n")
     assert "_serve.py" not in printed
     assert "importlib" not in printed
+
+
+SERVING = """
+from contextlib import suppress
+
+import trio
+
+from trio_mcp import Server, serve_stdio
+
+server = Server("served")
+{line}
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "server.run()",
+        "server.run(http=0)",
+        "trio.run(serve_stdio, server)",
+    ],
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [("serve", "program"), ("serve", "program.py", "--http", "0"), ("install", "program.py", "--host", "json")],
+    ids=" ".join,
+)
+def test_a_program_that_serves_at_import_is_refused(arguments: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SERVING.format(line=line))
+
+    done = run(*arguments, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == (
+        f"trio-mcp {arguments[0]}: {arguments[1]} serves while it is imported: put `server.run()` (or trio.run(...)) "
+        'under `if __name__ == "__main__":`\n'
+    )
+    assert not (tmp_path / "mcp.json").exists()
+
+
+def test_a_program_may_use_trio_at_import_and_is_served_even_if_it_has_tried_to_serve(tmp_path: Path) -> None:
+    lines = "trio.run(trio.sleep, 0)\nwith suppress(RuntimeError):\n    server.run()\n"
+    (tmp_path / "program.py").write_text(SERVING.format(line=lines) + "server.tool(name='hello')(trio.sleep)\n")
+
+    done = run("tools", "program.py", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"hello" in done.stdout

@@ -16,6 +16,8 @@ import pytest
 from tests.cli.command import PROGRAMS, SAMPLE, environment, raw, run
 from tests.cli.conftest import Command
 
+SERVER = str(PROGRAMS / "sample_server.py")
+MISSING = "is `--` missing? write: trio-mcp"
 SILENT_SERVER = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
 
 
@@ -192,3 +194,38 @@ def test_a_missing_config_file_is_reported(command: Command) -> None:
     done = command("tools", "--config", "/no/such/file", "mine")
 
     assert (done.status, done.err) == (2, "trio-mcp tools: cannot read /no/such/file: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tools", "sh", SERVER], f"chatter; {MISSING} tools -- sh {SERVER}"),
+        (["call", "add", "a=1", "sh", SERVER], f"expected KEY=VALUE, got 'sh'; {MISSING} call add a=1 -- sh {SERVER}"),
+        (["call", "add", SERVER, "sh"], "expected KEY=VALUE, got 'sh'"),
+        (["call", "add", "no-such-program", SERVER], "expected KEY=VALUE, got 'no-such-program'"),
+        (["call", "add", "sh", "b=1", *SAMPLE], "expected KEY=VALUE, got 'sh'"),
+        (["install", SERVER, "--host", "json", "--env", "sh", "--dry-run"], "expected KEY=VALUE, got 'sh'"),
+    ],
+)
+def test_words_that_seem_to_start_a_server_are_a_sign_of_missing_dashes(
+    arguments: list[str], message: str, command: Command
+) -> None:
+    done = command(*arguments)
+
+    assert done.status == 2
+    assert done.err.endswith(f"{message}\n")
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-06-18"])
+def test_a_question_without_a_terminal_names_the_option_that_answers_it(
+    revision: str, tmp_path: Path, command: Command
+) -> None:
+    asking = ["--revision", revision, "--", sys.executable, str(PROGRAMS / "asking_server.py")]
+    (tmp_path / "answers.json").write_text('{"count": 2}')
+
+    done = command("call", "book", *asking)
+    answered = command("call", "book", "--answer", str(tmp_path / "answers.json"), *asking)
+
+    assert done.status == 1
+    assert done.err.endswith(" (use --answer FILE, or a terminal)\n")
+    assert (answered.status, answered.out) == (0, "2 seats\n")

@@ -244,3 +244,18 @@ def test_a_sign_in_needs_the_name_of_a_server(tmp_path: Path, command: Command) 
     done = command("tools", "--login", "--config", path)
 
     assert (done.status, done.err) == (2, f"trio-mcp tools: --login needs one server: --config {path} NAME\n")
+
+
+@pytest.mark.parametrize("arguments", [("servers", "--config"), ("--config",), ("servers", "--json", "--config")])
+def test_a_file_that_names_a_server_twice_is_refused(
+    arguments: tuple[str, ...], tmp_path: Path, command: Command
+) -> None:
+    path = tmp_path / "twice.json"
+    path.write_text('{"mcpServers": {"b": {"command": "x"}, "a": {"command": "x"}, "a": {"command": "y"}}}')
+
+    done = command(*arguments, str(path))
+
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        f"trio-mcp servers: {path}: server 'a': the name is given twice; rename one of the two entries\n"
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, NoReturn
 from .._version import VERSION
 from ._errors import STATUSES
 
-__all__ = ["HOST_NAMES", "LEVELS", "actions_of_commands", "read_arguments"]
+__all__ = ["HOST_NAMES", "LEVELS", "actions_of_commands", "missing_dashes", "read_arguments"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, as the protocol names them."""
@@ -53,11 +55,13 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
     Its `target` holds the command or URL of the server: the arguments after the first `--`, or the command that serves
     a Python file; None without one. Its `config` holds the file of `--config`, and the server's name if there is one.
+    Its `words` are the command line itself.
 
     Raises:
         SystemExit: the command line is wrong (status 2), or requests the help or the version (status 0).
     """
     target: list[str] | None = None
+    given = arguments
     if "--" in arguments:  # argparse treats it differently in different versions of Python
         at = [*arguments].index("--")
         arguments, target = arguments[:at], [*arguments[at + 1 :]]
@@ -72,6 +76,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
             arguments, target = _with_file_served(arguments, commands[arguments[0]])
     options, rest = parser.parse_known_args(arguments)
     options.target = target
+    options.words = given
     _put_operands(options, rest)
     _check_target(options, options.parser)
     _check_serving(options, options.parser)
@@ -122,7 +127,23 @@ def _refuse(
     words = " ".join(unknown)
     if target is None and getattr(options, "config", True) is None and not unknown[0].startswith("-"):
         parser.error(f"no server given: write -- before its command or URL, as in -- {words}")
-    parser.error(f"unknown arguments: {words}")
+    parser.error(f"unknown arguments: {words}{missing_dashes(options, unknown[0])}")
+
+
+def missing_dashes(options: argparse.Namespace, word: str) -> str:
+    """Return a remark on a missing ``--``, to end a message with; empty if *word* does not seem to begin a server.
+
+    Args:
+        options: the options of the command line.
+        word: the argument that the command cannot use.
+    """
+    words: Sequence[str] = options.words
+    if getattr(options, "config", "") is not None or "--" in words or word not in words[1:]:
+        return ""
+    at = [*words].index(word, 1)  # the first is the name of the command
+    if not word.startswith(("http://", "https://")) and (at == len(words) - 1 or shutil.which(word) is None):
+        return ""
+    return f"; is `--` missing? write: trio-mcp {shlex.join(words[:at])} -- {shlex.join(words[at:])}"
 
 
 def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -134,7 +155,10 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
         if options.target is not None:
             parser.error("two servers given: use either --config FILE [NAME] or a command or URL after --")
     elif not options.target:
-        parser.error(f"no server given: add -- and its command or URL, as in -- {_SERVER}, or --config FILE [NAME]")
+        words = getattr(options, getattr(options, "row", ""), ())
+        remarks = [remark for word in words if (remark := missing_dashes(options, word))]
+        add = f": add -- and its command or URL, as in -- {_SERVER}, or --config FILE [NAME]"
+        parser.error(f"no server given{remarks[0] if remarks else add}")
 
 
 def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

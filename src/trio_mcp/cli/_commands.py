@@ -84,7 +84,7 @@ def texts_of(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            raise UsageError(f"expected KEY=VALUE, got {pair!r}")
+            raise UsageError(f"expected KEY=VALUE, got {pair!r}", word=pair)
         if name.removesuffix(":") in (known.removesuffix(":") for known in texts):
             raise UsageError(f"argument {name.removesuffix(':')!r} is given twice")
         texts[name] = value
@@ -237,7 +237,7 @@ async def find_tool(job: Job, name: str) -> types.Tool:
         if tool.name == name:
             return tool
         seen.append(tool.name)
-    raise UsageError(f"the server has no tool {name!r}; {nearest(name, seen)}")
+    raise UsageError(f"the server has no tool {name!r}; {nearest(name, seen)}", word=name)
 
 
 def _print(job: Job, result: types.CallToolResult) -> None:

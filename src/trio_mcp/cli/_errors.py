@@ -25,6 +25,7 @@ __all__ = [
     "UsageError",
     "explain",
     "nearest",
+    "wants_answers",
     "wants_sign_in",
 ]
 
@@ -41,7 +42,14 @@ FAILED, WRONG_USE, NO_SERVER, SIGNALLED = 1, 2, 3, 128
 
 
 class UsageError(Exception):
-    """The user's command line cannot be carried out."""
+    """The user's command line cannot be carried out.
+
+    `word` is the argument that is wrong, if it may belong to the command of a server.
+    """
+
+    def __init__(self, message: str, *, word: str | None = None) -> None:
+        super().__init__(message)
+        self.word = word
 
 
 class Interrupted(Exception):
@@ -79,6 +87,11 @@ def explain(error: BaseException) -> tuple[int, str] | None:
 def wants_sign_in(error: BaseException) -> bool:
     """Return True if the server requires authentication or denies access."""
     return isinstance(error, HttpStatusError) and error.status in {401, 403}
+
+
+def wants_answers(error: BaseException) -> bool:
+    """Return True if the server cannot ask for a form, because this client has not declared that it shows one."""
+    return isinstance(error, (ErrorResponse, ToolFailed)) and "has not declared 'elicitation.form'" in str(error)
 
 
 def _message(error: BaseException) -> str:

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -245,18 +246,24 @@ def _public(url: str) -> str:
 
 # --- The command servers ---
 
+_OF_JSON: Final = (dict, list, str, int, float, NoneType)
+"""The types of values that a JSON file has."""
+
 
 def list_servers(options: argparse.Namespace) -> None:
     """Print the servers of a file.
 
     Raises:
-        UsageError: the file cannot be read, or has no table of servers.
+        UsageError: the file cannot be read, has no table of servers, or gives a name twice.
     """
     from ..client import read_server_table  # noqa: PLC0415  # the other commands of this file do not need it
 
     output = Output()
     try:
         table = trio.run(read_server_table, options.file)
+        for name, entry in table.entries.items():
+            if not isinstance(entry, _OF_JSON):  # it takes the place of entries with the same name
+                table.opener(name)  # raises
     except OSError as error:
         raise UsageError(f"cannot read {options.file}: {error.strerror}") from None
     except ValueError as error:
@@ -352,20 +359,22 @@ def _diff(path: Path, old: str, new: str) -> str:
 
 
 def _lines(text: str) -> Sequence[str]:
-    return [line.removesuffix("\r") for line in text.split("\n")] if text else []
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def _replace(path: Path, old: str | None, new: str) -> Path | None:
     """Write a file in the place of the old one; return the path of the copy of the old one.
 
     Raises:
-        UsageError: the file cannot be written, or has changed meanwhile.
+        UsageError: the file cannot be written, is read-only, or has changed meanwhile.
         ValueError: the file can no longer be read.
     """
     path = path.resolve()  # the file that a link leads to
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = 0o600 if old is None else stat.S_IMODE(path.stat().st_mode)
+        if not mode & stat.S_IWUSR:  # a folder lets its owner replace it nevertheless
+            raise UsageError(f"{path} is read-only, and is left as it is")
         with _written_beside(path, new, mode) as written:
             if _text_of(path) != old:
                 raise UsageError(f"{path} has changed meanwhile; run the command again")

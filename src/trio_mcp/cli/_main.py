@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from ._arguments import read_arguments
-from ._errors import explain, wants_sign_in
+from ._arguments import missing_dashes, read_arguments
+from ._errors import UsageError, explain, wants_answers, wants_sign_in
 from ._terminal import columns_of, discard_unwritable, prepare_streams, printing, visible, wrapped
 
 __all__ = ["main"]
@@ -40,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status, words = known
         if getattr(options, "login", None) is False and wants_sign_in(error):
             words += " (try --login)"
+        if getattr(options, "answer", "") is None and wants_answers(error):
+            words += " (use --answer FILE, or a terminal)"
+        if isinstance(error, UsageError) and error.word is not None:
+            words += missing_dashes(options, error.word)
         if words:
             _write_error(f"trio-mcp {options.command}: {_indented(visible(words))}\n")
         if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # closed streams are None

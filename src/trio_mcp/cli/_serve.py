@@ -9,12 +9,12 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, redirect_stdout
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import trio
 from attrs import frozen
@@ -116,7 +116,10 @@ def _imported(place: str) -> ModuleType:
     if is_file and not Path(place).is_file():
         raise UsageError(f"{place}: no such file")
     try:
-        return _from_file(Path(place).resolve()) if is_file else _from_name(place)
+        with _no_serving(place):
+            return _from_file(Path(place).resolve()) if is_file else _from_name(place)
+    except _ServesAtImport as error:
+        raise UsageError(str(error)) from None
     except ModuleNotFoundError as error:
         if error.name and not is_file and f"{place}.".startswith(f"{error.name}."):
             raise UsageError(f"there is no module {error.name!r} in this folder or installed") from None
@@ -124,6 +127,28 @@ def _imported(place: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's program may raise anything
         _show(error)
     raise UsageError(f"{place} could not be imported; the traceback is above")
+
+
+class _ServesAtImport(RuntimeError):
+    """The program starts to serve while it is imported, so that the import would not end."""
+
+
+@contextmanager
+def _no_serving(place: str) -> Generator[None]:
+    """Refuse to serve any server during the block, in which the program *place* is imported."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise _ServesAtImport(
+            f"{place} serves while it is imported: put `server.run()` (or trio.run(...)) under "
+            '`if __name__ == "__main__":`'
+        )
+
+    serving = Server.serving  # what every way to serve begins with; a program may use `trio.run` for other things
+    Server.serving = refuse  # type: ignore[method-assign]  # restored below
+    try:
+        yield
+    finally:
+        Server.serving = serving  # type: ignore[method-assign]  # as it was
 
 
 def _from_name(name: str) -> ModuleType:
