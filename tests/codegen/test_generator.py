@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in ("codegen", "schema", "src/trio_mcp/types"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=ignore)
-    for module in ("_errors.py", "_facade.py"):
+    for module in ("_errors.py", "_facade.py", "_other_sdks.py"):
         shutil.copy(ROOT / "src/trio_mcp" / module, copy / "src/trio_mcp" / module)
     (copy / "src/trio_mcp/__init__.py").write_text("")
     (copy / "src/trio_mcp/py.typed").write_text("")

@@ -146,7 +146,7 @@ def test_unusual_but_expressible_schemas_are_generated(tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "src" / "trio_mcp" / "types", package / "types", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for module in ("_errors.py", "_facade.py"):
+    for module in ("_errors.py", "_facade.py", "_other_sdks.py"):
         shutil.copy(ROOT / "src" / "trio_mcp" / module, package)
     (package / "__init__.py").touch()
     for name, text in emit(with_members(UNUSUAL_MEMBERS, UNUSUAL_DEFINITIONS)).items():
