@@ -88,7 +88,8 @@ def test_the_command_line_names_the_interpreter_of_a_script(tmp_path: Path) -> N
             ["info", "--json", "http://localhost/mcp"],
             "write -- before its command or URL, as in -- http://localhost/mcp",
         ),
-        (["call", "add", "a=1", "node", "server.js"], "add -- and its command or URL, as in -- python server.py"),
+        (["call", "add", "a=1", "node", "server.js"], "write: trio-mcp call add a=1 -- node server.js"),
+        (["call", "add", "a=1"], "add -- and its command or URL, as in -- python server.py"),
     ],
 )
 def test_a_missing_pair_of_dashes_is_named(arguments: Sequence[str], words: str) -> None:

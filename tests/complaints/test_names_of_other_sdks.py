@@ -8,6 +8,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_args
 
 import pytest
@@ -489,3 +490,20 @@ async def test_a_toolkit_of_no_tool_is_refused() -> None:
 
 
 def parameters_of_nothing() -> None: ...
+
+
+async def test_the_arguments_of_a_call_may_be_any_mapping() -> None:
+    server = Server("s")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async with open_client(server) as client:
+        assert await client.call_tool("add", MappingProxyType({"a": 1, "b": 2}), returns=int) == 3
+
+
+@pytest.mark.parametrize("lifespan", [None, 3, trio.sleep_forever])
+def test_a_lifespan_that_is_no_context_manager_function_is_refused(lifespan: Any) -> None:
+    with pytest.raises(TypeError, match=r"^lifespan: expected a function that takes the server and returns an async"):
+        Server("s", lifespan=lifespan)
