@@ -448,8 +448,10 @@ def test_a_misspelt_option_of_an_application_is_named_with_similar_ones() -> Non
     ],
 )
 def test_the_texts_of_a_server_are_strings(options: Any, message: str) -> None:
+    make: Any = Server
+
     with pytest.raises(TypeError) as raised:
-        Server(**{"name": "s", **options})
+        make(**{"name": "s", **options})
 
     assert str(raised.value) == message
 

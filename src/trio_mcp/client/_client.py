@@ -22,7 +22,7 @@ from .._other_sdks import ForeignAttributes, unknown_options
 from .._user_types import to_object
 from .._util import own_cancellation
 from ..peer import ConnectionStatistics
-from ..wire import LISTEN, ChangeFilter, JsonObject, is_object
+from ..wire import LISTEN, ChangeFilter, JsonObject
 from ._answer import ANSWERS, STATE, read_interim
 from ._callbacks import declaration
 from ._connection import Connection
@@ -217,7 +217,8 @@ def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[st
         check_class("the name of a tool", name, str, "tool.name")
     params: JsonObject = {"name": name}
     if arguments is not None:
-        params["arguments"] = _members("the arguments of a tool", arguments)
+        known = type(arguments) is dict  # nearly always; the check for `Mapping` is slow
+        params["arguments"] = dict(arguments) if known else _members("the arguments of a tool", arguments)
     if meta is not None:
         params["_meta"] = _members("meta", meta)
     return params
@@ -225,8 +226,6 @@ def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[st
 
 def _members(what: str, given: object) -> JsonObject:
     """Return a copy of a mapping; raise TypeError if *given* is anything else."""
-    if is_object(given):  # nearly always, and the check for `Mapping` is slow
-        return given.copy()
     if not isinstance(given, Mapping):
         cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
         raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
