@@ -217,7 +217,7 @@ def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[st
         check_class("the name of a tool", name, str, "tool.name")
     params: JsonObject = {"name": name}
     if arguments is not None:
-        known = type(arguments) is dict  # nearly always; the check for `Mapping` is slow
+        known = arguments.__class__ is dict  # nearly always; the check for `Mapping` is slow
         params["arguments"] = dict(arguments) if known else _members("the arguments of a tool", arguments)
     if meta is not None:
         params["_meta"] = _members("meta", meta)

@@ -590,7 +590,8 @@ def test_the_additions_of_a_field_to_the_schema_are_published() -> None:
         "deprecated": True,
         "examples": [3],
     }
-    assert schema(Annotated[int, pydantic.Field(deprecated=False, json_schema_extra=dict.clear)]) == {"type": "integer"}
+    changed = pydantic.Field(deprecated=False, json_schema_extra=lambda made: made.clear())
+    assert schema(Annotated[int, changed]) == {"type": "integer"}
 
 
 def test_enumerations_without_json_scalars_are_refused() -> None:
