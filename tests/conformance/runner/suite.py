@@ -81,20 +81,25 @@ class Suite:
             return Found(found.status, found.output, read_results(Path(folder), prefix="server-"))
 
     async def test_client(self, scenario: Scenario, command: str) -> Found:
-        """Test the client that *command* starts; the suite appends the URL of its server."""
+        """Test the client that *command* starts; the suite appends the URL of its server.
+
+        The client gets a cache folder of its own: its server may have the port of an earlier one, which the client
+        would take for the same server.
+        """
         selection = ("--scenario", scenario.name, "--spec-version", scenario.revision, "--force")
         limit = str(SECONDS_FOR_A_CLIENT * 1000)
         with tempfile.TemporaryDirectory() as folder:
-            found = await self._run("client", "--command", command, *selection, "--timeout", limit, "-o", folder)
+            arguments = ("client", "--command", command, *selection, "--timeout", limit, "-o", folder)
+            found = await self._run(*arguments, XDG_CACHE_HOME=str(Path(folder, ".cache")))
             return Found(found.status, found.output, read_results(Path(folder)), read_last_words(Path(folder)))
 
-    async def _run(self, *arguments: str) -> Found:
+    async def _run(self, *arguments: str, **environment: str) -> Found:
         package = self.home / "node_modules" / "@modelcontextprotocol" / "conformance"
         command = [str(self.node), str(package / "dist" / "index.js"), *arguments]
         path = os.pathsep.join([str(self.node.parent), os.environ.get("PATH", os.defpath)])
         run = partial(trio.run_process, capture_stdout=True, stderr=STDOUT, check=False, cwd=ROOT)
         with trio.fail_after(SECONDS_FOR_ALL):
-            done = await run(command, env={**os.environ, "PATH": path})
+            done = await run(command, env={**os.environ, "PATH": path, **environment})
         return Found(done.returncode, done.stdout.decode(errors="replace"))
 
 
