@@ -8,7 +8,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from .._errors import ConnectionLost
 from ..wire import JsonObject, RequestId, is_modern
@@ -62,9 +62,12 @@ class MessageOrigin:
 NO_ORIGIN = MessageOrigin()
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class ExchangeContext:
-    """The facts about one request, in addition to its method and params. Never changes, never outlives the request."""
+    """The facts about one request, in addition to its method and params. Never changes, never outlives the request.
+
+    It is not frozen, because attrs takes twice as long to make a frozen object, and every request has one.
+    """
 
     revision: str
     """The protocol revision of this exchange."""

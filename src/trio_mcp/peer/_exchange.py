@@ -511,11 +511,17 @@ class IncomingRequest(abc.ABC):
     """The id that the peer gave it."""
     peer: Peer
     """The other end of the connection on which it arrived."""
-    run: HandlerRun | None = field(default=None, init=False)
+    run: HandlerRun | None = field(init=False)
     """The handler run that works on this request now."""
-    state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
-    _span: RequestSpan | None = field(default=None, init=False)
+    state: ExchangeState = field(init=False)
+    _span: RequestSpan | None = field(init=False)
     """The span of the request; None unless the application traces."""
+
+    def __attrs_post_init__(self) -> None:
+        # Set here for the reason given in `OutgoingRequest`.
+        self.run = None
+        self.state = _OPEN
+        self._span = None
 
     def begin_span(self) -> RequestSpan | None:
         """Begin the span of this request, which ends with it; return None unless the application traces.

@@ -170,27 +170,41 @@ class HandlerRun:
     """The slots that it has one of, or waits for one of."""
     _waits: bool = True
     """False if the handler never waits for anything (rule 5)."""
-    _holds: Holds | None = field(default=None, init=False)
-    pending: PendingQuestions | None = field(default=None, init=False)
+    _holds: Holds | None = field(init=False)
+    pending: PendingQuestions | None = field(init=False)
     """The open questions, if they are sent in the response; None if they are sent to the peer as requests. Set by the
     server when the handler asks for the first time."""
-    open: tuple[QuestionBatch, ...] = field(default=(), init=False)
+    open: tuple[QuestionBatch, ...] = field(init=False)
     """The batches of questions whose answers it waits for."""
-    _task: trio.lowlevel.Task | None = field(default=None, init=False)
-    has_slot: bool = field(default=False, init=False)
-    _slot_taken: trio.Event | None = field(default=None, init=False)
+    _task: trio.lowlevel.Task | None = field(init=False)
+    has_slot: bool = field(init=False)
+    _slot_taken: trio.Event | None = field(init=False)
     """Set when it has a slot again after a question; None unless it waits for one."""
-    has_ended: bool = field(default=False, init=False)
+    has_ended: bool = field(init=False)
     """True if the handler has ended. A worker thread that it left may still ask something."""
     since: float = field(init=False)
     """The time at which it began, or began to wait for that, as `time.perf_counter` counts. Not set without a task."""
-    _context: Context = field(factory=copy_context, init=False)
+    _context: Context = field(init=False)
     """The context variables of the task that made the request. Another task may start the run later."""
-    _scope: trio.CancelScope | None = field(default=None, init=False)
-    flush_updates: Callable[[], None] | None = field(default=None, init=False)
+    _scope: trio.CancelScope | None = field(init=False)
+    flush_updates: Callable[[], None] | None = field(init=False)
     """Sends the updates that are held back; called right before the exchange is answered. None if there are none."""
-    closing_result: Callable[[], JsonObject] | None = field(default=None, init=False)
+    closing_result: Callable[[], JsonObject] | None = field(init=False)
     """Returns the result of an endless handler when the server stops; None for all other handlers."""
+
+    def __attrs_post_init__(self) -> None:
+        # Set here, because attrs takes three times as long for fields that are not arguments.
+        self._holds = None
+        self.pending = None
+        self.open = ()
+        self._task = None
+        self.has_slot = False
+        self._slot_taken = None
+        self.has_ended = False
+        self._context = copy_context()
+        self._scope = None
+        self.flush_updates = None
+        self.closing_result = None
 
     @property
     def holds(self) -> Holds:

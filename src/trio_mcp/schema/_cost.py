@@ -141,6 +141,14 @@ class Cost:
         """Return a bound for the work of a validation, from the size of the value alone; None without a verdict."""
         return None if self.verdict is None else work_of(self.verdict, size)
 
+    @property
+    def ignores_text(self) -> bool:
+        """True if the work does not depend on the length of strings and names, beyond reading each of them once."""
+        if self.verdict is None:
+            return False
+        _, characters, unique, patterns, _ = self.verdict
+        return not (characters or unique or patterns)
+
     def work(self, value: Any, most: int) -> int:
         """Return a bound for the work of a validation, from a count; more than `most` if it is too much."""
         return Count(most, with_faults=False).run(self._root, value)

@@ -330,10 +330,13 @@ class Validator:
     _cost: Cost
     _is_light: bool = field(init=False)
     """True if a small object costs little, whatever its values are."""
+    _ignores_text: bool = field(init=False)
+    """True if the length of names does not matter."""
 
     def __attrs_post_init__(self) -> None:
         most = self._cost.bound(_SMALL_SIZE)
         self._is_light = most is not None and most <= _MOST_WORK
+        self._ignores_text = self._cost.ignores_text
 
     def faults(self, value: Any) -> list[str]:
         """Return the faults of `value`.
@@ -350,7 +353,7 @@ class Validator:
         """
         # Most arguments and results are small objects of scalars, which need no measuring.
         size = None
-        if not (self._is_light and _is_small(value)):
+        if not (self._is_light and _is_small(value) and (self._ignores_text or _has_short_names(value))):
             size = size_of(value, MAX_VALUE_PARTS, MAX_DEPTH)
             if size.depth > MAX_DEPTH:
                 return [f"$: nested deeper than {MAX_DEPTH} levels"]
@@ -549,10 +552,10 @@ def is_deeper_than(value: Any, levels: int) -> bool:
 
 
 def _is_small(value: Any) -> bool:
-    """Return True if a value is an object of a few scalars, none of them long."""
+    """Return True if a value is an object of a few scalars, none of them long; its names may be long."""
     if value.__class__ is not dict or len(value) > _SMALL:
         return False
-    for name, each in value.items():
+    for each in value.values():
         kind = each.__class__
         if kind is int:
             if not SMALLEST <= each <= GREATEST:
@@ -562,9 +565,11 @@ def _is_small(value: Any) -> bool:
                 return False
         elif kind not in _SCALARS:
             return False
-        if name.__class__ is str and len(name) > _SHORT:
-            return False
     return True
+
+
+def _has_short_names(value: dict[Any, Any]) -> bool:
+    return all(name.__class__ is not str or len(name) <= _SHORT for name in value)
 
 
 def _is_larger(value: Any, most_values: int, most_characters: int) -> bool:

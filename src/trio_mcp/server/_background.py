@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -41,9 +41,8 @@ _LONGEST_PAUSE = 60.0
 """Seconds between a failure and the restart. Each pause is twice as long as the previous one; after a task has run for
 longer than the longest pause, the first pause applies again."""
 
-_servings: ContextVar[Mapping[Server, BackgroundTasks]] = ContextVar("trio_mcp_servings")
-"""By server, the serving that `Server.background` refers to in the current context (rule 3)."""
-_NONE: Mapping[Server, BackgroundTasks] = {}
+_servings: ContextVar[tuple[BackgroundTasks, ...]] = ContextVar("trio_mcp_servings", default=())
+"""The servings that `Server.background` refers to in the current context, at most one of each server (rule 3)."""
 
 
 @define(eq=False)
@@ -81,7 +80,7 @@ class Background:
             TooManyTasks: `Limits.max_background` tasks are running.
             TypeError: *async_fn* is not a function, but, for example, a coroutine.
         """
-        tasks = _servings.get(_NONE).get(self._server)
+        tasks = next((each for each in _servings.get() if each.server is self._server), None)
         if tasks is None:
             raise RuntimeError(
                 f"server {self._server.info.name!r}: background tasks belong to a serving; start them in one of its "
@@ -94,7 +93,7 @@ class Background:
 class BackgroundTasks:
     """The background tasks of one serving. `open_background` makes it."""
 
-    _server: Server
+    server: Server
     _lasts: bool
     """True if the serving outlives a single request."""
     _nursery: trio.Nursery
@@ -115,10 +114,10 @@ class BackgroundTasks:
         """The number of tasks that have started and not ended."""
         return self._running
 
-    def adopt(self) -> Mapping[Server, BackgroundTasks]:
+    def adopt(self) -> tuple[BackgroundTasks, ...]:
         """Make `Server.background` refer to this serving in the current context; return the value before (rule 3)."""
-        before = _servings.get(_NONE)
-        _servings.set({**before, self._server: self})
+        before = _servings.get()
+        _servings.set((self, *(each for each in before if each.server is not self.server)) if before else (self,))
         return before
 
     def start_soon(
@@ -140,8 +139,8 @@ class BackgroundTasks:
                 "is not running; configure the host to send lifespan events, or enter `app.run()`"
             )
         if self._stops:
-            raise RuntimeError(f"server {self._server.info.name!r}: it is stopping and starts no more tasks")
-        most = self._server.limits.max_background
+            raise RuntimeError(f"server {self.server.info.name!r}: it is stopping and starts no more tasks")
+        most = self.server.limits.max_background
         if self._running >= most:
             raise TooManyTasks(f"{most} background tasks are running already (Limits.max_background)")
         label = name or getattr(async_fn, "__qualname__", None) or repr(async_fn)
@@ -190,7 +189,7 @@ class BackgroundTasks:
         Tasks that swallow their cancellation are waited for as long as `Limits.stop_seconds`, and for a bounded time.
         """
         self._stops = True
-        limits = self._server.limits
+        limits = self.server.limits
         try:
             with trio.move_on_after(limits.drain_seconds):
                 while self._awaited:

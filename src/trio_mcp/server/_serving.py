@@ -151,6 +151,13 @@ class ActiveServer:
     """The place where a handler waits for the answer of a modern client."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
+    # Kept here, because looking up an attribute of a class with `__getattr__`, as `Server` is, takes twice as long.
+    tools: Catalog[Any] = field(init=False)
+    """The tools of the server."""
+    prompts: Catalog[Any] = field(init=False)
+    """The prompts of the server."""
+    resources: Resources = field(init=False)
+    """The resources and resource templates of the server."""
     info_json: JsonObject = field(init=False)
     """The name of the server, in the shape of `types.Implementation`."""
     arrivals: WeakKeyDictionary[Peer, Arrival] = field(factory=WeakKeyDictionary[Peer, Arrival], init=False)
@@ -174,11 +181,12 @@ class ActiveServer:
         self.threads = Threads(self.limits.max_threads)
         self.small_answers = SlotsByKind(self.limits.max_in_flight, self.limits.max_queued)
         self.notifications = NotificationQueue(self)
+        self.tools, self.prompts, self.resources = server.tools.catalog, server.prompts.catalog, server.resources
         catalogs: Sequence[Catalog[Any]] = (
-            server.tools.catalog,
-            server.prompts.catalog,
-            server.resources.catalog,
-            server.resources.templates,
+            self.tools,
+            self.prompts,
+            self.resources.catalog,
+            self.resources.templates,
         )
         cursors = self.internals.cursors
         self.lists = {each.method: ListResponder(each, server.page_size, cursors) for each in catalogs}
@@ -203,18 +211,13 @@ class ActiveServer:
         """The capabilities that the server declares."""
         return self.server.capabilities
 
-    @property
-    def resources(self) -> Resources:
-        """The resources and resource templates of the server."""
-        return self.server.resources
-
     def has_method(self, name: str) -> bool:
         """Return True if the application has registered a method of this name."""
         return name in self.internals.custom.methods
 
     def has_tool(self, name: str, access: Access | None) -> bool:
         """Return True if the caller sees a tool of this name."""
-        return self.server.tools.catalog.find(name, access) is not None
+        return self.tools.find(name, access) is not None
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
@@ -352,7 +355,7 @@ FindResponder: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Respo
 class Route:
     """The way in which one method of the specification is answered in one revision."""
 
-    offered: Callable[[Server], bool]
+    offered: Callable[[ActiveServer], bool]
     """Tells whether the server offers the method's feature."""
     read: Callable[[Any], Any]
     """Makes typed params of JSON; raises `StructureError`."""
@@ -394,7 +397,7 @@ def _route(method: str, revision: str) -> Route | None:
     )
 
 
-def _always(_: Server) -> bool:
+def _always(_: ActiveServer) -> bool:
     return True
 
 
@@ -403,17 +406,17 @@ def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder
 
 
 def _tool(serving: ActiveServer, exchange: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
-    catalog = serving.server.tools.catalog
-    return catalog.find(params.name, exchange.context.access) or NotFound("tool", params.name, catalog)
+    tool = serving.tools.find(params.name, exchange.context.access)
+    return tool or NotFound("tool", params.name, serving.tools)
 
 
 def _prompt(serving: ActiveServer, exchange: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
-    catalog = serving.server.prompts.catalog
-    return catalog.find(params.name, exchange.context.access) or NotFound("prompt", params.name, catalog)
+    prompt = serving.prompts.find(params.name, exchange.context.access)
+    return prompt or NotFound("prompt", params.name, serving.prompts)
 
 
 def _resource(serving: ActiveServer, exchange: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:
-    resources = serving.server.resources
+    resources = serving.resources
     return resources.catalog.find(params.uri, exchange.context.access) or resources
 
 
@@ -459,11 +462,11 @@ def _unsubscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) 
     return types.EmptyResult()
 
 
-_OFFERED: Mapping[str, Callable[[Server], bool]] = {
-    "completion": lambda server: server.completions.offered,
-    "prompts": lambda server: server.prompts.catalog.offered,
-    "resources": lambda server: server.resources.offered,
-    "tools": lambda server: server.tools.catalog.offered,
+_OFFERED: Mapping[str, Callable[[ActiveServer], bool]] = {
+    "completion": lambda serving: serving.server.completions.offered,
+    "prompts": lambda serving: serving.prompts.offered,
+    "resources": lambda serving: serving.resources.offered,
+    "tools": lambda serving: serving.tools.offered,
 }
 """Whether a server offers a feature, by the first part of the method names; other methods are always offered."""
 _AT_ONCE: Mapping[str, AnswerAtOnce] = {
@@ -495,7 +498,6 @@ ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) 
 
 def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     """Answer a request now, or start its handler in the pool."""
-    server = serving.server
     internals = serving.internals
     middleware = internals.middleware
     route = ROUTES[exchange.context.revision][exchange.method]
@@ -504,7 +506,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     responder: Responder | None = None
     refusal: McpError | None = None
     try:
-        params = _read_params(server, exchange, route, params)
+        params = _read_params(serving, exchange, route, params)
         if route is not None and route.may_come_back and (params.request_state is not None or params.input_responses):
             past = resume(serving, exchange, params.request_state)
             if past is None:  # its handler was parked and continues, within the middleware that it was called from
@@ -540,20 +542,22 @@ def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
     return exchange.peer.slots
 
 
-def _read_params(server: Server, exchange: IncomingRequest, route: Route | None, params: Mapping[str, Any]) -> Any:
+def _read_params(
+    serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Mapping[str, Any]
+) -> Any:
     """Return the typed params of a request that the server answers.
 
     Raises:
         McpError: the refusal of any other request.
     """
     method = exchange.method
-    if route is not None and route.offered(server):
+    if route is not None and route.offered(serving):
         try:
             return route.read(params)
         except StructureError as exc:
             raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
     revision = exchange.context.revision
-    custom = internals_of(server).custom.method(method, revision)
+    custom = serving.internals.custom.method(method, revision)
     if custom is None:
         raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
     return custom.read(dict(params), exchange.context)
@@ -651,7 +655,7 @@ class _PooledRequest:
             typed_page = types.structure(decode(encode(page)), rows[method].results[0])
             return typed_page
 
-        read = partial(_read_params, serving.server, exchange, self._route)
+        read = partial(_read_params, serving, exchange, self._route)
         self._chain = MiddlewareChain(
             self._middleware, exchange.params or {}, read, handle, self._params, self._refusal
         )

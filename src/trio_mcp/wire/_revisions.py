@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import define
 
 from .._errors import McpError, UnsupportedRevision
 from ..types import METHODS, REVISIONS
@@ -99,7 +99,7 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 """The log levels from the least to the most severe, as RFC 5424 names them."""
 
 
-@frozen
+@define
 class Envelope:
     """The facts that a modern request states about itself and its sender."""
 
