@@ -34,7 +34,7 @@ from ...schema import (
     render_path,
     to_json,
 )
-from ...wire import Undecodable, decode
+from ...wire import Undecodable, decode, encode
 from ._inline import SchemaRefs, inlined
 from ._inspect import Callee, Injected, Resolve, inspect_callable, may_wait, mentions, place_of
 
@@ -308,6 +308,14 @@ def publish_result(callee: Callee, name: str, content: Collection[type]) -> tupl
 
 _TOO_DEEP: Final = "$: nested too deeply"
 
+_FITTING: Final[Mapping[bytes, type]] = {
+    b'{"type":"boolean"}': bool,
+    b'{"type":"integer"}': int,
+    b'{"type":"null"}': type(None),
+    b'{"type":"string"}': str,
+}
+"""By the JSON of a schema, the class whose instances all fit it."""
+
 _MOST_PARSED: Final = 1_000_000
 """The number of characters of all strings that are parsed to repair the arguments of a call: it takes about 10 ms."""
 
@@ -391,6 +399,15 @@ class Signature:
 
     _arguments_validator: LazyValidator = field(alias="arguments_validator")
     _result_validator: LazyValidator = field(alias="result_validator")
+    _fitting: type | None = field(init=False)
+    """The class whose instances all fit the output schema, so that no result of that class is validated; None if there
+    is no such class. Strings fit if they are ASCII: others may hold half of a surrogate pair."""
+
+    @_fitting.default
+    def _find_fitting(self) -> type | None:
+        if self.output_schema is None or not self.wraps_result:
+            return None
+        return _FITTING.get(encode(self.output_schema["properties"]["result"]))
 
     @property
     def place(self) -> str:
@@ -471,6 +488,8 @@ class Signature:
         Raises:
             ResultFaults: the value has no JSON form, or does not fit the output schema; with every fault.
         """
+        if value.__class__ is self._fitting and (value.__class__ is not str or value.isascii()):
+            return {"result": value}
         try:
             content = value if value.__class__ in PLAIN else to_json(value)
         except Misfit as misfit:
