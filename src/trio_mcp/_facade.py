@@ -29,7 +29,7 @@ def lazy_names(
         if name not in home_of:
             from ._other_sdks import foreign_name  # noqa: PLC0415 # few programs need it
 
-            raise foreign_name(package, name)
+            raise foreign_name(package, name, home_of)
         home = home_of[name]
         if not home:
             return import_module(f".{name}", package)

@@ -21,6 +21,7 @@ __all__ = [
     "async_block",
     "asyncio_failure",
     "check_class",
+    "check_server",
     "did_you_mean",
     "require_trio",
     "unawaited",
@@ -157,6 +158,14 @@ class AsyncForOnly:
         def __await__(self) -> NoReturn:
             raise TypeError(f"this is an asynchronous iterator, and cannot be awaited: write `{self._usage}`")
 
+        def __getitem__(self, index: object) -> NoReturn:
+            raise TypeError(
+                f"this is an asynchronous iterator, and has no index: write `{self._usage}`, or make a list of it: "
+                "`[each async for each in ...]`"
+            )
+
+        __contains__ = __getitem__
+
 
 # --- Wrong values and names ---
 
@@ -175,6 +184,16 @@ def check_class(name: str, value: object, expected: type, example: str) -> None:
     """
     if not isinstance(value, expected):
         raise TypeError(f"{name}: expected {expected.__name__}, such as {example}, and got {type(value).__name__}")
+
+
+def check_server(function: str, server: object) -> None:
+    """Check that the first argument of a function that serves is a server, or at least looks like one.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not hasattr(server, "serving"):
+        raise TypeError(f"{function}: expected a Server, such as Server('notes'), and got {type(server).__name__}")
 
 
 def unawaited(value: object) -> str:

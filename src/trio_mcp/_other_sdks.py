@@ -337,15 +337,23 @@ def option_cure(place: str, name: str) -> str:
     return _instead(OPTIONS.get(place, {}).get(name))
 
 
-def foreign_name(package: str, name: str) -> Exception:
+def foreign_name(package: str, name: str, known: Iterable[str]) -> Exception:
     """Return the error about a name that a package does not have; to be called by its `__getattr__`.
+
+    Args:
+        known: the names that it has.
 
     It is an `ImportError` only in an import statement, which would replace the text of any other; `hasattr` expects an
     `AttributeError`.
     """
     cure = _instead(IMPORTS.get(name))
     caller = sys._getframe(2).f_code.co_name  # noqa: SLF001 # Python has no public name for a caller's frame
-    if cure and caller == "_handle_fromlist":  # of importlib
+    is_imported = caller == "_handle_fromlist"  # of importlib, which looks for submodules here, too
+    if not cure and not is_imported and not name.startswith("_"):  # tools look for many private names
+        from ._misuse import did_you_mean  # noqa: PLC0415 # few programs need it
+
+        cure = did_you_mean(name, (each for each in known if each[0] == name[0]))
+    if cure and is_imported:
         return ImportError(f"cannot import name {name!r} from {package!r}{cure}", name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}{cure}")
 

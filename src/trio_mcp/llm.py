@@ -267,6 +267,19 @@ _INTERFACES: Final[Mapping[str, _Interface]] = {
 }
 
 
+def _check_no_other_calls(answer: Mapping[str, Any]) -> None:
+    """Raise ValueError if an answer, in which the interface of the toolkit finds no calls, has calls elsewhere."""
+    if is_array(answer.get("choices")):
+        raise ValueError("the answer is a whole response: pass the message in it, response['choices'][0]['message']")
+    for name, interface in _INTERFACES.items():
+        try:
+            calls = interface.calls(answer)
+        except ValueError:  # a member of the same name holds something else
+            continue
+        if calls:
+            raise ValueError(f"the answer has calls of another interface: write load_toolkit(..., api={name!r})")
+
+
 def _described(function: dict[str, Any], tool: types.Tool) -> dict[str, Any]:
     about = tool.description or tool.title
     return {**function, "description": about} if about else function
@@ -420,12 +433,15 @@ class Toolkit:
             max_characters: a longer text of a result is truncated, with a note.
 
         Raises:
-            ValueError: the calls are not a list of objects.
+            ValueError: the calls are not a list of objects, or are those of another interface; or *message* is a
+                response of chat completions instead of the message in it.
 
         An exception of *approve* is raised here, and no call is made; likewise one of *timeout*. Cancelling this method
         cancels the calls.
         """
         written = self._interface.calls(message)
+        if not written:
+            _check_no_other_calls(message)
         prepared = [self._prepare(call) for call in written]
         decided = [await _decide(call, approve) if isinstance(call, ToolCall) else call for call in prepared]
         answers = [each if isinstance(each, _CallAnswer) else _CallAnswer("") for each in decided]

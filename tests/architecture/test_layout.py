@@ -29,7 +29,7 @@ from tests.architecture.sources import (
 LAYERS = ("schema", "types", "wire", "peer", "auth", "transports", "client", "server", "llm", "testing", "cli")
 # Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
-    "_other_sdks": set[str](),
+    "_other_sdks": {"_misuse"},
     "_facade": {"_other_sdks"},
     "_errors": set[str](),
     "_version": set[str](),

@@ -176,6 +176,24 @@ def test_comments_and_trailing_commas_of_vs_code_stay(home: Path) -> None:
     assert (done.returncode, path.read_text()) == (0, expected)
 
 
+def test_a_file_of_comments_alone_keeps_them(home: Path) -> None:
+    path = written(home, "vscode", "// my servers\n\n")
+
+    done = run("install", "notes.py", "--host", "vscode", "--name", "notes", cwd=home)
+
+    table = {"servers": {"notes": entry(home)}}
+    assert (done.returncode, path.read_text()) == (0, f"// my servers\n{json.dumps(table, indent=2)}\n")
+
+
+def test_servers_in_a_table_that_the_host_does_not_read_are_named(home: Path, command: Command) -> None:
+    written(home, "vscode", '{"mcpServers": {"a": {"command": "a"}}}')
+
+    done = command("install", "notes.py", "--host", "vscode")
+
+    fault = "VS Code reads the member 'servers', but this file has 'mcpServers': its servers are not found\n"
+    assert done.err.startswith(fault)
+
+
 def test_a_file_on_one_line_stays_on_one_line(home: Path, command: Command) -> None:
     path = home / "mcp.json"
     path.write_text(JSON.replace("¶", ""))
@@ -488,6 +506,8 @@ def test_hosts_lists_the_servers_of_the_user_and_of_the_folder_without_secrets(h
         written(home, host)
     (home / "project" / ".vscode").mkdir(parents=True)
     (home / "project" / ".vscode" / "mcp.json").write_text('{"mcpServers": {"a": {}}}')
+    (home / "project" / ".vscode" / "settings.json").write_text('{"mcp": {"servers": {"old": {"command": "o"}}}, /**/}')
+    (home / ".config" / "Code" / "User" / "settings.json").write_text('{"mcp": {"inputs": []}, "servers": 1}')
     (home / "project" / "mcp.json").write_text(JSON.replace("¶", ""))
 
     done = run("hosts", cwd=home / "project")
@@ -504,6 +524,7 @@ def test_hosts_lists_the_servers_of_the_user_and_of_the_folder_without_secrets(h
         f"vscode\tgithub\thttps://api.githubcopilot.com/mcp/\t{vscode}",
         f"vscode\ttime\tuvx mcp-server-time\t{vscode}",
         f"vscode\t\t{fault}\t{home}/project/.vscode/mcp.json",
+        f"vscode\told\to\t{home}/project/.vscode/settings.json",
         f"json\ta\ta-server (disabled)\t{home}/project/mcp.json",
     ]
     servers = json.loads(as_json.stdout)["servers"]
@@ -524,6 +545,9 @@ def test_hosts_without_servers_are_reported(home: Path, command: Command) -> Non
     assert (done.status, done.out, done.err) == (0, "", "no host has a server\n")
 
 
+HIDDEN = "a --api-key *** --token=*** -e DB_PASSWORD=*** Cookie:***"
+
+
 @pytest.mark.parametrize(
     ("written_entry", "words"),
     [
@@ -531,6 +555,12 @@ def test_hosts_without_servers_are_reported(home: Path, command: Command) -> Non
         ({}, "not valid: it has neither 'command' nor 'url'"),
         ({"command": "a b", "args": ["c d"]}, "'a b' 'c d'"),
         ({"command": "a", "args": 1}, "a 1"),
+        (
+            {"command": "npx", "args": ["mcp-remote", "https://u:p@e.org/?k=1", "--header", "Authorization: Bearer x"]},
+            "npx mcp-remote https://e.org/ --header ***",
+        ),
+        ({"command": "a", "args": ["--api-key", "x", "--token=x", "-e", "DB_PASSWORD=x", "Cookie: x"]}, HIDDEN),
+        ({"command": "a", "args": ["--max-tokens", "5", "--token", "--port=80"]}, "a --max-tokens 5 --token --port=80"),
         ({"url": "http://[::1/"}, "not valid: its 'url' is not a URL"),
         ({"url": "https://u:p@e.org:8443/mcp?k=1#f", "disabled": True}, "https://e.org:8443/mcp (disabled)"),
     ],

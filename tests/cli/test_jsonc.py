@@ -17,6 +17,8 @@ from trio_mcp.cli._jsonc import read_document
     [
         ("", {}, True),
         (" \r\n", {}, True),
+        ("\ufeff", {}, True),
+        ("// nothing yet\n", {}, False),
         ("\ufeff{}", {}, True),
         ('{"a": [1, -2.5e3, true, null, "b\\u00e9//\\"/*"]}', {"a": [1, -2500.0, True, None, 'bé//"/*']}, True),
         ('// first\n{"a": /* x */ 1}', {"a": 1}, False),

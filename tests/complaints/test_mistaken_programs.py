@@ -182,7 +182,15 @@ async def test_a_url_without_its_path_is_answered_with_the_usual_one(path: str) 
     async with serving() as bound:
         origin = bound.url.removesuffix("/mcp")
         assert f"(the URL has no path: is it {origin}/mcp?)" in await refusal(origin + path, HttpStatusError)
-        assert "has no path" not in await refusal(f"{origin}/other", HttpStatusError)
+        assert "/mcp?" not in await refusal(f"{origin}/other", HttpStatusError)
+
+
+@pytest.mark.parametrize("path", ["/mpc", "/mcp/mcp"])
+async def test_a_url_whose_path_is_like_the_usual_one_is_answered_with_that(path: str) -> None:
+    async with serving() as bound:
+        message = await refusal(bound.url.replace("/mcp", path), HttpStatusError)
+
+    assert f"(is it {bound.url}?)" in message
 
 
 async def test_https_to_a_server_without_tls_is_told_so() -> None:

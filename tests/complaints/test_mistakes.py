@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -192,6 +193,9 @@ async def test_the_blocks_and_iterators_of_a_client_show_their_use() -> None:
             for use, iterator in iterators.items():
                 assert f"write `{use}`" in await refusal(partial(next, iter([iterator])))
                 assert f"write `{use}`" in await refusal(partial(list[Any], iterator))
+                assert f"write `{use}`, or make a list of it" in await refusal(partial(getitem, iterator, 0))
+            waited: Any = opened
+            assert await refusal(waited.__await__) == "a call cannot be awaited: write `await call.result()`"
 
 
 # --- Wrong results of handlers ---
@@ -279,6 +283,7 @@ FIVE: Any = 5
 OF_HTTP: Any = {"auth": "secret"}
 OF_STDIO: Any = {"env": {}}
 MISSPELT: Any = {"on_elict": None}
+WORDS: Any = ["python", "-m", 3]
 
 
 @pytest.mark.parametrize(
@@ -323,6 +328,24 @@ MISSPELT: Any = {"on_elict": None}
         (
             lambda: serve_http(make_server(), auth=TOKEN),
             "auth: expected ResourceServer(url, issuers=[...]), and got str",
+        ),
+        (lambda: serve_http(make_server(), host=FIVE), "host: expected str, such as '127.0.0.1', and got int"),
+        (
+            lambda: serve_http(make_server(), sessions=FIVE),
+            "sessions: expected SessionSettings, such as SessionSettings(store=...) or False, and got int",
+        ),
+        (
+            lambda: serve_http(make_server(), FIVE),
+            "serve_http() takes all options by name: write serve_http(server, port=8000)",
+        ),
+        (lambda: open_client(WORDS), "command: word 2 must be a string or a path, and is 3"),
+        (lambda: http_app(TOKEN), "http_app(): expected a Server, such as Server('notes'), and got str"),
+        (lambda: serve_http(TOKEN), "serve_http(): expected a Server, such as Server('notes'), and got str"),
+        (lambda: serve_stdio(TOKEN), "serve_stdio(): expected a Server, such as Server('notes'), and got str"),
+        (lambda: serve_stream(TOKEN, TOKEN), "serve_stream(): expected a Server, such as Server('notes'), and got str"),
+        (
+            lambda: serve_listeners(TOKEN, []),
+            "serve_listeners(): expected a Server, such as Server('notes'), and got str",
         ),
     ],
 )

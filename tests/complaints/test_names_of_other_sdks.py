@@ -275,6 +275,13 @@ def test_the_arguments_of_an_image_of_another_sdk_name_the_cure(media: Any, name
         media(b"")
 
 
+def test_a_misspelt_name_of_a_module_is_answered_with_similar_ones() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'open_cleint'; did you mean 'open_client' or"):
+        trio_mcp.open_cleint  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"^module 'trio_mcp' has no attribute '_open_client'$"):
+        trio_mcp._open_client  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportPrivateUsage]  # noqa: B018
+
+
 def test_modules_can_be_probed_for_names_of_other_sdks() -> None:
     assert not hasattr(trio_mcp, "FastMCP")
     with pytest.raises(AttributeError, match=r"^module 'trio_mcp' has no attribute 'FastMCP'; use `Server`$"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -199,6 +200,21 @@ async def test_chat_completions_are_the_default() -> None:
 @pytest.mark.parametrize(("api", "message"), WITHOUT_CALLS)
 async def test_an_answer_without_calls_appends_nothing(api: str, message: dict[str, Any]) -> None:
     assert await answer(message, api=api) == []
+
+
+OTHER_INTERFACES: list[tuple[str, dict[str, Any], str]] = [
+    ("messages", {"content": "", "tool_calls": [{"id": "1", "function": {}}]}, "api='chat-completions'"),
+    ("chat-completions", {"content": [{"type": "tool_use", "id": "1", "name": "a"}]}, "api='messages'"),
+    ("messages", {"output": [{"type": "function_call", "call_id": "1", "name": "a"}]}, "api='responses'"),
+    ("responses", {"tool_calls": "none", "content": [{"type": "tool_use", "id": "1"}]}, "api='messages'"),
+    ("chat-completions", {"choices": [{"message": {}}]}, "response['choices'][0]['message']"),
+]
+
+
+@pytest.mark.parametrize(("api", "message", "cure"), OTHER_INTERFACES)
+async def test_calls_of_another_interface_name_the_right_one(api: str, message: dict[str, Any], cure: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(cure)):
+        await answer(message, api=api)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +93,23 @@ async def test_run_with_a_port_serves_http_until_a_signal_arrives(tmp_path: Path
         await process.stderr.aclose()
 
     assert url.startswith(f"http://{host}:")
+    assert status == 0
+
+
+async def test_run_names_its_url_at_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    (path := tmp_path / "quiet.py").write_text("from trio_mcp import Server\nServer('quiet\\n').run(http=0)\n")
+    with open(ours, "rb", buffering=0) as terminal:  # noqa: PTH123, ASYNC230 # a descriptor
+        process = await trio.lowlevel.open_process([sys.executable, str(path)], stderr=theirs)
+        os.close(theirs)
+        try:
+            line = await trio.to_thread.run_sync(partial(terminal.read, 200))
+            process.send_signal(signal.SIGINT)
+            status = await process.wait()
+        finally:
+            process.kill()
+
+    assert re.fullmatch(rb"serving quiet\? at http://127\.0\.0\.1:\d+/mcp; Ctrl\+C stops it\r\n", line)
     assert status == 0
 
 

@@ -294,7 +294,7 @@ async def test_a_test_may_issue_a_token_without_a_flow() -> None:
 def test_a_misspelt_argument_of_a_token_is_refused() -> None:
     misspelt: Any = {"liftime": 1}
 
-    with pytest.raises(TypeError, match="unexpected keyword argument 'liftime'"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'liftime'; .*seconds \(the lifetime\)"):
         Bench().auth.issue_token(resource=RESOURCE, **misspelt)
 
 

@@ -5,7 +5,8 @@ Rules of this file:
 1. A file that this program cannot read as its host does is never changed.
 2. A change adds or replaces one entry, and leaves every other character of the file as it is. The old file is kept as
    a copy, and the new one takes its place at once, with the same permissions.
-3. Values of `env` and `headers`, and the queries of URLs, are secrets, and are not listed.
+3. Values of `env` and `headers`, the queries of URLs, and the arguments whose names say so (``--token x``) are secrets,
+   and are not listed.
 """
 
 from __future__ import annotations
@@ -192,21 +193,26 @@ def list_hosts(options: argparse.Namespace) -> None:
         Notes().say("no host has a server")
 
 
+_SETTINGS: Final = "settings.json"
+"""The file beside `mcp.json` in which VS Code kept servers until 2025, and still finds them."""
+
+
 def _files(host: Host, user: User) -> list[Path]:
-    project = [Path.cwd() / host.folder_file] if host.folder_file else []
-    return list(dict.fromkeys(path.absolute() for path in [*user_files(host, user), *project]))
+    files = [*user_files(host, user), *([Path.cwd() / host.folder_file] if host.folder_file else [])]
+    if host.name == "vscode":
+        files += [path.with_name(_SETTINGS) for path in files]
+    return list(dict.fromkeys(path.absolute() for path in files))
 
 
 def _rows(host: Host, path: Path) -> Iterator[_Row]:
     try:
         text = _text_of(path)
-        value: JSONObject = {} if text is None else _document_of(host, text).value
+        value: JSONObject = {} if text is None else _table_in(host, path, text)
     except ValueError as error:
         yield _Row(host, "", f"{error}", f"{path}")
         return
-    other = next((name for name in _TABLES if name in value and host.table not in value), None)
-    if other is not None:
-        yield _Row(host, "", f"{host.title} reads the member {host.table!r}, but this file has {other!r}", f"{path}")
+    if fault := _fault_of(host, value):
+        yield _Row(host, "", fault, f"{path}")
     for name, entry in value.get(host.table, {}).items():
         yield _Row(host, name, description_of(entry), f"{path}")
     projects = value.get("projects") if host.name == "claude-code" else None
@@ -214,6 +220,22 @@ def _rows(host: Host, path: Path) -> Iterator[_Row]:
         servers = project.get("mcpServers") if is_object(project) else None
         for name, entry in servers.items() if is_object(servers) else ():
             yield _Row(host, name, description_of(entry), f"{path} ({folder})")
+
+
+def _table_in(host: Host, path: Path, text: str) -> JSONObject:
+    """Return the object in a file whose members are the table of servers and what concerns it."""
+    if path.name != _SETTINGS:
+        value: JSONObject = _document_of(host, text).value
+        return value
+    settings = read_document(text).value
+    of_mcp = settings.get("mcp") if is_object(settings) else None
+    return of_mcp if is_object(of_mcp) and is_object(of_mcp.get(host.table)) else {}
+
+
+def _fault_of(host: Host, value: JSONObject) -> str:
+    """Return what is wrong if a file has a table of servers, but not the one that its host reads."""
+    other = next((name for name in _TABLES if name in value and host.table not in value), None)
+    return "" if other is None else f"{host.title} reads the member {host.table!r}, but this file has {other!r}"
 
 
 def _json(row: _Row) -> dict[str, str]:
@@ -227,12 +249,36 @@ def description_of(entry: object) -> str:
         return "not valid: expected an object"
     command, args, url = entry.get("command"), entry.get("args", []), entry.get("url")
     if isinstance(command, str):
-        words = shlex.join([command, *map(str, args if is_array(args) else [args])])
+        words = " ".join(_public_words([command, *map(str, args if is_array(args) else [args])]))
     elif isinstance(url, str):
         words = _public(url)
     else:
         return "not valid: it has neither 'command' nor 'url'"
     return f"{words} (disabled)" if entry.get("disabled") is True else words
+
+
+_SECRET: Final = re.compile(
+    r"(?:^|[-_.])(?:api-?key|key|token|secret|pass|passwd|password|pwd|pat|credentials?|auth|authorization|cookie|headers?)$"
+    r"|(?:key|token|secret|password)$",
+    re.IGNORECASE,
+)
+"""The end of the names of arguments whose values are secrets."""
+_NAMED: Final = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w.-]*)(?P<sign>=|:\s*)(?P<value>.+)", re.DOTALL)
+_HIDDEN: Final = "***"
+
+
+def _public_words(words: Sequence[str]) -> Iterator[str]:
+    """Return the words of a command as a shell has them, without the values of secrets."""
+    follows_name = False
+    for word in words:
+        named = _NAMED.fullmatch(word)
+        if follows_name and not word.startswith("--"):
+            yield _HIDDEN
+        elif named is not None and _SECRET.search(named["name"]):
+            yield shlex.quote(named["name"] + named["sign"].rstrip()) + _HIDDEN
+        else:
+            yield shlex.quote(_public(word) if "://" in word else word)
+        follows_name = word.startswith("-") and named is None and bool(_SECRET.search(word))
 
 
 def _public(url: str) -> str:
@@ -309,6 +355,8 @@ def _change(path: Path, host: Host, name: str, entry: Mapping[str, Any], options
     new = document.with_member([host.table, name], entry)
     assert read_document(new).value[host.table][name] == entry  # rule 1
     output.text(_diff(path, old or "", new))
+    if fault := _fault_of(host, document.value):
+        notes.say(f"{fault}: its servers are not found")
     if present is not None and not options.force:
         raise UsageError(f"{path} has another server {name!r}; replace it with --force, or choose another --name")
     if options.dry_run:

@@ -103,12 +103,14 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Return the document of a text; an empty text is an empty object.
+    """Return the document of a text; a text without a value, empty or of comments alone, is an empty object.
 
     Raises:
         ValueError: the text is not JSON with comments; the message names the line and the column.
     """
-    text = text if text.strip().strip(_BYTE_ORDER_MARK) else "{}\n"
+    beginning = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
+    if _after_space(text, beginning) == len(text):
+        text = "{}\n" if text[beginning:].isspace() or beginning == len(text) else f"{text.rstrip()}\n{{}}\n"
     reader = _JsonReader(text)
     try:
         root = reader.read()

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, NoReturn, Protocol, TypeAlias, TypeVar, cast, overload
 
 import trio
 from attrs import define, evolve, field
@@ -83,6 +83,11 @@ class _CallInFlight:
     def skipped(self) -> int:
         """The number of updates that were dropped because too many waited unread; see `Limits`."""
         return self._request.skipped
+
+    if not TYPE_CHECKING:  # type checkers refuse this use by themselves
+
+        def __await__(self) -> NoReturn:
+            raise TypeError("a call cannot be awaited: write `await call.result()`")
 
 
 class Call(_CallInFlight):

@@ -37,6 +37,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from pathlib import PurePath
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
@@ -545,6 +546,8 @@ class AnnotationReader:
             is_of_python = getattr(origin, "__module__", "").partition(".")[0] in sys.stdlib_module_names
             can_become_data = is_plain and not is_of_python
             cure = "; make it a dataclass, a TypedDict, an attrs class or a pydantic model" if can_become_data else ""
+            if isinstance(origin, type) and issubclass(origin, PurePath):
+                cure = "; annotate it with str, and make the path in the function"
             raise Inexpressible(f"{_name_of(annotation)} has no JSON form{cure}")
         return self._object(annotation, origin, spec)
 

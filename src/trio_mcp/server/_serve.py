@@ -14,7 +14,7 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionLost
-from .._misuse import require_trio
+from .._misuse import check_server, require_trio
 from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
@@ -88,6 +88,7 @@ async def serve_listeners(
         ValueError: *max_connections* is not above 0.
     """
     require_trio("serve_listeners()")
+    check_server("serve_listeners()", server)
     if max_connections is None:
         max_connections = default_max_connections()
     elif max_connections <= 0:
@@ -125,6 +126,7 @@ async def serve_stdio(
         trio.BusyResourceError: standard input and output are already in use by another serving.
     """
     require_trio("serve_stdio()")
+    check_server("serve_stdio()", server)
     served = _ServedConnections(1)
     listen = signals and task_status is trio.TASK_STATUS_IGNORED
     with (
@@ -243,4 +245,8 @@ class _BoundedLink:
 
 
 def _serving(server: Answerer | Serving) -> AbstractAsyncContextManager[Serving]:
-    return server.serving() if isinstance(server, Answerer) else nullcontext(server)
+    if isinstance(server, Answerer):
+        return server.serving()
+    if not hasattr(server, "answer"):
+        check_server("serve_stream()", server)
+    return nullcontext(server)

@@ -15,15 +15,16 @@ import logging
 import math
 import os
 import signal
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 import trio
 from attrs import define, field
 
-from .._misuse import check_class, did_you_mean, require_trio
+from .._misuse import check_class, check_server, did_you_mean, require_trio
 from .._other_sdks import option_cure
 from .._util import WIND_DOWN_SECONDS, owned_nursery
 from ..abc import HttpAnswerer
@@ -53,6 +54,7 @@ from .features import keys_by_default
 
 if TYPE_CHECKING:
     from ..auth import ResourceServer
+    from ._server import Server
 
 __all__ = [
     "LOCAL_HOSTS",
@@ -61,6 +63,7 @@ __all__ = [
     "HttpService",
     "Report",
     "ServeHttpOptions",
+    "announcement",
     "http_app",
     "known_names",
     "serve_as_worker",
@@ -159,12 +162,15 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
 
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
     """
+    check_server("http_app()", server)
     unknown = sorted(options.keys() - HttpOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"unknown options: {', '.join(unknown)}{''.join(map(_cure_of_option, unknown))}")
     path = options.get("path", "/mcp")
     if path is not None and not path.startswith("/"):
         raise ValueError(f"path={path!r}: must begin with a slash")
+    if options.get("sessions"):
+        check_class("sessions", options.get("sessions"), SessionSettings, "SessionSettings(store=...) or False")
     if options.get("routes") is not None:
         check_class("routes", options.get("routes"), Mapping, "routes={'/version': function}")
     names = known_names(options.get("auth"))
@@ -326,7 +332,7 @@ class HttpBound:
 
 async def serve_http(
     server: HttpAnswerer,
-    *,
+    *place: Never,
     host: str = "127.0.0.1",
     port: int = 8000,
     signals: bool = True,
@@ -366,9 +372,24 @@ async def serve_http(
         TypeError: there is no option of this name.
         BaseException: raised by the server's lifespan.
     """
+    if place:
+        raise TypeError("serve_http() takes all options by name: write serve_http(server, port=8000)")
     require_trio("serve_http()")
     service = HttpService.of(server, host, port, options)
     await service.run(signals=signals and task_status is trio.TASK_STATUS_IGNORED, on_bound=task_status.started)
+
+
+def announcement(server: Server) -> Callable[[HttpBound], None]:
+    """Return a function that tells a user at a terminal where *server* is served, if the log does not."""
+
+    def announce(bound: HttpBound) -> None:
+        if _log.isEnabledFor(logging.INFO):
+            return
+        if sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]  # None if closed
+            line = f"serving {server.info.name} at {' and '.join(bound.urls)}; Ctrl+C stops it"
+            sys.stderr.write("".join(each if each.isprintable() else "?" for each in line) + "\n")
+
+    return announce
 
 
 @define(eq=False)
@@ -393,6 +414,8 @@ class HttpService:
     @classmethod
     def of(cls, server: HttpAnswerer, host: str, port: int, options: ServeHttpOptions) -> HttpService:
         """Return the service with these options; raises what `serve_http` raises for options that are not valid."""
+        check_server("serve_http()", server)
+        check_class("host", host, str, "'127.0.0.1'")
         given: dict[str, Any] = {**options}
         listening = HttpListening(
             host=host, port=port, **{name: given.pop(name) for name in _LISTENING if given.get(name) is not None}

@@ -353,9 +353,11 @@ class Server(ForeignAttributes):
         if type(http) is not int:
             raise TypeError(f"run(http={http!r}): must be the number of a port, such as 8000")
         _check_no_loop_runs("serve_http", f"server, port={http}")
-        from ._serve_http import serve_http  # noqa: PLC0415 # likewise
+        from ._serve_http import HttpService, announcement  # noqa: PLC0415 # likewise
 
-        trio.run(partial(serve_http, self, port=http, signals=signals, **options))
+        host = options.pop("host", "127.0.0.1")
+        service = HttpService.of(self, host, http, cast("ServeHttpOptions", options))
+        trio.run(partial(service.run, signals=signals, on_bound=announcement(self)))
 
     def snapshot(self) -> ServerSnapshot:
         """Return what the server does now: its connections, its requests in flight, and where each handler stands.

@@ -14,6 +14,7 @@ import sys
 import types
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, Never, TypedDict, TypeVar
 
 import attrs
@@ -474,6 +475,23 @@ def test_a_callable_without_a_readable_signature_is_refused() -> None:
 
     assert refusal(odd).startswith("Odd: its signature cannot be read")
     assert refusal(3).startswith("int: its signature cannot be read")
+
+
+def test_a_class_method_is_refused_until_it_is_bound() -> None:
+    class Notes:
+        @classmethod
+        def search(cls, query: str) -> str:
+            return query
+
+    assert refusal(vars(Notes)["search"]).endswith("register it below the class, as in server.tool(Notes.search)")
+    assert describe_here(Notes.search).bind({"query": "a"}) == {"query": "a"}
+
+
+def test_a_path_is_to_be_a_string() -> None:
+    def f(path: Path) -> None: ...
+
+    cure = "annotate it with str, and make the path in the function"
+    assert refusal(f) == f"f: parameter 'path': Path has no JSON form; {cure}"
 
 
 def test_one_message_contains_all_faults_of_a_call() -> None:

@@ -116,6 +116,11 @@ def inspect_callable(
         TypeError: a server cannot call it, an annotation cannot be resolved, or a parameter without annotation has a
             name that says that no caller fills it; the message names the parameter.
     """
+    if isinstance(function, classmethod):
+        raise TypeError(
+            f"{name}: a class method is bound only after its class is made: register it below the class, as in "
+            "server.tool(Notes.search)"
+        )
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError, NameError) as error:

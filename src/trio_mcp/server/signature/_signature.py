@@ -399,15 +399,9 @@ class Signature:
 
     _arguments_validator: LazyValidator = field(alias="arguments_validator")
     _result_validator: LazyValidator = field(alias="result_validator")
-    _fitting: type | None = field(init=False)
+    _fitting: type | None = field(alias="fitting")
     """The class whose instances all fit the output schema, so that no result of that class is validated; None if there
     is no such class. Strings fit if they are ASCII: others may hold half of a surrogate pair."""
-
-    @_fitting.default
-    def _find_fitting(self) -> type | None:
-        if self.output_schema is None or not self.wraps_result:
-            return None
-        return _FITTING.get(encode(self.output_schema["properties"]["result"]))
 
     @property
     def place(self) -> str:
@@ -614,6 +608,7 @@ def describe(
         defaults=defaults,
         arguments_validator=LazyValidator(accepted, FORMATS),
         result_validator=LazyValidator(returned or {}, FORMATS),
+        fitting=_FITTING.get(encode(returned["properties"]["result"])) if wraps_result and returned else None,
         checks_names=input_schema is not None and len(named_arguments(callee)) == len(list(callee.arguments())),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Never, TypeAlias, Unpack
 from urllib.parse import unquote, urlsplit
 
 import trio
@@ -177,6 +177,7 @@ class AuthorizationServer:
         client_id: str = "client",
         seconds: float | None = None,
         claims: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> str:
         """Return an access token, without a flow.
 
@@ -185,6 +186,11 @@ class AuthorizationServer:
             seconds: its lifetime; by default that of other tokens.
             claims: claims to add, or to replace, by name: ``{"nbf": 1700000000}``.
         """
+        if unknown:
+            raise TypeError(
+                f"issue_token(): unexpected keyword argument {next(iter(unknown))!r}; it takes resource, scopes, "
+                "subject, client_id, seconds (the lifetime) and claims"
+            )
         family = TokenFamily(client_id=client_id, subject=subject, scopes=tuple(scopes), resource=resource)
         lifetime = self.settings.token_seconds if seconds is None else seconds
         return self._grants.access_token(family, family.scopes, lifetime, claims)

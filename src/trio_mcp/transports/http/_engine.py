@@ -33,6 +33,7 @@ import trio
 from attrs import define, field, frozen
 
 from ..._errors import ErrorResponse, HttpStatusError, RemoteProtocolError
+from ..._misuse import did_you_mean
 from ..._version import VERSION
 from ...wire import (
     EVENT_STREAM_TYPE,
@@ -717,10 +718,13 @@ def _is_json(body: bytes) -> bool:
 
 def _path_hint(status: int, url: str) -> str:
     """Return what may be wrong with the path of a URL at which the server has nothing; empty if that is unknown."""
-    place = urlsplit(url)
-    if status not in _NOTHING_STATUSES or place.path not in {"", "/"}:
+    if status not in _NOTHING_STATUSES:
         return ""
-    return f"the URL has no path: is it {place.scheme}://{place.netloc}/mcp?"
+    place = urlsplit(url)
+    usual = f"is it {place.scheme}://{place.netloc}/mcp?"
+    if place.path in {"", "/"}:
+        return f"the URL has no path: {usual}"
+    return usual if did_you_mean(place.path, ["/mcp"]) else ""
 
 
 def _error_in(body: bytes) -> ErrorReply | None:

@@ -28,6 +28,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import trio
 from attrs import field, frozen
@@ -499,6 +500,10 @@ class _ChildStream(ImmediateStream):
 def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     if isinstance(command, str) or not command:
         raise ValueError(f"command {command!r}: expected a list of the program and its arguments")
+    words: Any = command
+    for number, word in enumerate(words):
+        if not isinstance(word, str | os.PathLike):
+            raise TypeError(f"command: word {number} must be a string or a path, and is {word!r:.50}")
     return tuple(os.fspath(part) for part in command)
 
 
