@@ -685,7 +685,11 @@ async def test_a_handler_that_never_waits_gets_a_task_if_there_is_no_free_slot(p
     assert second.incoming.sent == [{"done": True}]
 
 
-async def test_a_large_result_is_dropped_if_its_exchange_has_ended_while_it_waited_for_its_turn(work: Work) -> None:
+async def test_a_large_result_is_dropped_if_its_exchange_has_ended_while_it_waited_for_its_turn(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work.pool.large_results, "_clock", lambda: 0.0)  # so that no turn takes long, and none pauses
+
     async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"text": "x" * 2**20}
