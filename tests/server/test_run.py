@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import Server, open_client, open_http_client
+from trio_mcp import HttpBound, Server, open_client, open_http_client
+from trio_mcp.server._serve_http import announcement
 
 PROGRAM = """
 import logging
@@ -111,6 +112,14 @@ async def test_run_names_its_url_at_a_terminal(tmp_path: Path) -> None:
 
     assert re.fullmatch(rb"serving quiet\? at http://127\.0\.0\.1:\d+/mcp; Ctrl\+C stops it\r\n", line)
     assert status == 0
+
+
+def test_the_url_is_not_printed_into_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    service: Any = None
+
+    announcement(Server("s"))(HttpBound(["http://127.0.0.1:8000/mcp"], 8000, service))
+
+    assert capsys.readouterr().err == ""
 
 
 async def test_run_in_a_trio_program_names_the_function_to_await() -> None:
