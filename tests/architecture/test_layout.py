@@ -245,7 +245,10 @@ PRIVATE_MODULES_OF_TESTS = {
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json"},
     "schema": {"_cost", "_count", "_validate", "_work"},
-    "server": {"_collection", "_process_worker", "_processes", "_progress", "_serving", "_stopping", "_threads"},
+    "server": {
+        *("_collection", "_process_worker", "_processes", "_progress", "_serve_http", "_serving"),
+        *("_stopping", "_threads"),
+    },
     "server.asking": {"_asker", "_forms"},
     "server.features": {"_catalog"},
     "testing": {"_contract"},
