@@ -16,7 +16,7 @@ from .launch import Launcher
 
 __all__ = ["about"]
 
-OWN = ("trio-mcp", "trio", "attrs", "cattrs", "msgspec", "httpx2", "httpcore2", "h11", "hypercorn")
+OWN = ("trio-mcp", "trio", "attrs", "cattrs", "msgspec", "httptools", "httpx2", "h11", "hypercorn")
 PEERS = {
     "official": ("mcp", "anyio", "pydantic", "httpx2", "uvicorn"),
     "fastmcp": ("fastmcp", "mcp", "pydantic", "uvicorn"),

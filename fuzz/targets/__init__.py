@@ -19,6 +19,7 @@ TARGETS = (
     "structuring",
     "signature",
     "challenges",
+    "http_response",
 )
 
 

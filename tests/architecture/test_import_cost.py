@@ -8,7 +8,7 @@ import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-HEAVY = {"hypercorn", "httpx2", "h11", "cryptography", "joserfc", "jsonschema_rs", "opentelemetry", "rich"}
+HEAVY = {"hypercorn", "httpx2", "httptools", "h11", "cryptography", "joserfc", "jsonschema_rs", "opentelemetry", "rich"}
 
 
 def modules_after(program: str, *arguments: str) -> set[str]:
@@ -49,6 +49,27 @@ def test_importing_the_package_loads_no_heavy_packages() -> None:
     loaded = packages_after("import trio_mcp")
 
     assert loaded & HEAVY == set()
+
+
+HTTP_CLIENT = """
+import trio
+from trio_mcp import ConnectionBroken, open_http_client
+
+
+async def main():
+    try:
+        async with open_http_client("http://127.0.0.1:1/mcp"):
+            raise AssertionError
+    except ConnectionBroken:
+        pass
+
+
+trio.run(main)
+"""
+
+
+def test_a_client_over_http_loads_no_general_http_library() -> None:
+    assert packages_after(HTTP_CLIENT) & HEAVY == {"httptools"}
 
 
 def test_using_only_the_types_loads_neither_trio_nor_heavy_packages() -> None:

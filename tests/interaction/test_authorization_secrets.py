@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any
 
+import httpx2
 import pytest
 import trio
 from attrs import define, field
@@ -165,7 +166,10 @@ async def test_the_http_libraries_log_no_secret(dpop: bool, caplog: pytest.LogCa
         serving_protected(auth.issuer) as url,
     ):
         caplog.set_level(logging.DEBUG)
-        async with open_http_client(url, auth=OAuth(show=browse, dpop=dpop)) as client:
+        async with (
+            httpx2.AsyncClient() as http_client,
+            open_http_client(url, auth=OAuth(show=browse, dpop=dpop), http_client=http_client) as client,
+        ):
             assert await call_text(client, "whoami") == "ada"
             assert await call_text(client, "erase") == "erased by ada"
 

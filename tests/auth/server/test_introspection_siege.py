@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx2
 import pytest
 import trio
 import trio.testing
@@ -83,7 +82,7 @@ async def test_a_user_is_served_while_another_sender_keeps_all_introspections_bu
 ) -> None:
     monkeypatch.setattr(introspection_module, "_WAIT_SECONDS", 1000.0)  # the machine may be slow
     monkeypatch.setattr(fetch_module, "FETCH_SECONDS", 1000.0)
-    monkeypatch.setattr(fetch_module, "_TIMEOUT", httpx2.Timeout(1000.0))
+    monkeypatch.setattr(fetch_module, "_CALL_SECONDS", (1000.0, 1000.0))
     endpoint = SlowEndpoint()
     with trio.fail_after(100):
         async with served(endpoint) as url, trio.open_nursery() as nursery:

@@ -21,9 +21,10 @@ from tests.transports.http.test_engine import Connection, RawServer, listening
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply
 from trio_mcp.transports import http_transport, open_fetch
-from trio_mcp.transports.http import _engine as _httpx_engine
-from trio_mcp.transports.http import _fetch as _httpx_fetch
-from trio_mcp.transports.http._engine import HttpxEngine, new_httpx_client
+from trio_mcp.transports.http import _fetch, _http1_engine
+from trio_mcp.transports.http._engine import EngineError, Place
+from trio_mcp.transports.http._fetch import has_proxies, open_client_fetch
+from trio_mcp.transports.http._http1_engine import Http1Engine
 
 HERE = "http://127.0.0.1/mcp"
 
@@ -40,11 +41,10 @@ async def fetching(
     url: str = "https://mcp.test/mcp", http_client: httpx2.AsyncClient | None = None, **options: Any
 ) -> AsyncGenerator[Fetch]:
     """Open the fetch of a client of the server at *url*."""
-    async with httpx2.AsyncClient() as http_client_of_engine:
-        engine = HttpxEngine(http_client_of_engine, closes=False)
-        engine.reached_at = options.get("reached_at")
-        async with _httpx_fetch.open_client_fetch(url, engine, http_client) as fetch:
-            yield fetch
+    engine = Http1Engine()
+    engine.reached_at = options.get("reached_at")
+    async with open_client_fetch(url, None if has_proxies() else engine, http_client) as fetch:
+        yield fetch
 
 
 def call(url: str, **members: Any) -> HttpCall:
@@ -89,7 +89,7 @@ async def test_a_host_is_resolved_once_and_reached_at_the_resolved_address() -> 
     assert resolver.lookups == ["as.test"]
     assert first == "GET /a?b=c HTTP/1.1"
     assert fields.pop("user-agent").startswith("trio-mcp/")
-    assert fields == {"host": f"as.test:{server.port}", "accept-encoding": "identity"}
+    assert fields == {"host": f"as.test:{server.port}", "connection": "close", "accept-encoding": "identity"}
     assert (reply.status, reply.body, reply.headers["x-a"]) == (200, b"{}", "1, 2")
 
 
@@ -163,7 +163,7 @@ def public(address: str) -> str:
 async def test_a_kept_connection_is_used_for_one_name_only_although_another_has_the_same_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_httpx_fetch, "network_of", public)
+    monkeypatch.setattr(_fetch, "network_of", public)
     trio.socket.set_custom_hostname_resolver(FakeResolver({"a.test": [["127.0.0.1"]], "b.test": [["127.0.0.1"]]}))
     async with listening() as server, open_fetch(trusted_hosts=[]) as fetch:
         one, other = (call(f"http://{name}:{server.port}/") for name in ("a.test", "b.test"))
@@ -178,17 +178,17 @@ async def test_a_kept_connection_is_used_for_one_name_only_although_another_has_
         await exchange_twice(server, fetch, one, first)
 
 
-async def test_only_a_bounded_number_of_names_has_kept_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_httpx_fetch, "network_of", public)
-    monkeypatch.setattr(_httpx_fetch, "_MOST_POOLS", 1)
+async def test_a_bounded_number_of_connections_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fetch, "network_of", public)
+    monkeypatch.setattr(_fetch, "_MOST_IDLE", 1)
     trio.socket.set_custom_hostname_resolver(FakeResolver({"a.test": [["127.0.0.1"]], "b.test": [["127.0.0.1"]]}))
     async with listening() as server, open_fetch(trusted_hosts=[]) as fetch:
         one, other = (call(f"http://{name}:{server.port}/") for name in ("a.test", "b.test"))
         first = await exchange_twice(server, fetch, one)
-        for accepted in (2, 3):
-            await answered(server, fetch, other)
-            assert server.accepted == accepted
-        await exchange_twice(server, fetch, one, first)
+        await exchange_twice(server, fetch, other)
+        await first.left()
+        await exchange_twice(server, fetch, one)
+        assert server.accepted == 3
 
 
 # TLS.
@@ -200,7 +200,7 @@ async def listening_with_tls(folder: Path, monkeypatch: pytest.MonkeyPatch) -> A
     certificate = make_certificate(folder)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate.certfile, certificate.keyfile)
-    monkeypatch.setattr(_httpx_engine, "_trust", lambda: certificate.trusted)
+    monkeypatch.setattr(_http1_engine, "_trust", lambda: certificate.trusted)
     async with listening(context) as server:
         yield server
 
@@ -272,23 +272,23 @@ async def test_an_invalid_address_is_not_requested() -> None:
 
 
 async def test_a_url_without_a_port_uses_the_port_of_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[httpx2.Request] = []
+    connected: list[tuple[Place, str | None]] = []
 
-    def respond(request: httpx2.Request) -> httpx2.Response:
-        requests.append(request)
-        return httpx2.Response(200)
+    async def connect(_: Http1Engine, place: Place, address: str | None) -> Any:
+        await trio.lowlevel.checkpoint()
+        connected.append((place, address))
+        raise EngineError("no way", sent=False)
 
-    def client(**_: Any) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
-
-    monkeypatch.setattr(_httpx_fetch, "new_httpx_client", client)
+    monkeypatch.setattr(Http1Engine, "connect", connect)
     FakeResolver.install("xn--bcher-kva.test", ["fd00::1"])
     async with fetching("https://10.0.0.1/mcp") as fetch:
-        await fetch(call("https://bücher.test/x"))
+        with pytest.raises(CallFailed, match="no way"):
+            await fetch(call("https://bücher.test/x"))
 
-    (request,) = requests
-    assert str(request.url) == "https://[fd00::1]/x"
-    assert request.headers["host"] == request.extensions["sni_hostname"] == "xn--bcher-kva.test"
+    ((place, address),) = connected
+    host = "xn--bcher-kva.test"
+    assert (place.host, place.port, place.authority, place.target) == (host, 443, host, "/x")
+    assert address == "fd00::1"
 
 
 # Several addresses.
@@ -384,20 +384,11 @@ async def test_with_trusted_hosts_only_these_may_have_any_address() -> None:
             await fetch(call(f"http://b.test:{server.port}/"))
 
 
-async def test_the_http_client_is_closed_with_its_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    clients: list[httpx2.AsyncClient] = []
-
-    def client(**options: Any) -> httpx2.AsyncClient:
-        clients.append(new_httpx_client(**options))
-        return clients[-1]
-
-    monkeypatch.setattr(_httpx_fetch, "new_httpx_client", client)
-    FakeResolver.install("as.test", ["127.0.0.1"])
-    async with listening() as server:
-        with trio.CancelScope() as scope:
-            async with open_fetch(trusted_hosts=[]) as fetch:
-                await answered(server, fetch, call(f"http://127.0.0.1:{server.port}/", named_by="user"))
+async def test_kept_connections_are_closed_with_their_fetch() -> None:
+    async with listening() as server, trio.open_nursery() as nursery:
+        async with open_fetch(trusted_hosts=[]) as fetch:
+            connection = await exchange_twice(server, fetch, call(server.url, named_by="user"))
+            with trio.CancelScope() as scope:
                 scope.cancel()
                 await trio.sleep_forever()
-
-    assert [each.is_closed for each in clients] == [True]
+        nursery.start_soon(connection.left)

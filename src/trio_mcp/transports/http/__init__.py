@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from ._engine import EngineError as EngineError
     from ._engine import HttpEngine as HttpEngine
     from ._engine import HttpResponse as HttpResponse
-    from ._engine import HttpxClient as HttpxClient
     from ._fetch import engine_fetch as engine_fetch
     from ._fetch import open_fetch as open_fetch
+    from ._httpx_engine import HttpxClient as HttpxClient
     from .client import http_transport as http_transport
     from .hypercorn import Bound as Bound
     from .hypercorn import HttpListening as HttpListening
@@ -42,8 +42,9 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_engine": ("EngineError", "HttpEngine", "HttpResponse", "HttpxClient"),
+            "_engine": ("EngineError", "HttpEngine", "HttpResponse"),
             "_fetch": ("engine_fetch", "open_fetch"),
+            "_httpx_engine": ("HttpxClient",),
             "client": ("http_transport",),
             "hypercorn": (
                 "Bound", "HttpListening", "HttpSockets", "Inheritance", "bind_sockets", "inheritance_variables",

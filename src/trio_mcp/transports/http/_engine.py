@@ -1,20 +1,17 @@
-"""The HTTP engine of a client: one request, one streaming response, and an early end; over httpx2 by default.
+"""What an HTTP engine of a client is, and what its users do with it: addresses, header fields, bodies and refusals.
 
-The transport knows only `HttpEngine`, so another HTTP library can replace httpx2 without any change to it.
+The transport knows only `HttpEngine`. `_http1_engine` has the default one, and `_httpx_engine` that over httpx2.
 
 Rules of this file:
 
-1. Only HTTP/1.1 is spoken. Over HTTP/2, httpx2 does not tell the server that a response was closed early, which is what
-   cancels a request. (httpx, its ancestor, loses connections if responses are closed early.)
-2. An address that the server names (an endpoint, a redirect) must have the same origin, or it is refused. Otherwise a
+1. An address that the server names (an endpoint, a redirect) must have the same origin, or it is refused. Otherwise a
    server could have the client's credentials sent anywhere, and have it probe its own network. Of the redirects within
    an origin, those that keep the method and the body (307, 308) are followed.
-3. Addresses and header fields are checked before anything is sent; bodies are read within bounds.
+2. Addresses and header fields are checked before anything is sent; bodies are read within bounds.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -22,13 +19,11 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from contextvars import ContextVar
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
-import httpx2
 import trio
 from attrs import define, field, frozen
 
@@ -61,22 +56,23 @@ __all__ = [
     "FollowedRequest",
     "HttpEngine",
     "HttpResponse",
-    "HttpxClient",
-    "HttpxEngine",
+    "Place",
     "Refused",
-    "Sending",
+    "cannot_connect",
     "checked_endpoint",
     "checked_fields",
     "checked_url",
     "is_event_stream",
     "is_success",
+    "may_have_proxies",
     "media_type",
-    "new_httpx_client",
     "origin_of",
+    "place_of",
     "read_at_most",
     "read_body",
     "read_events",
     "read_refusal",
+    "reason_of",
     "redirection",
     "split_url",
     "user_agent",
@@ -153,254 +149,20 @@ class HttpEngine(Protocol):
         ...
 
 
-HttpxClient: TypeAlias = httpx2.AsyncClient
-"""The client that users may configure and pass in."""
-
-_TIMEOUT = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
-"""Seconds. A stream may be silent for any time; the client's own timeouts bound a request."""
-_LIMITS = _TIMEOUT.as_dict()
-_MOST_IDLE, _IDLE_SECONDS = 20, 4.0
-"""The number of idle connections, and how long they are kept: less than the 5 s after which many servers close them.
-Each one costs a check per request."""
-_LAST_CHUNKS = 100
-"""The number of chunks that are read of a body that is not read to its end: they may have arrived already."""
-_NOT_SENT_ERRORS = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-    httpx2.LocalProtocolError,
-    httpx2.InvalidURL,
-)
-"""The errors that can only happen before anything was sent."""
-_is_ours = ContextVar("_is_ours", default=False)
-"""True while a request of this module is being made."""
-
-
-class _WithoutQueries(logging.Filter):
-    """A log filter that removes the queries of our own requests from httpx2's log.
-
-    Queries may hold keys and session ids.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if _is_ours.get() and isinstance(record.args, tuple):
-            record.args = tuple(
-                each.copy_with(query=None) if isinstance(each, httpx2.URL) else each for each in record.args
-            )
-        return True
-
-
-logging.getLogger("httpx2").addFilter(_WithoutQueries())
-
-
 def user_agent() -> str:
     """Return the `User-Agent` of the client's requests."""
     return f"trio-mcp/{VERSION}"
 
 
-@cache
-def _trust() -> ssl.SSLContext:
-    """Return the TLS context of all clients of the process, cached because reading the certificates takes 20 ms."""
-    return httpx2.create_ssl_context()
-
-
-def new_httpx_client(*, most_idle: int = _MOST_IDLE) -> httpx2.AsyncClient:
-    """Return a client for MCP: proxies and certificates of the environment, no HTTP/2, no redirects.
-
-    Args:
-        most_idle: the number of idle connections that are kept.
-    """
-    return httpx2.AsyncClient(
-        verify=_trust(),
-        timeout=_TIMEOUT,
-        # The transport bounds the number of streams, not the pool: a cancellation must not wait for a connection.
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=_IDLE_SECONDS),
-        headers={"user-agent": user_agent()},
-        trust_env=_may_have_proxies(),
-    )
-
-
-def _may_have_proxies() -> bool:
-    """Return True if httpx2 must look for proxies; this check takes a twentieth of the time of that lookup."""
+def may_have_proxies() -> bool:
+    """Return True if the environment may name proxies; this check takes a twentieth of the time of a real lookup."""
     return sys.platform in {"darwin", "win32"} or "_proxy" in " ".join(os.environ).lower()
 
 
-@define(eq=False)
-class HttpxEngine:
-    """An `HttpEngine` over one `httpx2.AsyncClient`.
-
-    Args:
-        client: makes the requests. Its timeouts apply, except that on reading.
-        closes: True if `aclose` closes the client: not if the caller owns it.
-        notes_address: True if `reached_at` is needed.
-    """
-
-    _client: httpx2.AsyncClient
-    closes: bool = field(kw_only=True)
-    notes_address: bool = field(default=False, kw_only=True)
-    reached_at: str | None = field(default=None, init=False)
-    """The address of the peer, server or proxy, of the latest request that was answered."""
-
-    def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        content: bytes = b"",
-        *,
-        on_sent: Callable[[], None] | None = None,
-    ) -> Sending:
-        """Make a request; see `HttpEngine.request`."""
-
-        def build() -> httpx2.Request:
-            return (self._built if self.closes else self._built_by_client)(method, url, headers, content, on_sent)
-
-        return Sending(self._client, url, build, self._note_address if self.notes_address else None)
-
-    def _built(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes, on_sent: Callable[[], None] | None
-    ) -> httpx2.Request:
-        """Return a request as our own client would build it, in a quarter of the time."""
-        address, host = _parsed(url)
-        usual = {"host": host, "connection": "keep-alive", "user-agent": user_agent()}
-        size = {"content-length": str(len(content))} if content or method == "POST" else {}
-        body = httpx2.ByteStream(content) if on_sent is None else _Body(content, on_sent)
-        return httpx2.Request(
-            method,
-            address,
-            headers={**usual, **headers, "accept-encoding": "identity", **size},
-            cookies=self._client.cookies,
-            stream=body,
-            extensions={"timeout": _LIMITS},
-        )
-
-    def _built_by_client(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes, on_sent: Callable[[], None] | None
-    ) -> httpx2.Request:
-        limits = self._client.timeout
-        unhurried = httpx2.Timeout(connect=limits.connect, read=None, write=limits.write, pool=limits.pool)
-        fields = {**headers, "accept-encoding": "identity"}
-        request = self._client.build_request(method, url, headers=fields, content=content, timeout=unhurried)
-        if on_sent is not None:
-            request.stream = _Body(content, on_sent)
-        return request
-
-    def _note_address(self, response: SentResponse) -> None:
-        self.reached_at = response.peer()
-
-    async def aclose(self) -> None:
-        """Close the client, if the engine owns it."""
-        if self.closes:
-            await self._client.aclose()
-
-
-@lru_cache(maxsize=16)  # most requests go to the same URL
-def _parsed(url: str) -> tuple[httpx2.URL, str]:
-    """Return a URL, and its value in the field `Host`."""
-    address = httpx2.URL(url)
-    return address, address.netloc.decode("ascii")
-
-
-@define
-class _Body(httpx2.AsyncByteStream):
-    """The body of a request, which reports when it has been sent: only then does httpx2 ask for more."""
-
-    _content: bytes
-    _on_sent: Callable[[], None]
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        yield self._content
-        self._on_sent()
-
-
-@define(eq=False)
-class Sending(AbstractAsyncContextManager["SentResponse"]):
-    """A request that *client* sends; entering waits for the head of the response, and raises `EngineError`.
-
-    Args:
-        client: sends the request.
-        url: the address that errors name.
-        build: returns the request.
-        on_response: called with the response.
-        auth: of `httpx2.AsyncClient.send`.
-    """
-
-    _client: httpx2.AsyncClient
-    _url: str
-    _build: Callable[[], httpx2.Request]
-    _heard: Callable[[SentResponse], None] | None = None
-    auth: Any = field(default=httpx2.USE_CLIENT_DEFAULT, kw_only=True)
-    _response: httpx2.Response = field(init=False)
-
-    async def __aenter__(self) -> SentResponse:
-        before = _is_ours.set(True)
-        try:
-            self._response = await self._client.send(self._build(), stream=True, follow_redirects=False, auth=self.auth)
-        except Exception as exc:  # hooks and authentication of a user's client may raise anything
-            raise _engine_error(exc, self._url) from exc
-        finally:
-            _is_ours.reset(before)
-        response = SentResponse(self._response)
-        if self._heard is not None:
-            self._heard(response)
-        return response
-
-    async def __aexit__(self, *_: object) -> None:
-        if not self._response.is_stream_consumed:  # the body, mostly empty, has usually arrived with the head
-            await _end(self._response.aiter_raw())  # otherwise httpcore2 closes a reusable connection
-        await self._response.aclose()
-
-
-class SentResponse:
-    """An `HttpResponse` of httpx2."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        self._response = response
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = dict(response.headers.items())  # by lower-case name, joined
-
-    def peer(self) -> str | None:
-        """Return the address of the peer; None if a custom transport does not tell."""
-        with suppress(Exception):
-            return str(self._response.extensions["network_stream"].get_extra_info("server_addr")[0])
-        return None
-
-    async def chunks(self) -> AsyncGenerator[bytes]:
-        if self._response.is_stream_consumed:  # by a hook of the user's client, or a mocked response
-            yield self._response.content
-            return
-        body, is_left = self._response.aiter_raw(), True
-        try:
-            async for chunk in body:
-                yield chunk
-            is_left = False
-        except Exception as exc:  # a user's transport may raise anything
-            raise _engine_error(exc, str(self._response.url)) from exc
-        finally:
-            if is_left:
-                await _end(body)
-
-
-async def _end(body: AsyncGenerator[bytes, None]) -> None:
-    """End a generator of httpx2 that may have been left between two chunks, with the generators inside it.
-
-    Closing it would leave the inner ones to the garbage collector. Cancelled while waiting for the network, each of
-    them ends. Before that, at most what has been received already is read, unless a custom transport makes it up.
-    """
-    with trio.CancelScope() as scope, suppress(Exception):
-        scope.cancel()
-        for _ in range(_LAST_CHUNKS):
-            await anext(body)
-        await body.aclose()
-
-
-def _engine_error(exc: Exception, url: str) -> EngineError:
-    if isinstance(exc, _NOT_SENT_ERRORS):
-        place = url.partition("?")[0]  # the query may hold a secret
-        return EngineError(f"cannot connect to {place}: {_reason(exc)}{_cure(exc, url)}", sent=False)
-    return EngineError(_reason(exc), sent=True)
+def cannot_connect(exc: Exception, url: str, reason: str) -> EngineError:
+    """Return the error of a connection that could not be made."""
+    place = url.partition("?")[0]  # the query may hold a secret
+    return EngineError(f"cannot connect to {place}: {reason}{_cure(exc, url)}", sent=False)
 
 
 def _cure(exc: Exception, url: str) -> str:
@@ -426,14 +188,18 @@ def _causes(exc: BaseException) -> Iterable[BaseException]:
     return found
 
 
-def _reason(exc: Exception) -> str:
-    """Return what happened; if an error has no message, that of its cause."""
+def reason_of(exc: Exception, *, self_explanatory: tuple[type[Exception], ...] = ()) -> str:
+    """Return what happened; if an error has no message, that of its cause.
+
+    Args:
+        self_explanatory: the classes of errors whose messages need no name of the class.
+    """
     cause: BaseException | None = exc
     while cause is not None and not str(cause):
         cause = cause.__cause__ or cause.__context__
     if cause is None:
         return type(exc).__name__
-    return str(cause) if isinstance(cause, httpx2.HTTPError | ssl.SSLError) else f"{type(cause).__name__}: {cause}"
+    return str(cause) if isinstance(cause, (ssl.SSLError, *self_explanatory)) else f"{type(cause).__name__}: {cause}"
 
 
 _PORTS = {"http": 80, "https": 443}
@@ -506,6 +272,58 @@ def checked_endpoint(url: str, reference: str) -> str:
     if origin_of(parts) != origin_of(urlsplit(url)):
         raise RemoteProtocolError(f"the server names an endpoint of another origin: {reference[:_SHOWN]!r}")
     return endpoint
+
+
+_HOST = r"(?:[a-z0-9_-]+\.)*[a-z_][a-z0-9_-]*|(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})|\[[0-9a-f:.]+\]"
+_CHARACTERS = r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]"
+_PLAIN_URL = re.compile(rf"https?://(?:{_HOST})(?::[1-9][0-9]*)?(?:/{_CHARACTERS}*)?(?:\?(?:{_CHARACTERS}|\?)*)?")
+"""The URLs that need no normalization: in ASCII, with the host in lower case."""
+
+
+@frozen
+class Place:
+    """The place of a URL, as a request needs it, in ASCII."""
+
+    url: str
+    """The normalized URL."""
+    is_encrypted: bool
+    host: str
+    """The name or the address to connect to."""
+    port: int
+    authority: str
+    """The value of the field ``Host``."""
+    target: str
+    """The path, with the query."""
+
+
+@lru_cache(maxsize=64)  # most requests go to the same URL
+def place_of(url: str) -> Place:
+    """Return the place of an absolute ``http`` or ``https`` URL.
+
+    Raises:
+        ValueError: there is no such place; the message says why.
+    """
+    parts = urlsplit(url)
+    if parts.netloc != parts.netloc.lower() or parts.port == _PORTS[parts.scheme]:
+        parts = parts._replace(netloc=parts.netloc.lower().removesuffix(f":{_PORTS[parts.scheme]}"))
+        url = urlunsplit(parts)
+    if _PLAIN_URL.fullmatch(url) is None:
+        url = _normalized(url)
+        parts = urlsplit(url)
+    assert parts.hostname is not None
+    target = (parts.path or "/") + (f"?{parts.query}" if "?" in url.partition("#")[0] else "")
+    authority = parts.netloc.rpartition("@")[2]
+    port = parts.port or _PORTS[parts.scheme]
+    return Place(url, parts.scheme == "https", parts.hostname, port, authority, target)
+
+
+def _normalized(url: str) -> str:
+    import httpx2  # noqa: PLC0415 # most URLs are plain
+
+    try:
+        return str(httpx2.URL(url))
+    except httpx2.InvalidURL as exc:
+        raise ValueError(str(exc)) from None
 
 
 def _redirected(url: str, response: HttpResponse) -> str | None:

@@ -25,15 +25,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
 
-import httpx2
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, frozen
 
 from ..._errors import RemoteProtocolError
 from ...abc import Fetch
@@ -42,15 +40,16 @@ from ._engine import (
     EngineError,
     HttpEngine,
     HttpResponse,
-    HttpxClient,
-    HttpxEngine,
-    Sending,
-    new_httpx_client,
+    may_have_proxies,
     origin_of,
+    place_of,
     read_at_most,
     split_url,
-    user_agent,
 )
+from ._http1_engine import Http1Engine
+
+if TYPE_CHECKING:
+    from ._httpx_engine import HttpxClient
 
 __all__ = [
     "FETCH_SECONDS",
@@ -59,6 +58,7 @@ __all__ = [
     "Network",
     "Sender",
     "engine_fetch",
+    "has_proxies",
     "network_of",
     "open_client_fetch",
     "open_fetch",
@@ -256,8 +256,11 @@ class AddressGuard:
 
 _MOST_ADDRESSES = 3
 """The number of addresses of a host that are tried, one after the other."""
-_TIMEOUT = httpx2.Timeout(FETCH_SECONDS, connect=FETCH_SECONDS / _MOST_ADDRESSES)
+_MOST_IDLE = 32
+"""The number of idle connections of a fetcher that keeps some."""
 _PROXIED = ("http", "https", "all")
+_CallAt: TypeAlias = "Callable[[HttpCall, str | None], AbstractAsyncContextManager[HttpResponse]]"
+"""Sends one request to a checked address; None if the host is looked up."""
 
 
 @asynccontextmanager
@@ -270,67 +273,69 @@ async def open_fetch(*, trusted_hosts: Sequence[str] | None = None) -> AsyncGene
     """
     trusted = None if trusted_hosts is None else [each.lower() for each in trusted_hosts]
     guard = None if trusted is None else AddressGuard(trusted, None, lambda: None)
-    async with _own(guard, keeps=True) as fetch:
+    async with _own(guard, most_idle=_MOST_IDLE) as fetch:
         yield fetch
 
 
 @asynccontextmanager
-async def open_client_fetch(url: str, engine: HttpxEngine, http_client: HttpxClient | None) -> AsyncGenerator[Fetch]:
+async def open_client_fetch(
+    url: str, engine: Http1Engine | None, http_client: HttpxClient | None
+) -> AsyncGenerator[Fetch]:
     """Open the fetcher for the requests of a client to hosts other than its server.
 
     Args:
         url: the address of the server.
-        engine: makes the requests to the server.
+        engine: makes the requests to the server; None if a proxy or *http_client* does, so that the address of the
+            server is unknown.
         http_client: the user's client, if there is one; not closed.
     """
-    host = httpx2.URL(url).raw_host.decode("ascii").lower()
+    host = place_of(url).host
     if http_client is not None:
-        yield HttpFetch(_Sender(lambda _: http_client, AddressGuard([host], host, lambda: None), pins=False))
+        yield HttpFetch(_Sender(_unpinned(http_client), AddressGuard([host], host, lambda: None), pins=False))
         return
-    pins = not _has_proxies()
-    guard = AddressGuard([host], host, lambda: engine.reached_at if pins else None)  # a proxy would be reached instead
-    async with _own(guard, keeps=False) as fetch:
+    guard = AddressGuard([host], host, lambda: None if engine is None else engine.reached_at)
+    async with _own(guard, most_idle=0) as fetch:
         yield fetch
 
 
+_CALL_SECONDS = (FETCH_SECONDS, FETCH_SECONDS / _MOST_ADDRESSES)
+"""The maximum times to wait for a step of a request, and for a connection."""
+
+
 @asynccontextmanager
-async def _own(guard: AddressGuard | None, *, keeps: bool) -> AsyncGenerator[Fetch]:
-    pools = _Pools(keeps)
+async def _own(guard: AddressGuard | None, *, most_idle: int) -> AsyncGenerator[Fetch]:
+    """Open a fetcher with connections of its own, which keeps at most *most_idle* of them for later requests."""
+    if has_proxies():
+        from ._httpx_engine import new_httpx_client  # noqa: PLC0415 # it loads httpx2
+
+        client = new_httpx_client(most_idle=most_idle)
+        sender, close = _Sender(_unpinned(client), guard, pins=False), client.aclose
+    else:
+        engine = Http1Engine(most_idle=most_idle, connect_seconds=_CALL_SECONDS[1], cookies=False)
+
+        def send(call: HttpCall, address: str | None) -> AbstractAsyncContextManager[HttpResponse]:
+            return engine.request(call.method, call.url, call.headers, call.body, address=address)
+
+        sender, close = _Sender(send, guard, pins=True), engine.aclose
     try:
-        yield HttpFetch(_Sender(pools.client_for, guard, pins=not _has_proxies()))
+        yield HttpFetch(sender)
     finally:
         with trio.CancelScope(shield=True):  # no request is open, so closing does not block
-            await pools.aclose()
+            await close()
 
 
-_MOST_POOLS = 8
-_MOST_IDLE = 32
-"""The number of idle connections of one pool."""
-_UNKEPT = ""
-"""The key of the client that keeps no connections; no host has this name."""
+def _unpinned(client: HttpxClient) -> _CallAt:
+    """Return a function that sends requests with httpx2, which looks up every host itself."""
+    from ._httpx_engine import without_defaults  # noqa: PLC0415 # it loads httpx2
+
+    send = without_defaults(client, _CALL_SECONDS)
+    return lambda call, _: send(call.method, call.url, call.headers, call.body)
 
 
-@define(eq=False)
-class _Pools:
-    """The HTTP clients of one fetcher, each with the connections to one name (rule 9)."""
-
-    _keeps: bool
-    _clients: dict[str | None, httpx2.AsyncClient] = field(factory=dict[str | None, httpx2.AsyncClient], init=False)
-
-    def client_for(self, pinned: str | None) -> httpx2.AsyncClient:
-        """Return the client for requests to a name at a checked address; None if the client looks the name up."""
-        is_kept = self._keeps and (pinned in self._clients or len(self._clients) < _MOST_POOLS)
-        key = pinned if is_kept else _UNKEPT
-        if key not in self._clients:
-            self._clients[key] = new_httpx_client(most_idle=_MOST_IDLE if is_kept else 0)
-        return self._clients[key]
-
-    async def aclose(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-
-
-def _has_proxies() -> bool:
+def has_proxies() -> bool:
+    """Return True if the environment, or the settings of the system, name a proxy."""
+    if not may_have_proxies():
+        return False
     proxies = getproxies()
     return any(proxies.get(scheme) for scheme in _PROXIED)
 
@@ -339,8 +344,7 @@ def _has_proxies() -> bool:
 class _Sender:
     """Sends single requests; see `Sender`."""
 
-    _client_for: Callable[[str | None], httpx2.AsyncClient]
-    """Returns the client for a name at a checked address; see `_Pools.client_for`."""
+    _call: _CallAt
     _guard: AddressGuard | None
     """Checks hosts; None if they may have any address."""
     pins: bool
@@ -357,10 +361,10 @@ class _Sender:
         if call.named_by == "user" or self._guard is None:
             return [None]
         try:
-            url = httpx2.URL(call.url)
-        except httpx2.InvalidURL as exc:  # such as 0177.0.0.1
+            place = place_of(call.url)
+        except ValueError as exc:  # such as 0177.0.0.1
             raise CallFailed(f"{shown(call.url)} is not a valid address: {exc}") from None
-        addresses = await self._guard.addresses(url.raw_host.decode("ascii"), _port(url))
+        addresses = await self._guard.addresses(place.host, place.port)
         if addresses is None or not self.pins:
             return [None]
         if not addresses:
@@ -371,28 +375,8 @@ class _Sender:
         *others, last = addresses
         for address in others:
             try:
-                return await self._enter(call, address, stack)
+                return await stack.enter_async_context(self._call(call, address))
             except EngineError as exc:
                 if exc.sent:
                     raise
-        return await self._enter(call, last, stack)
-
-    async def _enter(self, call: HttpCall, address: str | None, stack: AsyncExitStack) -> HttpResponse:
-        build = partial(_request, call, address)
-        client = self._client_for(None if address is None else httpx2.URL(call.url).raw_host.decode("ascii").lower())
-        return await stack.enter_async_context(Sending(client, call.url, build, auth=None))
-
-
-def _port(url: httpx2.URL) -> int:
-    return url.port or {"http": 80, "https": 443}[url.scheme]
-
-
-def _request(call: HttpCall, address: str | None) -> httpx2.Request:
-    """Return the request, built without the client because of rule 7."""
-    url = httpx2.URL(call.url)
-    extensions: dict[str, Any] = {"timeout": _TIMEOUT.as_dict()}
-    fields = {"host": url.netloc.decode("ascii"), "user-agent": user_agent(), **call.headers}
-    if address is not None:
-        extensions["sni_hostname"] = url.raw_host.decode("ascii")
-        url = url.copy_with(host=address)
-    return httpx2.Request(call.method, url, headers=fields, content=call.body, extensions=extensions)
+        return await stack.enter_async_context(self._call(call, last))

@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
-import httpx2
 import trio
 from attrs import frozen
 
 from ...._util import owned_nursery
 from ....abc import ClientAuth, Fetch, KnownOpener, Transport, TransportClient
 from ....peer import PausableTimeouts
-from .._engine import HttpEngine, HttpxClient, HttpxEngine, checked_fields, checked_url, new_httpx_client
-from .._fetch import engine_fetch, open_client_fetch
+from .._engine import HttpEngine, checked_fields, checked_url, place_of
+from .._fetch import engine_fetch, has_proxies, open_client_fetch
+from .._http1_engine import Http1Engine
 from ._legacy_session import SessionManager
 from ._transport import HttpSender, HttpTransport
+
+if TYPE_CHECKING:
+    from .._httpx_engine import HttpxClient
 
 __all__ = ["http_transport"]
 
@@ -49,7 +53,7 @@ def http_transport(
         headers: header fields to send with each request.
         auth: provides the credentials of each request; None: only *headers* may hold some.
         http_client: makes the requests in place of a client of our own; not closed.
-        engine: makes the requests in place of httpx2; not closed.
+        engine: makes the requests in place of our own; not closed.
 
     Raises:
         ValueError: *url* is not the address of a server, or holds a password; or a header field is invalid. Or both
@@ -102,8 +106,8 @@ def _check_auth(auth: object) -> None:
 def _ascii_url(url: str) -> str:
     """Return a URL in ASCII, which is the form that tokens are bound to and proofs name."""
     try:
-        return str(httpx2.URL(url))
-    except httpx2.InvalidURL as exc:
+        return place_of(url).url
+    except ValueError as exc:
         raise ValueError(f"{url!r} is not the address of a server: {exc}") from None
 
 
@@ -139,9 +143,14 @@ async def _open_network(
     if engine is not None:
         yield _HttpNetwork(engine, engine_fetch(engine))
         return
-    engine = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None, notes_address=fetches)
+    if http_client is None and not has_proxies():
+        engine = own = Http1Engine()
+    else:
+        from .._httpx_engine import HttpxEngine, new_httpx_client  # noqa: PLC0415 # it loads httpx2
+
+        own, engine = None, HttpxEngine(http_client or new_httpx_client(), closes=http_client is None)
     try:
-        async with open_client_fetch(url, engine, http_client) if fetches else nullcontext() as fetch:
+        async with open_client_fetch(url, own, http_client) if fetches else nullcontext() as fetch:
             yield _HttpNetwork(engine, fetch)
     finally:
         with trio.CancelScope(shield=True):  # no request is open, so closing does not block

@@ -1,0 +1,402 @@
+"""The HTTP engine of a client: HTTP/1.1 over Trio's streams, with a pool of connections.
+
+Rules of this file:
+
+1. A connection carries one request at a time. It returns to the pool when its response has arrived whole, and is closed
+   in every other case, so that the server notices that the client has left.
+2. A request is sent again, on a new connection, only if the kept connection had ended before any byte of it was sent.
+   What a kept connection has to say between two requests, even its end, makes it unusable.
+3. A connection belongs to an origin, and to the address if one was given: it is never used for another name.
+4. Waiting is bounded for connecting and sending. A response may be silent for any time: the client's own timeouts bound
+   a request.
+5. Whatever the server sends, `EngineError` is what the caller gets.
+
+Proxies, HTTP/2 and clients that users configure are for `_httpx_engine`.
+
+Specification: RFC 9110 and RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.request import Request
+
+import trio
+from attrs import define, field
+
+from ._engine import EngineError, HttpResponse, Place, cannot_connect, place_of, reason_of, user_agent
+from .h1 import HttpSyntaxError, ResponseHead, ResponseReader, request_head
+
+if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
+__all__ = ["Http1Engine"]
+
+_CONNECT_SECONDS = 30.0
+_WRITE_SECONDS = 30.0
+"""The time for the server to take a piece of a request."""
+_MOST_IDLE, _IDLE_SECONDS = 20, 4.0
+"""The number of idle connections, and how long they are kept: less than the 5 s after which many servers
+close them."""
+_PIECE_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024
+_LAST_READS = 100
+"""The number of reads of a body that is not read to its end: it may have arrived already."""
+_MOMENT_SECONDS = 0.001
+"""The time to wait for bytes that have probably arrived: under TLS only reading tells."""
+_Stream: TypeAlias = "trio.SocketStream | trio.SSLStream[trio.SocketStream]"
+_Key: TypeAlias = "tuple[bool, str, int, str | None]"
+_BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
+
+
+class _NothingSentError(Exception):
+    """The connection had ended before any byte of the request was sent."""
+
+
+@define(eq=False)
+class _Cookies:
+    """The cookies that servers have set: load balancers send a client to the same process with them.
+
+    The rules are those of `http.cookiejar`, which asks for requests of `urllib` and a response like those.
+    """
+
+    _jar: CookieJar | None = field(default=None, init=False)
+    """Made when a server sets the first cookie."""
+
+    def note(self, url: str, values: Sequence[str]) -> None:
+        """Keep the cookies in the ``Set-Cookie`` fields of the response from *url*."""
+        from email.message import Message  # noqa: PLC0415 # few servers set cookies
+        from http.cookiejar import CookieJar  # noqa: PLC0415 # likewise
+        from types import SimpleNamespace  # noqa: PLC0415 # likewise
+
+        fields = Message()
+        for value in values:
+            fields["set-cookie"] = value
+        if self._jar is None:
+            self._jar = CookieJar()
+        response: Any = SimpleNamespace(info=lambda: fields)
+        self._jar.extract_cookies(response, Request(url))  # noqa: S310 # it only holds the URL
+
+    def fields(self, url: str) -> dict[str, str]:
+        """Return the header field ``cookie`` of a request to *url*; nothing if it has no cookies."""
+        if self._jar is None:
+            return {}
+        request = Request(url)  # noqa: S310 # likewise
+        self._jar.add_cookie_header(request)
+        value = request.get_header("Cookie")
+        return {} if value is None else {"cookie": value}
+
+
+@define(eq=False)
+class Http1Engine:
+    """An `HttpEngine` of our own.
+
+    Args:
+        most_idle: the number of idle connections that are kept.
+        connect_seconds: the maximum time to make a connection.
+        cookies: True to send the cookies back that servers set.
+    """
+
+    _most_idle: int = field(default=_MOST_IDLE, kw_only=True, alias="most_idle")
+    _connect_seconds: float = field(default=_CONNECT_SECONDS, kw_only=True, alias="connect_seconds")
+    _takes_cookies: bool = field(default=True, kw_only=True, alias="cookies")
+    reached_at: str | None = field(default=None, init=False)
+    """The address of the server of the latest connection."""
+    _idle: dict[_Key, list[_Http1Connection]] = field(factory=dict["_Key", "list[_Http1Connection]"], init=False)
+    """The idle connections of each place; that which was used last is the last one."""
+    _cookies: _Cookies = field(factory=_Cookies, init=False)
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        *,
+        on_sent: Callable[[], None] | None = None,
+        address: str | None = None,
+    ) -> _Http1Exchange:
+        """Make a request; see `HttpEngine.request`.
+
+        Args:
+            address: the address to connect to; by default that of the host in *url*, which TLS verifies in any case.
+        """
+        return _Http1Exchange(self, method, url, headers, content, on_sent, address)
+
+    async def aclose(self) -> None:
+        """Close the idle connections."""
+        kept, self._idle = self._idle, {}
+        for connection in [each for connections in kept.values() for each in connections]:
+            connection.close()
+        await trio.lowlevel.checkpoint()
+
+    def head(self, method: str, place: Place, headers: Mapping[str, str], size: int) -> bytes:
+        """Return the head of a request."""
+        lasts = "keep-alive" if self._most_idle else "close"
+        fields = {"host": place.authority, "connection": lasts, "user-agent": user_agent(), **headers}
+        fields["accept-encoding"] = "identity"
+        if size or method == "POST":
+            fields["content-length"] = str(size)
+        if "cookie" not in fields:
+            fields |= self._cookies.fields(place.url)
+        return request_head(method, place.target, fields)
+
+    def note_cookies(self, place: Place, head: ResponseHead) -> None:
+        """Keep the cookies that a response sets."""
+        values = [value.decode("latin-1") for name, value in head.fields if name == b"set-cookie"]
+        if values and self._takes_cookies:
+            self._cookies.note(place.url, values)
+
+    async def connect(self, place: Place, address: str | None) -> _Http1Connection:
+        """Return a new connection; raises `EngineError`."""
+        try:
+            with trio.fail_after(self._connect_seconds):
+                stream, peer = await _opened(place, address)
+        except trio.TooSlowError:
+            raise EngineError(
+                f"cannot connect to {place.url.partition('?')[0]} within {self._connect_seconds:g} s", sent=False
+            ) from None
+        except (*_BROKEN, UnicodeError) as exc:
+            raise cannot_connect(exc, place.url, reason_of(exc)) from exc
+        self.reached_at = peer
+        return _Http1Connection(stream, (place.is_encrypted, place.host, place.port, address))
+
+    def kept(self, place: Place, address: str | None) -> _Http1Connection | None:
+        """Return an idle connection, which is no longer idle; None if there is none."""
+        connections = self._idle.get((place.is_encrypted, place.host, place.port, address))
+        while connections:
+            connection = connections.pop()
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return None
+
+    def keep(self, connection: _Http1Connection) -> None:
+        """Keep a connection whose response has arrived whole."""
+        now = trio.current_time()
+        connection.expires = now + _IDLE_SECONDS
+        self._idle.setdefault(connection.key, []).append(connection)
+        everything = sum(map(len, self._idle.values()))
+        for key, connections in [*self._idle.items()]:  # nearly always one
+            while connections and (connections[0].expires <= now or everything > self._most_idle):
+                connections.pop(0).close()
+                everything -= 1
+            if not connections:
+                del self._idle[key]
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """Return the TLS context of all engines of the process, cached because reading the certificates takes 20 ms."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+async def _opened(place: Place, address: str | None) -> tuple[_Stream, str]:
+    """Return a new connection, and the address of its other end."""
+    stream = await trio.open_tcp_stream(address or place.host, place.port)
+    try:
+        peer = str(stream.socket.getpeername()[0])
+        if not place.is_encrypted:
+            return stream, peer
+        encrypted = trio.SSLStream(stream, _trust(), server_hostname=place.host, https_compatible=True)
+        await encrypted.do_handshake()
+    except BaseException:
+        stream.socket.close()
+        raise
+    return encrypted, peer
+
+
+@define(eq=False)
+class _Http1Connection:
+    """One connection to a server."""
+
+    stream: _Stream
+    key: _Key
+    expires: float = field(default=0.0, init=False)
+    """The time until which it is kept while it is idle, on Trio's clock."""
+    _socket: trio.socket.SocketType = field(init=False)
+    _writes_now: bool = field(init=False)
+    """True if bytes can be written to the descriptor."""
+
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.stream, trio.SSLStream):
+            self._socket, self._writes_now = self.stream.transport_stream.socket, False
+        else:
+            self._socket, self._writes_now = self.stream.socket, sys.platform != "win32"
+
+    def is_usable(self) -> bool:
+        """Return True if another request may be sent."""
+        return trio.current_time() < self.expires and not self._socket.is_readable()
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self._socket.close()
+
+    async def send(self, head: bytes, content: bytes) -> None:
+        """Send a request.
+
+        Raises:
+            _NothingSentError: the connection had ended before.
+            EngineError: the server takes nothing.
+            trio.BrokenResourceError: the connection has ended.
+        """
+        parts = [head + content] if len(content) <= _PIECE_BYTES else [head, content]
+        written = self._write_now(parts[0])
+        for part in parts:
+            for start in range(written, len(part), _PIECE_BYTES):
+                await self._send_piece(memoryview(part)[start : start + _PIECE_BYTES])
+            written = 0
+
+    def _write_now(self, data: bytes) -> int:
+        """Write without waiting, which saves a pass of the event loop; return the number of bytes."""
+        if not self._writes_now:
+            return 0
+        try:
+            return os.write(self._socket.fileno(), data)
+        except OSError as exc:
+            raise _NothingSentError from exc
+
+    async def _send_piece(self, piece: memoryview) -> None:
+        with trio.move_on_after(_WRITE_SECONDS) as timeout:
+            await self.stream.send_all(piece)
+        if timeout.cancelled_caught:
+            raise EngineError(f"the server has taken nothing for {_WRITE_SECONDS:g} s", sent=True)
+
+    async def receive(self) -> bytes:
+        """Wait for bytes of the response; return ``b""`` at the end of the connection."""
+        return bytes(await self.stream.receive_some(_READ_BYTES))
+
+    async def receive_now(self) -> bytes:
+        """Return bytes that have arrived, or arrive at once; ``b""`` if there are none. Is not cancelled."""
+        with trio.move_on_after(_MOMENT_SECONDS, shield=True), suppress(*_BROKEN):
+            return await self.receive()
+        return b""
+
+
+@define(eq=False)
+class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
+    """One request and its response; entering waits for the head of the response."""
+
+    _engine: Http1Engine
+    _method: str
+    _url: str
+    _headers: Mapping[str, str]
+    _content: bytes
+    _on_sent: Callable[[], None] | None
+    _address: str | None
+    _connection: _Http1Connection = field(init=False)
+    _reader: ResponseReader = field(init=False)
+    _is_broken: bool = field(default=False, init=False)
+    """True if the request was not sent whole."""
+
+    async def __aenter__(self) -> _Http1Response:
+        try:
+            place = place_of(self._url)
+            head = self._engine.head(self._method, place, self._headers, len(self._content))
+        except ValueError as exc:
+            raise EngineError(f"{exc}", sent=False) from exc
+        self._reader = reader = ResponseReader(has_body=self._method != "HEAD")
+        await self._send(place, head)
+        try:
+            if self._on_sent is not None:
+                self._on_sent()
+            while reader.head is None:
+                await self.read_more()
+            self._engine.note_cookies(place, reader.head)
+            return _Http1Response(self, reader.head)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    async def _send(self, place: Place, head: bytes) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            kept = self._engine.kept(place, self._address)
+            self._connection = connection = kept or await self._engine.connect(place, self._address)
+            try:
+                await connection.send(head, self._content)
+            except _NothingSentError as exc:
+                connection.close()
+                if kept is None:
+                    raise cannot_connect(exc, place.url, reason_of(exc)) from exc
+                continue  # rule 2
+            except _BROKEN as exc:
+                await self._read_refusal(exc)
+            except BaseException:
+                connection.close()
+                raise
+            return
+
+    async def _read_refusal(self, failure: Exception) -> None:
+        """Read the head of a response that has arrived although the request could not be sent whole."""
+        reader, self._is_broken = self._reader, True
+        try:
+            while reader.head is None:
+                reader.feed(await self._connection.receive_now())
+        except HttpSyntaxError:
+            self._connection.close()
+            raise EngineError(reason_of(failure), sent=True) from failure
+
+    async def read_more(self) -> None:
+        """Read from the connection; raises `EngineError`."""
+        try:
+            self._reader.feed(await self._connection.receive())
+        except HttpSyntaxError as exc:
+            raise EngineError(f"{exc}", sent=True) from None
+        except _BROKEN as exc:
+            raise EngineError(reason_of(exc), sent=True) from exc
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the body as it arrives."""
+        reader = self._reader
+        while True:
+            for chunk in reader.take_body():
+                yield chunk
+            if reader.is_complete:
+                return
+            await self.read_more()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        reader, connection = self._reader, self._connection
+        if kind is None and not reader.is_complete and not reader.is_last:
+            await self._drain()
+        if reader.is_complete and not reader.is_last and not self._is_broken:
+            self._engine.keep(connection)
+        else:
+            connection.close()
+
+    async def _drain(self) -> None:
+        """Read the rest of the body, mostly empty, which has usually arrived with the head."""
+        with suppress(HttpSyntaxError):
+            for _ in range(_LAST_READS):
+                data = await self._connection.receive_now()
+                if not data:
+                    return
+                self._reader.feed(data)
+                self._reader.take_body()
+                if self._reader.is_complete:
+                    return
+
+
+class _Http1Response:
+    """An `HttpResponse` of this engine."""
+
+    def __init__(self, exchange: _Http1Exchange, head: ResponseHead) -> None:
+        self._exchange = exchange
+        self.status = head.status
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in head.fields:
+            name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        self.headers: Mapping[str, str] = headers
+
+    def chunks(self) -> AsyncGenerator[bytes]:
+        return self._exchange.chunks()
