@@ -8,11 +8,13 @@ import struct
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+import httpx2
 import pytest
 import trio
+from attrs import define
 
 from tests.transports.http.hypercorn.test_tls import make_certificate
 from tests.transports.http.test_engine import Connection, RawServer, listening
@@ -160,6 +162,25 @@ async def test_only_a_bounded_part_of_a_response_that_is_left_is_read(monkeypatc
 # --- Requests ---
 
 
+async def test_a_request_waits_if_nothing_can_be_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(_: int, __: bytes) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(module, "os", SimpleNamespace(write=write))
+    async with listening() as server, opened() as engine:
+        await exchange(engine, server)
+
+
+async def test_the_address_of_the_latest_response_is_known() -> None:
+    async with listening() as server, opened() as engine, trio.open_nursery() as nursery:
+        assert engine.reached_at is None
+        await exchange(engine, server)
+        nursery.start_soon(post, engine, server.url.replace("127.0.0.1", "127.0.0.2"))
+        await (await server.connection()).request()
+        assert engine.reached_at == "127.0.0.1"
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_large_request_is_sent_whole() -> None:
     async with listening() as server, opened() as engine, trio.open_nursery() as nursery:
         nursery.start_soon(post, engine, server.url, LARGE)
@@ -179,9 +200,12 @@ async def test_a_refusal_that_arrives_before_the_request_was_sent_is_the_respons
 
     async with listening() as server, opened() as engine, trio.open_nursery() as nursery:
         nursery.start_soon(refuse)
-        assert await post(engine, server.url, LARGE) == (413, b"no!")
+        sent: list[str] = []
+        async with engine.request("POST", server.url, {}, LARGE, on_sent=lambda: sent.append("whole")) as response:
+            assert (response.status, [chunk async for chunk in response.chunks()]) == (413, [b"no!"])
         await exchange(engine, server)
-        assert server.accepted == 2
+
+    assert (sent, server.accepted) == ([], 2)
 
 
 def reset_after_data(connection: Connection) -> None:
@@ -331,8 +355,20 @@ async def test_a_cancelled_task_sends_nothing_over_a_kept_connection() -> None:
 # --- TLS ---
 
 
+@define
+class TlsServer:
+    """A server with TLS, and its context."""
+
+    raw: RawServer
+    context: ssl.SSLContext
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.raw.port}/mcp"
+
+
 @asynccontextmanager
-async def listening_with_tls(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[RawServer]:
+async def listening_with_tls(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[TlsServer]:
     """Listen with a certificate for `localhost` that the environment makes a trusted one."""
     certificate = make_certificate(folder)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -341,16 +377,15 @@ async def listening_with_tls(folder: Path, monkeypatch: pytest.MonkeyPatch) -> A
     module._trust.cache_clear()  # which other tests have filled
     try:
         async with listening(context) as server:
-            yield server
+            yield TlsServer(server, context)
     finally:
         module._trust.cache_clear()  # likewise
 
 
 async def test_the_certificates_of_the_environment_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening_with_tls(tmp_path, monkeypatch) as server, opened() as engine, trio.open_nursery() as nursery:
-        url = f"https://localhost:{server.port}/mcp"
-        nursery.start_soon(serve, server, "HTTP/1.1 200 OK", "transfer-encoding: chunked")
-        async with engine.request("POST", url, {}, b"{}") as response:
+        nursery.start_soon(serve, server.raw, "HTTP/1.1 200 OK", "transfer-encoding: chunked")
+        async with engine.request("POST", server.url, {}, b"{}") as response:
             assert (response.status, engine.reached_at) == (200, "127.0.0.1")
 
 
@@ -358,22 +393,81 @@ async def test_an_empty_body_that_arrives_in_a_record_of_its_own_does_not_close_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with listening_with_tls(tmp_path, monkeypatch) as server, opened() as engine, trio.open_nursery() as nursery:
-        url = f"https://localhost:{server.port}/mcp"
 
         async def accept() -> None:
-            connections.append(await serve(server, "HTTP/1.1 202 Accepted", "transfer-encoding: chunked"))
+            connections.append(await serve(server.raw, "HTTP/1.1 202 Accepted", "transfer-encoding: chunked"))
             await connections[0].chunk(b"")
             arrived.set()
 
         connections: list[Connection] = []
         arrived = trio.Event()
         nursery.start_soon(accept)
-        async with engine.request("POST", url, {}, b"{}"):
+        async with engine.request("POST", server.url, {}, b"{}"):
             await arrived.wait()
-        nursery.start_soon(post, engine, url)
-        await serve(server, connection=connections[0])
+        nursery.start_soon(post, engine, server.url)
+        await serve(server.raw, connection=connections[0])
 
-        assert server.accepted == 1
+        assert server.raw.accepted == 1
+
+
+class BatchingStream(trio.abc.Stream):
+    """A stream that holds what is sent while `holds` is set."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self.holds = False
+        self._held = b""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._held += bytes(data)
+        if not self.holds:
+            held, self._held = self._held, b""
+            await self._stream.send_all(held)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def test_a_record_after_the_response_ends_the_use_of_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with listening_with_tls(tmp_path, monkeypatch) as trusted, opened() as engine, trio.open_nursery() as nursery:
+        answers = [b"first", b"second"]
+
+        async def answer(plain: trio.abc.Stream) -> None:
+            batching = BatchingStream(plain)
+            connection = Connection(trio.SSLStream(batching, trusted.context, server_side=True))
+            await connection.request()
+            batching.holds = True
+            body = answers.pop(0)
+            await connection.send("HTTP/1.1 200 OK", f"content-length: {len(body)}", body=body)
+            batching.holds = False
+            await connection.send("HTTP/1.1 200 OK", "content-length: 5", body=b"other")
+            await connection.left()
+
+        listeners = await nursery.start(trio.serve_tcp, answer, 0)
+        url = f"https://localhost:{listeners[0].socket.getsockname()[1]}/mcp"
+        assert await post(engine, url) == (200, b"first")
+        assert await post(engine, url) == (200, b"second")
+        nursery.cancel_scope.cancel()
+
+
+def test_httpx2_finds_the_certificates_where_openssl_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = SimpleNamespace(cafile=None, capath=None)
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nothing)
+    monkeypatch.setattr(httpx2, "create_ssl_context", lambda: found)
+    module._trust.cache_clear()  # which other tests have filled
+
+    assert module._trust() is found  # no machine of the tests has other certificates
+
+    module._trust.cache_clear()  # for other tests
 
 
 # --- Places ---
@@ -390,6 +484,7 @@ async def test_an_empty_body_that_arrives_in_a_record_of_its_own_does_not_close_
         ("https://127.0.0.1:1/", ("https://127.0.0.1:1/", "127.0.0.1", 1, "127.0.0.1:1", "/")),
         ("http://[::1]:8000/mcp", ("http://[::1]:8000/mcp", "::1", 8000, "[::1]:8000", "/mcp")),
         ("http://bücher.test/ü", (f"http://{BOOKS}/%C3%BC", BOOKS, 80, BOOKS, "/%C3%BC")),
+        ("http://a.test/b/../.c", ("http://a.test/.c", "a.test", 80, "a.test", "/.c")),
         ("http://a.test/{b}", ("http://a.test/%7Bb%7D", "a.test", 80, "a.test", "/%7Bb%7D")),
     ],
 )  # fmt: skip

@@ -276,8 +276,11 @@ def checked_endpoint(url: str, reference: str) -> str:
 
 _HOST = r"(?:[a-z0-9_-]+\.)*[a-z_][a-z0-9_-]*|(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})|\[[0-9a-f:.]+\]"
 _CHARACTERS = r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]"
-_PLAIN_URL = re.compile(rf"https?://(?:{_HOST})(?::[1-9][0-9]*)?(?:/{_CHARACTERS}*)?(?:\?(?:{_CHARACTERS}|\?)*)?")
-"""The URLs that need no normalization: in ASCII, with the host in lower case."""
+_PLAIN_URL = re.compile(
+    rf"https?://(?:{_HOST})(?::[1-9][0-9]*)?(?![^?]*/\.\.?(?:[/?]|$))(?:/{_CHARACTERS}*)?(?:\?(?:{_CHARACTERS}|\?)*)?"
+)
+"""The URLs that need no normalization: in ASCII, with the host in lower case, and without the segments . and .. in the
+path."""
 
 
 @frozen

@@ -107,7 +107,7 @@ class Http1Engine:
     _connect_seconds: float = field(default=_CONNECT_SECONDS, kw_only=True, alias="connect_seconds")
     _takes_cookies: bool = field(default=True, kw_only=True, alias="cookies")
     reached_at: str | None = field(default=None, init=False)
-    """The address of the server of the latest connection."""
+    """The address of the server of the latest response."""
     _idle: dict[_Key, list[_Http1Connection]] = field(factory=dict["_Key", "list[_Http1Connection]"], init=False)
     """The idle connections of each place; that which was used last is the last one."""
     _cookies: _Cookies = field(factory=_Cookies, init=False)
@@ -147,8 +147,9 @@ class Http1Engine:
             fields |= self._cookies.fields(place.url)
         return request_head(method, place.target, fields)
 
-    def note_cookies(self, place: Place, head: ResponseHead) -> None:
-        """Keep the cookies that a response sets."""
+    def answered(self, connection: _Http1Connection, place: Place, head: ResponseHead) -> None:
+        """Note the sender of a response, and the cookies that it sets."""
+        self.reached_at = connection.peer
         values = [value.decode("latin-1") for name, value in head.fields if name == b"set-cookie"]
         if values and self._takes_cookies:
             self._cookies.note(place.url, values)
@@ -164,8 +165,7 @@ class Http1Engine:
             ) from None
         except (*_BROKEN, UnicodeError) as exc:
             raise cannot_connect(exc, place.url, reason_of(exc)) from exc
-        self.reached_at = peer
-        return _Http1Connection(stream, (place.is_encrypted, place.host, place.port, address))
+        return _Http1Connection(stream, peer, (place.is_encrypted, place.host, place.port, address))
 
     def kept(self, place: Place, address: str | None) -> _Http1Connection | None:
         """Return an idle connection, which is no longer idle; None if there is none."""
@@ -194,7 +194,14 @@ class Http1Engine:
 @cache
 def _trust() -> ssl.SSLContext:
     """Return the TLS context of all engines of the process, cached because reading the certificates takes 20 ms."""
-    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    if sys.platform in {"darwin", "win32"} or not (paths.cafile or paths.capath):
+        import httpx2  # noqa: PLC0415 # it finds the certificates where OpenSSL does not look
+
+        context = httpx2.create_ssl_context()
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # as strict with certificates as httpx2 is
+        context.load_default_certs()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -219,6 +226,8 @@ class _Http1Connection:
     """One connection to a server."""
 
     stream: _Stream
+    peer: str
+    """The address of the server."""
     key: _Key
     expires: float = field(default=0.0, init=False)
     """The time until which it is kept while it is idle, on Trio's clock."""
@@ -234,7 +243,12 @@ class _Http1Connection:
 
     def is_usable(self) -> bool:
         """Return True if another request may be sent."""
-        return trio.current_time() < self.expires and not self._socket.is_readable()
+        if trio.current_time() >= self.expires or self._socket.is_readable():
+            return False
+        if not isinstance(self.stream, trio.SSLStream):
+            return True
+        unread = getattr(self.stream, "_incoming", None)  # records that were received and not decrypted
+        return unread is not None and not unread.pending
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -261,6 +275,8 @@ class _Http1Connection:
             return 0
         try:
             return os.write(self._socket.fileno(), data)
+        except BlockingIOError:
+            return 0
         except OSError as exc:
             raise _NothingSentError from exc
 
@@ -306,11 +322,11 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
         self._reader = reader = ResponseReader(has_body=self._method != "HEAD")
         await self._send(place, head)
         try:
-            if self._on_sent is not None:
+            if self._on_sent is not None and not self._is_broken:
                 self._on_sent()
             while reader.head is None:
                 await self.read_more()
-            self._engine.note_cookies(place, reader.head)
+            self._engine.answered(self._connection, place, reader.head)
             return _Http1Response(self, reader.head)
         except BaseException:
             self._connection.close()

@@ -82,6 +82,7 @@ def test_the_response_to_a_head_request_has_no_body() -> None:
     [
         OK + b"content-length: 3\r\n\r\nabc",
         CHUNKED + b"3\r\nabc\r\n0\r\n\r\n",
+        OK + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         b"HTTP/1.1 204 No Content\r\n\r\n",
     ],
 )
@@ -173,6 +174,15 @@ def test_a_response_that_is_cut_off_is_refused(data: bytes) -> None:
 
     with pytest.raises(HttpSyntaxError, match="the connection ended before the response did"):
         reader.feed(b"")
+
+
+def test_many_chunks_permit_no_long_trailers() -> None:
+    reader = ResponseReader()
+    reader.feed(CHUNKED + b"1\r\na\r\n" * 50_000 + b"0\r\nt: ")
+
+    with pytest.raises(HttpSyntaxError, match="too much beside their data"):
+        for _ in range(70_000 // 32):
+            reader.feed(b"x" * 32)
 
 
 def test_many_small_chunks_are_read() -> None:

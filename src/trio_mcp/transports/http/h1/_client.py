@@ -10,7 +10,7 @@ Rules of this file:
 2. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
    only in HTTP/1.1. A response without framing lasts until the connection ends.
 3. Whatever follows a complete response without a request for it makes the connection unusable.
-4. The head is bounded in bytes, and so is what a chunked body has besides its data: sizes, extensions, trailers.
+4. The head is bounded in bytes, and so is what a chunked body has between its data: sizes, extensions, trailers.
    Trailers are not header fields, and are dropped.
 5. What does not belong into the head of a request is refused, so that nothing can be smuggled into one.
 
@@ -34,7 +34,7 @@ _MAX_INTERIM: Final = 16
 _MAX_LENGTH_DIGITS: Final = 18
 _OVERHEAD_BYTES: Final = 64 * 1024
 _OVERHEAD_OF_CHUNK: Final = 32
-"""The bytes beside its data that a chunked body may have, in all and in addition for each chunk."""
+"""The bytes beside its data that a chunked body may have between two chunks, and in addition for each chunk."""
 _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _HEAD: Final = re.compile(
@@ -246,15 +246,20 @@ class ResponseReader:
 
     def _read_chunks(self, data: bytes) -> None:
         callbacks = self._callbacks
-        before = sum(map(len, callbacks.body))
+        chunks, before = callbacks.chunks, sum(map(len, callbacks.body))
         try:
             self._feed(data)
         except HttpSyntaxError:
-            if not callbacks.has_more:
+            if not callbacks.is_complete:
                 raise
+            self.is_last = True
         self.is_last = self.is_last or callbacks.has_more
-        self._overhead += len(data) - (sum(map(len, callbacks.body)) - before)
-        if self._overhead > _OVERHEAD_BYTES + _OVERHEAD_OF_CHUNK * callbacks.chunks:
+        overhead = len(data) - (sum(map(len, callbacks.body)) - before)
+        if callbacks.chunks > chunks:
+            self._overhead = max(0, overhead - _OVERHEAD_OF_CHUNK * (callbacks.chunks - chunks))
+        else:
+            self._overhead += overhead
+        if self._overhead > _OVERHEAD_BYTES:
             raise HttpSyntaxError("the chunks of the response have too much beside their data")
         self.is_complete = callbacks.is_complete
 
