@@ -1,4 +1,4 @@
-"""What an HTTP engine of a client is, and what its users do with it: addresses, header fields, bodies and refusals.
+"""The interface of a client's HTTP engine, and the rules of its users: addresses, header fields, bodies and refusals.
 
 The transport knows only `HttpEngine`. `_http1_engine` has the default one, and `_httpx_engine` that over httpx2.
 

@@ -94,7 +94,7 @@ class ResponseHead:
 
 @define(eq=False)
 class _Callbacks:
-    """What llhttp reports of the response that it parses."""
+    """The receiver of what llhttp parses: the fields and the body of one response."""
 
     fields: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]])
     body: list[bytes] = field(factory=list[bytes])
