@@ -19,7 +19,7 @@ import heapq
 import ipaddress
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from typing import Generic, TypeAlias, TypeVar
 
 from attrs import define, field
@@ -108,10 +108,10 @@ class SharedBound(Generic[E]):
         share = self._shares.get(sender)
         return 0 if share is None else share.weight
 
-    def entries_of(self, sender: Sender) -> Iterable[E]:
-        """Return the entries of a sender, the oldest first."""
+    def entries_of(self, sender: Sender, most: int | None = None) -> Iterable[E]:
+        """Return the entries of a sender, the oldest first; at most so many."""
         share = self._shares.get(sender)
-        return () if share is None else list(share.entries)
+        return () if share is None else list(islice(share.entries, most))
 
     def has_room(self, weight: int = 1) -> bool:
         """Return True if an entry of this weight fits."""
@@ -157,7 +157,7 @@ class SharedBound(Generic[E]):
 
     def who_gives_way(self, newcomer: Sender, weight: int = 1) -> Sender | None:
         """Return the sender that shall lose an entry to one of *newcomer*; None if *newcomer* is refused (rule 2)."""
-        heaviest = self._heaviest()
+        heaviest = self.heaviest()
         if heaviest is None or self.weight_of(heaviest) <= self.weight_of(newcomer) + weight:
             return None
         return heaviest
@@ -167,7 +167,8 @@ class SharedBound(Generic[E]):
         heaviest = self.who_gives_way(newcomer, weight)
         return None if heaviest is None else next(iter(self._shares[heaviest].entries))
 
-    def _heaviest(self) -> Sender | None:
+    def heaviest(self) -> Sender | None:
+        """Return the sender whose entries weigh the most; None if there are no entries."""
         while self._heap:
             negative, _, sender = self._heap[0]
             share = self._shares.get(sender)

@@ -27,6 +27,7 @@ from trio_mcp.transports import (
     _connection_bound,
     bounded,
     default_max_connections,
+    has_unread_data,
     socket_of,
 )
 
@@ -67,6 +68,34 @@ async def test_without_an_idle_one_the_oldest_connection_of_the_address_with_the
     bound, connections = filled("baaa")
     assert bound.admit("b", Connection())
     assert [each.aborted for each in connections] == [0, 1, 0, 0]
+
+
+async def test_an_address_with_more_than_half_of_the_places_takes_no_idle_connection_of_another() -> None:
+    bound, connections = filled("baaa", idle=[0])
+    assert not bound.admit("a", Connection())
+    connections[2].is_idle = True
+    assert bound.admit("a", Connection())
+    assert [each.aborted for each in connections] == [0, 0, 1, 0]
+
+
+async def test_an_address_with_half_of_the_places_takes_the_connection_that_is_idle_longest() -> None:
+    bound, connections = filled("bbaa", idle=[1, 2])
+    assert bound.admit("a", Connection())
+    assert [each.aborted for each in connections] == [0, 1, 0, 0]
+
+
+async def test_idle_connections_of_an_address_with_more_than_half_of_the_places_give_way_first() -> None:
+    bound, connections = filled("baaa", idle=[0, 2])
+    assert bound.admit("b", Connection())
+    assert bound.admit("c", Connection())
+    assert [each.aborted for each in connections] == [1, 0, 1, 0]
+
+
+async def test_a_search_for_an_idle_connection_looks_at_a_few_and_goes_on_where_the_last_one_ended() -> None:
+    bound, connections = filled(50 * "ab", idle=[70])
+    assert not bound.make_room("a search that ends before the idle connection")
+    assert bound.make_room("a search that goes on")
+    assert [number for number, each in enumerate(connections) if each.aborted] == [70]
 
 
 @pytest.mark.parametrize("address", ["a", "b"])
@@ -180,6 +209,17 @@ async def test_the_socket_of_a_stream_is_found_below_tls_too() -> None:
             assert socket_of(trio.testing.memory_stream_pair()[0]) is None
 
 
+async def test_data_that_was_not_read_is_seen_as_long_as_the_socket_is_open() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        async with trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as stream:
+            assert not has_unread_data(stream)
+            theirs.send(b"x")
+            assert has_unread_data(stream)
+        assert not has_unread_data(stream)
+    assert not has_unread_data(trio.testing.memory_stream_pair()[0])
+
+
 @define(eq=False)
 class Clients:
     """Clients at several addresses of this machine, which connect to one listener."""
@@ -208,12 +248,18 @@ async def connecting() -> AsyncGenerator[Clients]:
         await listener.aclose()
 
 
-async def hosts_of_accepted(listener: trio.abc.Listener[trio.SocketStream], times: int) -> list[int]:
-    """Accept so many connections; return the numbers of the hosts that they come from, in order."""
+async def hosts_of_accepted(
+    listener: trio.abc.Listener[trio.SocketStream], bound: ConnectionBound[Any], times: int
+) -> list[int]:
+    """Accept so many connections, and count each while it is open; return the numbers of their hosts, in order."""
     hosts: list[int] = []
     for _ in range(times):
         async with await listener.accept() as stream:
-            hosts.append(int(stream.socket.getpeername()[0].rpartition(".")[2]))
+            served = Connection(is_idle=False)
+            host = int(stream.socket.getpeername()[0].rpartition(".")[2])
+            assert bound.admit(host, served, stream.socket)
+            hosts.append(host)
+            bound.remove(served)
     return hosts
 
 
@@ -226,36 +272,43 @@ async def test_connections_that_have_arrived_are_served_in_turns_by_address() ->
     async with connecting() as clients:
         listener = TurnListener(clients.listener, bound)
         await clients.connect(2, 2, 2, 2, 3, 3, 4)
-        assert await hosts_of_accepted(listener, 3) == [2, 3, 4]
+        assert await hosts_of_accepted(listener, bound, 3) == [2, 3, 4]
         await clients.connect(5)
-        assert await hosts_of_accepted(listener, 5) == [2, 3, 5, 2, 2]
+        assert await hosts_of_accepted(listener, bound, 5) == [2, 3, 5, 2, 2]
         assert len(bound) == 0
 
 
 @linux_only
-async def test_connections_are_accepted_in_the_order_of_their_arrival_if_there_is_no_room_to_wait() -> None:
+async def test_beyond_the_bound_a_burst_of_one_address_gives_way_to_a_newcomer() -> None:
+    bound = ConnectionBound[Connection](3)
     async with connecting() as clients:
-        await clients.connect(2, 2, 2, 3)
-        assert await hosts_of_accepted(TurnListener(clients.listener, ConnectionBound[Connection](7)), 4) == [
-            2,
-            2,
-            2,
-            3,
-        ]
+        await clients.connect(2, 2, 2, 2, 2, 3)
+        assert await hosts_of_accepted(TurnListener(clients.listener, bound), bound, 3) == [3, 2, 2]
+        for given_way in (0, 3, 4):  # the oldest to the newcomer; the last two exceeded the bound
+            assert await read_all(clients.streams[given_way]) in {b"", b"[reset]"}
 
 
 @linux_only
 async def test_a_connection_that_waits_gives_way_like_any_other() -> None:
-    bound = ConnectionBound[Connection](11)
+    bound = ConnectionBound[Connection](4)
     async with connecting() as clients:
         listener = TurnListener(clients.listener, bound)
         await clients.connect(2, 2, 2, 2)
-        assert await hosts_of_accepted(listener, 1) == [2]  # the others wait
-        for _ in range(8):
-            assert bound.admit(None, Connection(is_idle=False))
-        assert bound.admit("elsewhere", Connection(is_idle=False))
-        assert await clients.streams[1].receive_some() == b""
-        assert await hosts_of_accepted(listener, 2) == [2, 2]
+        assert await hosts_of_accepted(listener, bound, 1) == [2]  # the others wait
+        for _ in range(2):
+            assert bound.admit(3, Connection(is_idle=False))
+        assert await read_all(clients.streams[1]) == b""
+        assert await hosts_of_accepted(listener, bound, 2) == [2, 2]
+
+
+async def test_a_connection_that_gives_way_between_its_turn_and_its_task_is_not_served() -> None:
+    bound = ConnectionBound[Connection](2)
+    async with connecting() as clients:
+        await clients.connect(1, 1)
+        async with TurnListener(clients.listener, bound) as listener, await listener.accept() as stream:
+            assert bound.admit("elsewhere", Connection(is_idle=False))
+            assert not bound.admit(1, Connection(), stream.socket)
+            assert len(bound) == 2
 
 
 async def test_connections_that_wait_are_closed_with_the_listener() -> None:
@@ -264,7 +317,7 @@ async def test_connections_that_wait_are_closed_with_the_listener() -> None:
         await clients.connect(1, 1)
         (listener,) = bounded([clients.listener], bound)
         async with listener:
-            await hosts_of_accepted(listener, 1)
+            await hosts_of_accepted(listener, bound, 1)
             assert len(bound) == 1
         assert await clients.streams[1].receive_some() == b""
         assert len(bound) == 0
@@ -279,51 +332,77 @@ async def test_a_listener_that_is_closed_accepts_nothing() -> None:
 
 
 async def test_a_listener_waits_until_a_connection_arrives(nursery: trio.Nursery) -> None:
+    bound = ConnectionBound[Connection](100)
     async with connecting() as clients:
-        listener = TurnListener(clients.listener, ConnectionBound[Connection](100))
         nursery.start_soon(clients.connect, 1)
-        assert await hosts_of_accepted(listener, 1) == [1]
+        assert await hosts_of_accepted(TurnListener(clients.listener, bound), bound, 1) == [1]
 
 
 async def test_a_cancelled_listener_takes_no_turn() -> None:
+    bound = ConnectionBound[Connection](100)
     async with connecting() as clients:
-        listener = TurnListener(clients.listener, ConnectionBound[Connection](100))
+        listener = TurnListener(clients.listener, bound)
         await clients.connect(1)
         with trio.CancelScope() as scope:
             scope.cancel()
             await listener.accept()
         assert scope.cancelled_caught
-        assert await hosts_of_accepted(listener, 1) == [1]
+        assert await hosts_of_accepted(listener, bound, 1) == [1]
 
 
-class AbortedOnce:
-    """A listening socket whose first connection was aborted by its client."""
+@define(eq=False)
+class FailingOnce:
+    """A listening socket whose accepts fail once, after some have succeeded."""
 
-    def __init__(self, listening: socket.socket) -> None:
-        self.listening = listening
-        self.was_aborted = False
+    after: int
+    error: OSError
+    has_failed: bool = field(default=False, init=False)
+    _listening: socket.socket = field(init=False)
+
+    @contextmanager
+    def sharing(self, of: trio.socket.SocketType) -> Generator[FailingOnce]:
+        """Stand for `_sharing_descriptor`."""
+        with _share(of) as self._listening:
+            yield self
 
     def accept(self) -> tuple[socket.socket, object]:
-        if self.was_aborted:
-            return self.listening.accept()
-        self.was_aborted = True
-        raise ConnectionAbortedError
+        if self.after == 0 and not self.has_failed:
+            self.has_failed = True
+            raise self.error
+        self.after -= 1
+        return self._listening.accept()
+
+
+_share: Any = vars(_connection_bound)["_sharing_descriptor"]
+
+
+async def hosts_of_accepted_although(failure: FailingOnce, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Accept two connections; return the numbers of their hosts."""
+    monkeypatch.setattr(_connection_bound, "_sharing_descriptor", failure.sharing)
+    bound = ConnectionBound[Connection](100)
+    async with connecting() as clients:
+        await clients.connect(1, 1)
+        return await hosts_of_accepted(TurnListener(clients.listener, bound), bound, 2)
 
 
 async def test_a_connection_that_was_aborted_before_it_was_accepted_affects_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    aborted: list[AbortedOnce] = []
-    share: Any = vars(_connection_bound)["_sharing_descriptor"]
+    failure = FailingOnce(0, ConnectionAbortedError())
+    assert await hosts_of_accepted_although(failure, monkeypatch) == [1, 1]
+    assert failure.has_failed
 
-    @contextmanager
-    def sharing(of: trio.socket.SocketType) -> Generator[AbortedOnce]:
-        with share(of) as listening:
-            aborted.append(AbortedOnce(listening))
-            yield aborted[-1]
 
-    monkeypatch.setattr(_connection_bound, "_sharing_descriptor", sharing)
-    async with connecting() as clients:
-        await clients.connect(1)
-        assert await hosts_of_accepted(TurnListener(clients.listener, ConnectionBound[Connection](100)), 1) == [1]
-    assert aborted[0].was_aborted
+async def test_connections_that_wait_are_served_although_the_system_has_no_room_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failure = FailingOnce(1, OSError(errno.EMFILE, "too many open files"))
+    assert await hosts_of_accepted_although(failure, monkeypatch) == [1, 1]
+    assert failure.has_failed
+
+
+async def test_a_listener_that_has_accepted_nothing_reports_that_the_system_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(OSError, match="too many open files"):
+        await hosts_of_accepted_although(FailingOnce(0, OSError(errno.EMFILE, "too many open files")), monkeypatch)

@@ -23,6 +23,7 @@ from ..transports import (
     bounded,
     claim_stdio,
     default_max_connections,
+    has_unread_data,
     sender_at,
     server_link,
     socket_of,
@@ -82,7 +83,8 @@ async def serve_listeners(
         max_connections: the maximum number of open connections; by default three quarters of the descriptors that the
             process may have (RLIMIT_NOFILE), and at most 16,384. Beyond it, a new connection replaces the one that is
             idle longest, or else one of the address that has the most; if that is its own address, the new one is
-            closed. A connection is idle while none of its requests is in flight.
+            closed. An address with more than half of the connections replaces only its own. A connection is idle while
+            none of its requests is in flight.
 
     Raises:
         ValueError: *max_connections* is not above 0.
@@ -181,7 +183,7 @@ class _ServedConnections:
 
         link = server_link(stream, serving, None if self.max_connections == 1 else used)  # one has no order
         connection = _BoundedLink(link)
-        if not self._bound.admit(sender_at(stream), connection):
+        if not self._bound.admit(sender_at(stream), connection, socket_of(stream)):
             await trio.aclose_forcefully(stream)
             return
         self._links.add(link)
@@ -233,8 +235,11 @@ class _BoundedLink:
 
     @property
     def is_idle(self) -> bool:
-        """True if none of its requests is in flight. It is idle since the latest of them began."""
-        return not self._link.ledger.incoming
+        """True if it may be closed to make room: no request is in flight, and none has arrived that was not read yet.
+
+        It is idle since the latest of its requests began.
+        """
+        return not self._link.ledger.incoming and not has_unread_data(self._link.stream)
 
     def abort(self) -> None:
         """Close the link now; that of a socket frees its descriptor at once."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ._connection_bound import TurnListener as TurnListener
     from ._connection_bound import bounded as bounded
     from ._connection_bound import default_max_connections as default_max_connections
+    from ._connection_bound import has_unread_data as has_unread_data
     from ._connection_bound import socket_of as socket_of
     from ._memory import memory_transport as memory_transport
     from ._stream import guarded_tap as guarded_tap
@@ -61,7 +62,8 @@ else:
         __name__,
         {
             "_connection_bound": (
-                "BoundedListener", "ConnectionBound", "TurnListener", "bounded", "default_max_connections", "socket_of",
+                "BoundedListener", "ConnectionBound", "TurnListener", "bounded", "default_max_connections",
+                "has_unread_data", "socket_of",
             ),
             "_memory": ("memory_transport",),
             "_stream": ("guarded_tap", "sender_at", "server_link", "stream_transport"),

@@ -3,15 +3,20 @@
 Rules of this file:
 
 1. Beyond the bound, a newcomer takes the place of the connection that is idle longest. A connection is idle before its
-   first request, and while none of its requests is in flight.
-2. If no connection is idle, it takes the place of the oldest connection of the address that has the most. If its own
-   address would then have as many, the newcomer is closed instead.
-3. The system may have no descriptor left below the bound, because the program uses many itself. Then the connection
-   that is idle longest is closed as well, and accepting goes on.
-4. All this is one line of the log in a minute: whoever fills the bound must not fill the log too.
-5. The system hands over connections in the order of their arrival. While there is room, all that have arrived are
-   accepted at once, and are then served in turns by address. So a burst of one address delays a newcomer by one turn.
-   Those that wait count against the bound, and are not idle.
+   first request, and while none of its requests is in flight. A request that has arrived is in flight, even if it was
+   not read yet: otherwise a client would lose a request that it sent on an open connection.
+2. An address that has more than half of all places takes no idle connection of another address, and its own idle
+   connections give way before those of others. So a storm of connections does not close the kept ones of other clients.
+3. If no idle connection may be taken, a newcomer takes the place of the least recently used connection of the address
+   that has the most. If its own address would then have as many, the newcomer is closed instead.
+4. The system may have no descriptor left below the bound, because the program uses many itself. Then an idle connection
+   is closed as well, and accepting goes on.
+5. All this is one line of the log in a minute: whoever fills the bound must not fill the log too.
+6. The system hands over connections in the order of their arrival. All that have arrived are accepted at once, also
+   beyond the bound, and are then served in turns by address. So a burst of one address delays a newcomer by one turn.
+   A connection has its place from its acceptance on. While it waits for its turn it is not idle.
+7. A search for an idle connection looks at a few of the least recently used, and counts the busy ones among them as
+   used now. So its duration does not depend on the number of connections.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import trio
@@ -31,7 +37,15 @@ from attrs import define, field
 
 from .._shares import Sender, SharedBound, sender_of
 
-__all__ = ["BoundedListener", "ConnectionBound", "TurnListener", "bounded", "default_max_connections", "socket_of"]
+__all__ = [
+    "BoundedListener",
+    "ConnectionBound",
+    "TurnListener",
+    "bounded",
+    "default_max_connections",
+    "has_unread_data",
+    "socket_of",
+]
 
 _log = logging.getLogger("trio_mcp.transports")
 
@@ -43,8 +57,8 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """The errors of `accept` that say that the process or the system has no room for a connection."""
 _MOST_AT_ONCE = 64
 """The number of connections that are accepted without a checkpoint in between."""
-_RESERVE = 8
-"""The places that are kept for connections whose turn has come, but whose task has not begun."""
+_MOST_LOOKED_AT = 64
+"""The number of connections that one search for an idle one looks at."""
 
 
 def default_max_connections() -> int:
@@ -86,7 +100,10 @@ class ConnectionBound(Generic[C]):
 
     most: int
     _shares: SharedBound[C] = field(init=False)
+    """The connections by sender; those of each sender are in the same order as in `_by_use`."""
     _by_use: dict[C, None] = field(factory=dict[C, None], init=False)
+    _arrived: dict[trio.socket.SocketType, C] = field(factory=dict[trio.socket.SocketType, C], init=False)
+    """The places of accepted connections that are not served yet, by their sockets."""
     _closed: int = field(default=0, init=False)
     """The number of connections that were closed to make room."""
     _silent_until: float = field(default=-math.inf, init=False)
@@ -98,20 +115,22 @@ class ConnectionBound(Generic[C]):
     def __len__(self) -> int:
         return len(self._by_use)
 
-    def has_room(self, connections: int = 1) -> bool:
-        """Return True if so many more connections can be counted without closing one."""
-        return self._shares.has_room(connections)
-
-    def admit(self, sender: Sender | None, newcomer: C) -> bool:
+    def admit(self, sender: Sender | None, newcomer: C, socket: trio.socket.SocketType | None = None) -> bool:
         """Count a new connection, and close another one if there is no room; return False if it is refused itself.
 
         Args:
             sender: the client at its other end; None if that is unknown, and then no other connection counts with it.
             newcomer: the connection.
+            socket: its socket. If that has a place already (`hand_over`), the connection takes this place.
         """
         sender = newcomer if sender is None else sender
+        place = None if socket is None else self._arrived.pop(socket, None)
+        if place is not None:
+            if place not in self._by_use:  # it was closed to make room
+                return False
+            self.remove(place)
         if not self._shares.has_room():
-            loser = self._longest_idle() or self._shares.oldest_to_give_way(sender)
+            loser = self._idle_to_give_way(sender) or self._shares.oldest_to_give_way(sender)
             self._report(f"the maximum number of connections is open (max_connections={self.most})")
             if loser is None:
                 return False
@@ -120,11 +139,16 @@ class ConnectionBound(Generic[C]):
         self._by_use[newcomer] = None
         return True
 
+    def hand_over(self, place: C, socket: trio.socket.SocketType) -> None:
+        """Keep the place of a counted connection for the one that is admitted with *socket*."""
+        self._arrived[socket] = place
+
     def used(self, connection: C) -> None:
         """Note that a connection that is counted is in use now."""
         if connection in self._by_use:
             del self._by_use[connection]
             self._by_use[connection] = None
+            self._shares.renew(connection)
 
     def remove(self, connection: C) -> None:
         """Stop counting a connection that is closed. Harmless if it is not counted."""
@@ -132,15 +156,28 @@ class ConnectionBound(Generic[C]):
         self._by_use.pop(connection, None)
 
     def make_room(self, why: str) -> bool:
-        """Close the connection that is idle longest, because of *why*; return False if none is idle."""
-        loser = self._longest_idle()
+        """Close an idle connection, because of *why*; return False if none was found."""
+        loser = self._idle_to_give_way(None)
         self._report(why)
         if loser is not None:
             self._close(loser)
         return loser is not None
 
-    def _longest_idle(self) -> C | None:
-        return next((each for each in self._by_use if each.is_idle), None)
+    def _idle_to_give_way(self, newcomer: Sender | None) -> C | None:
+        """Return the idle connection that gives way to one of *newcomer* (rules 1 and 2); None if there is none."""
+        heaviest = self._shares.heaviest()
+        if heaviest is not None and 2 * self._shares.weight_of(heaviest) > self.most:
+            of_heaviest = self._first_idle(self._shares.entries_of(heaviest, _MOST_LOOKED_AT))
+            if of_heaviest is not None or heaviest == newcomer:
+                return of_heaviest
+        return self._first_idle(list(islice(self._by_use, _MOST_LOOKED_AT)))
+
+    def _first_idle(self, connections: Iterable[C]) -> C | None:
+        for each in connections:
+            if each.is_idle:
+                return each
+            self.used(each)
+        return None
 
     def _close(self, connection: C) -> None:
         self.remove(connection)
@@ -159,7 +196,7 @@ S = TypeVar("S", bound=trio.abc.Stream)
 
 @define(eq=False)
 class BoundedListener(trio.abc.Listener[S]):
-    """A listener that goes on when the system has no room for a connection (rule 3).
+    """A listener that goes on when the system has no room for a connection (rule 4).
 
     Args:
         make_room: closes a connection, and returns False if there is none to close.
@@ -204,7 +241,7 @@ class _Waiting:
 
 @define(eq=False)
 class TurnListener(trio.abc.Listener[trio.SocketStream]):
-    """A listener that accepts connections in turns by address (rule 5).
+    """A listener that accepts connections in turns by address (rule 6).
 
     Args:
         listener: a listener on a socket.
@@ -219,38 +256,38 @@ class TurnListener(trio.abc.Listener[trio.SocketStream]):
     async def accept(self) -> trio.SocketStream:
         """Wait for a connection, and for its turn."""
         while True:
+            await trio.lowlevel.checkpoint()
             self._accept_arrived()
-            await trio.lowlevel.checkpoint_if_cancelled()
             following = next(self._turns(), None)
             if following is not None:
-                await trio.lowlevel.cancel_shielded_checkpoint()
-                return trio.SocketStream(trio.socket.from_stdlib_socket(following.accepted))
-            if self._bound.has_room(_RESERVE):
-                await trio.lowlevel.wait_readable(self._listener.socket)
-            else:
-                return await self._listener.accept()
+                stream = trio.SocketStream(trio.socket.from_stdlib_socket(following.accepted))
+                self._bound.hand_over(following, stream.socket)
+                return stream
+            await trio.lowlevel.wait_readable(self._listener.socket)
 
     def _accept_arrived(self) -> None:
-        """Accept what has arrived, as far as there is room."""
+        """Accept what has arrived, and close what the bound refuses."""
         if self._listener.socket.fileno() < 0:
             raise trio.ClosedResourceError("the listener is closed")
         with _sharing_descriptor(self._listener.socket) as listening:
             for _ in range(_MOST_AT_ONCE):
-                if not self._bound.has_room(_RESERVE):
-                    return
                 try:
                     accepted, address = listening.accept()
                 except BlockingIOError:
                     return
                 except OSError as error:
-                    if error.errno in _EXHAUSTED:
-                        raise
-                    continue  # an error of one connection, whose client has left already
+                    if error.errno not in _EXHAUSTED:
+                        continue  # an error of one connection, whose client has left already
+                    if self._queues:
+                        return  # those that wait are served first
+                    raise
                 is_unix = isinstance(address, str | bytes)
                 sender = sender_of(None, None if is_unix else str(address[0]))
                 waiting = _Waiting(sender, accepted)
-                self._bound.admit(sender, waiting)
-                self._queues.setdefault(sender, deque()).append(waiting)
+                if self._bound.admit(sender, waiting):
+                    self._queues.setdefault(sender, deque()).append(waiting)
+                else:
+                    waiting.abort()
 
     def _turns(self) -> Iterator[_Waiting]:
         """Take the connections that wait, and were not closed meanwhile, in turns by sender."""
@@ -260,7 +297,6 @@ class TurnListener(trio.abc.Listener[trio.SocketStream]):
             following = queue.popleft()
             if queue:
                 self._queues[sender] = queue
-            self._bound.remove(following)
             if not following.is_closed:
                 yield following
 
@@ -270,11 +306,12 @@ class TurnListener(trio.abc.Listener[trio.SocketStream]):
             await self._listener.aclose()
         finally:
             for each in self._turns():
+                self._bound.remove(each)
                 each.abort()
 
 
 def bounded(listeners: Iterable[trio.abc.Listener[S]], bound: ConnectionBound[Any]) -> list[trio.abc.Listener[S]]:
-    """Return listeners that stay within a bound (rules 3 and 5).
+    """Return listeners that stay within a bound (rules 4 and 6).
 
     Turns are for listeners on a socket. What other listeners accept is known only to them.
     """
@@ -303,3 +340,9 @@ def socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
     while isinstance(inner, trio.SSLStream):
         inner = cast("trio.SSLStream[trio.abc.Stream]", inner).transport_stream
     return inner.socket if isinstance(inner, trio.SocketStream) else None
+
+
+def has_unread_data(stream: trio.abc.Stream) -> bool:
+    """Return True if the socket of a stream has received data, or its end, that was not read yet."""
+    end = socket_of(stream)
+    return end is not None and end.fileno() >= 0 and end.is_readable()

@@ -392,6 +392,26 @@ async def test_a_connection_without_a_whole_first_head_is_idle() -> None:
         assert await read_all(stream) in {b"", b"[reset]"}
 
 
+async def test_a_request_that_has_arrived_is_answered_although_a_newcomer_needs_the_place(
+    nursery: trio.Nursery,
+) -> None:
+    connections = Connections(App(), HttpListening(max_connections=1), {})
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener:
+        port = listener.socket.getsockname()[1]
+        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+            nursery.start_soon(connections.serve, await listener.accept())
+            await client.send_all(get("/"))
+            assert (await read_until(client, b"fine")).startswith(OK)
+            async with await trio.open_tcp_stream("127.0.0.1", port) as newcomer:
+                accepted = await listener.accept()
+                os.write(client.socket.fileno(), get("/"))  # and no checkpoint, so the server has not read it
+                await connections.serve(accepted)
+                assert (await read_until(client, b"fine")).startswith(OK)
+                assert await read_all(newcomer) in {b"", b"[reset]"}
+        connections.abort()
+
+
 async def test_if_all_connections_are_in_use_the_address_with_the_most_gives_way() -> None:
     async def hold(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)

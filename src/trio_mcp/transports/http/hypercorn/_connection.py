@@ -71,7 +71,7 @@ from hypercorn.protocol.h11 import H2ProtocolAssumedError, H11Protocol, H11WSCon
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 
-from ..._connection_bound import ConnectionBound
+from ..._connection_bound import ConnectionBound, has_unread_data, socket_of
 from ..._stream import sender_at
 from ..server import AsgiApp
 from ._application import AppTasks, Mailbox, contained
@@ -132,7 +132,7 @@ class Connections:
     async def serve(self, stream: _Stream) -> None:
         """Serve one connection until it ends; close it at once if it is beyond the bound."""
         connection = _Connection(stream, self)
-        if not self.bound.admit(sender_at(stream), connection):
+        if not self.bound.admit(sender_at(stream), connection, socket_of(stream)):
             connection.abort()
             await trio.lowlevel.checkpoint()
             return
@@ -177,8 +177,9 @@ class _Connection:
         self._excused = -math.inf
         self._excused_until = -math.inf
         self._writing = trio.Lock()
-        self.is_idle = True
+        self._is_idle = True
         """True while no request is answered."""
+        self._is_ending = False
         self._is_lost = False
         self._first_deadline = trio.current_time() + common.listening.head_seconds
         self.client = _address(self._socket.getpeername)
@@ -203,13 +204,18 @@ class _Connection:
             self.abort()
             del self._tasks, self._protocol  # they refer to this object, and a cycle waits for the garbage collector
 
+    @property
+    def is_idle(self) -> bool:
+        """True if it may be closed to make room: no request is answered, and none has arrived that was not read yet."""
+        return self._is_ending or (self._is_idle and not has_unread_data(self._stream))
+
     def report(self, failure: Exception) -> None:
         """Log the failure that ends the connection."""
         _log.warning("the connection from %s failed and is closed", self.client, exc_info=failure)
 
     def end_if_idle(self) -> None:
         """End now, unless a request is being answered."""
-        if self.is_idle:
+        if self._is_idle:
             self._reading.cancel()
 
     def _cut(self, request: Mailbox) -> None:
@@ -261,7 +267,7 @@ class _Connection:
                 await self._go_on_with_http2()
 
     async def _go_on_with_http2(self) -> None:
-        self.is_idle = True
+        self._is_idle = True
         self._waiting.deadline = self._first_deadline
         self._protocol = self._new_protocol(Http2)
         await self._protocol.initiate()
@@ -273,7 +279,7 @@ class _Connection:
             except StartsHttp2 as preface:
                 await self._go_on_with_http2()
                 await self._protocol.handle(RawData(preface.data))
-            if self.is_idle and self._protocol.has_part_of_head:
+            if self._is_idle and self._protocol.has_part_of_head:
                 latest = trio.current_time() + self._common.listening.head_seconds
                 self._waiting.deadline = min(self._waiting.deadline, latest)
 
@@ -298,13 +304,13 @@ class _Connection:
             case RawData(data=data):
                 await self._write(data)
             case Updated(idle=True):
-                self.is_idle = True
+                self._is_idle = True
                 self._common.bound.used(self)
                 self._waiting.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
                 if self._common.context.terminated.is_set():
                     self._reading.cancel()
             case Updated():
-                self.is_idle = False
+                self._is_idle = False
                 self._waiting.deadline = math.inf
             case _:
                 self._reading.cancel()
@@ -341,7 +347,7 @@ class _Connection:
             self._tasks.end()
             for _ in range(_PASSES_OF_END):
                 await trio.lowlevel.checkpoint()
-        self.is_idle = True  # all that is left is to close it
+        self._is_ending = True
         with (
             trio.move_on_after(self._common.listening.write_seconds),
             suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError),
