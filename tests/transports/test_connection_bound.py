@@ -57,11 +57,11 @@ def filled(sender_of_each: str, *, idle: Sequence[int] = ()) -> tuple[Connection
 
 
 async def test_the_connection_that_is_idle_longest_gives_way() -> None:
-    bound, connections = filled("abc", idle=[1, 2])
+    bound, connections = filled("abcde", idle=[1, 2])
     bound.used(connections[1])
     assert bound.admit("a", Connection())
-    assert [each.aborted for each in connections] == [0, 0, 1]
-    assert len(bound) == 3
+    assert [each.aborted for each in connections] == [0, 0, 1, 0, 0]
+    assert len(bound) == 5
 
 
 async def test_without_an_idle_one_the_oldest_connection_of_the_address_with_the_most_gives_way() -> None:
@@ -78,21 +78,23 @@ async def test_an_address_with_more_than_half_of_the_places_takes_no_idle_connec
     assert [each.aborted for each in connections] == [0, 0, 1, 0]
 
 
-async def test_an_address_with_half_of_the_places_takes_the_connection_that_is_idle_longest() -> None:
-    bound, connections = filled("bbaa", idle=[1, 2])
+async def test_an_address_with_half_of_the_places_takes_an_idle_connection_of_another() -> None:
+    bound, connections = filled("bbaa", idle=[1])
     assert bound.admit("a", Connection())
     assert [each.aborted for each in connections] == [0, 1, 0, 0]
 
 
-async def test_idle_connections_of_an_address_with_more_than_half_of_the_places_give_way_first() -> None:
-    bound, connections = filled("baaa", idle=[0, 2])
-    assert bound.admit("b", Connection())
-    assert bound.admit("c", Connection())
-    assert [each.aborted for each in connections] == [1, 0, 1, 0]
+async def test_idle_connections_of_an_address_with_more_than_a_quarter_of_the_places_give_way_first() -> None:
+    bound, connections = filled("bcdeffaa", idle=[0, 1, 7])
+    bound.remove(connections[4])
+    assert bound.admit("a", Connection(is_idle=False))  # it takes the free place, and has three of eight
+    assert bound.admit("f", Connection())
+    assert bound.admit("g", Connection())
+    assert [each.aborted for each in connections] == [1, 0, 0, 0, 0, 0, 0, 1]
 
 
 async def test_a_search_for_an_idle_connection_looks_at_a_few_and_goes_on_where_the_last_one_ended() -> None:
-    bound, connections = filled(50 * "ab", idle=[70])
+    bound, connections = filled(20 * "abcde", idle=[70])
     assert not bound.make_room("a search that ends before the idle connection")
     assert bound.make_room("a search that goes on")
     assert [number for number, each in enumerate(connections) if each.aborted] == [70]

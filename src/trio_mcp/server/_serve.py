@@ -83,8 +83,8 @@ async def serve_listeners(
         max_connections: the maximum number of open connections; by default three quarters of the descriptors that the
             process may have (RLIMIT_NOFILE), and at most 16,384. Beyond it, a new connection replaces the one that is
             idle longest, or else one of the address that has the most; if that is its own address, the new one is
-            closed. An address with more than half of the connections replaces only its own. A connection is idle while
-            none of its requests is in flight.
+            closed. Idle connections of an address with more than a quarter of all are replaced first, and one with more
+            than half replaces only its own. A connection is idle while none of its requests is in flight.
 
     Raises:
         ValueError: *max_connections* is not above 0.

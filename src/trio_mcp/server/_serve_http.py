@@ -298,8 +298,8 @@ class ServeHttpOptions(HttpOptions, total=False):
     max_connections: int | None
     """The maximum number of open connections; by default three quarters of the descriptors that the process may have
     (RLIMIT_NOFILE), and at most 16,384. Beyond it, a new connection replaces the one that is idle longest, or else one
-    of the address that has the most; if that is its own address, the new one is closed. An address with more than half
-    of the connections replaces only its own."""
+    of the address that has the most; if that is its own address, the new one is closed. Idle connections of an address
+    with more than a quarter of all are replaced first, and one with more than half replaces only its own."""
     head_seconds: float | None
     """The timeout for receiving the head of a request, 15 by default."""
     keep_alive_seconds: float | None

@@ -5,8 +5,9 @@ Rules of this file:
 1. Beyond the bound, a newcomer takes the place of the connection that is idle longest. A connection is idle before its
    first request, and while none of its requests is in flight. A request that has arrived is in flight, even if it was
    not read yet: otherwise a client would lose a request that it sent on an open connection.
-2. An address that has more than half of all places takes no idle connection of another address, and its own idle
-   connections give way before those of others. So a storm of connections does not close the kept ones of other clients.
+2. The idle connections of an address that has more than a quarter of all places give way before those of others, and an
+   address that has more than half takes none of others. So a storm of connections does not close the kept ones of other
+   clients, which may be sending a request at that moment.
 3. If no idle connection may be taken, a newcomer takes the place of the least recently used connection of the address
    that has the most. If its own address would then have as many, the newcomer is closed instead.
 4. The system may have no descriptor left below the bound, because the program uses many itself. Then an idle connection
@@ -166,9 +167,10 @@ class ConnectionBound(Generic[C]):
     def _idle_to_give_way(self, newcomer: Sender | None) -> C | None:
         """Return the idle connection that gives way to one of *newcomer* (rules 1 and 2); None if there is none."""
         heaviest = self._shares.heaviest()
-        if heaviest is not None and 2 * self._shares.weight_of(heaviest) > self.most:
+        places = self._shares.weight_of(heaviest)
+        if 4 * places > self.most:
             of_heaviest = self._first_idle(self._shares.entries_of(heaviest, _MOST_LOOKED_AT))
-            if of_heaviest is not None or heaviest == newcomer:
+            if of_heaviest is not None or (heaviest == newcomer and 2 * places > self.most):
                 return of_heaviest
         return self._first_idle(list(islice(self._by_use, _MOST_LOOKED_AT)))
 

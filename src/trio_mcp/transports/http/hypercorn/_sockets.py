@@ -67,8 +67,8 @@ class HttpListening:
     max_connections: int = field(factory=default_max_connections, validator=_positive)
     """The maximum number of open connections; by default three quarters of the descriptors that the process may have,
     and at most 16,384. Beyond it, a new connection replaces the one that is idle longest, or else one of the address
-    that has the most; if that is its own address, the new one is closed. An address with more than half of the
-    connections replaces only its own."""
+    that has the most; if that is its own address, the new one is closed. Idle connections of an address with more than
+    a quarter of all are replaced first, and one with more than half replaces only its own."""
     head_seconds: float = field(default=15.0, validator=_positive)
     """The maximum time for the head of a request: for the first one from the connection on, including TLS; for the next
     ones from their first byte on."""
