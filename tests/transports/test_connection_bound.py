@@ -280,6 +280,20 @@ async def test_connections_that_have_arrived_are_served_in_turns_by_address() ->
         assert len(bound) == 0
 
 
+async def test_a_burst_is_accepted_in_portions_so_that_other_tasks_run_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_connection_bound, "_MOST_AT_ONCE", 2)
+    bound = ConnectionBound[Connection](100)
+    async with connecting() as clients:
+        listener = TurnListener(clients.listener, bound)
+        await clients.connect(1, 1, 1)
+        async with await listener.accept() as stream:
+            assert len(bound) == 2
+            assert bound.admit(1, Connection(), stream.socket)
+        assert await hosts_of_accepted(listener, bound, 2) == [1, 1]
+
+
 @linux_only
 async def test_beyond_the_bound_a_burst_of_one_address_gives_way_to_a_newcomer() -> None:
     bound = ConnectionBound[Connection](3)
