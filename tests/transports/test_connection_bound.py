@@ -79,9 +79,16 @@ async def test_an_address_with_more_than_half_of_the_places_takes_no_idle_connec
 
 
 async def test_an_address_with_half_of_the_places_takes_an_idle_connection_of_another() -> None:
-    bound, connections = filled("bbaa", idle=[1])
+    bound, connections = filled("aabb", idle=[2])
     assert bound.admit("a", Connection())
-    assert [each.aborted for each in connections] == [0, 1, 0, 0]
+    assert [each.aborted for each in connections] == [0, 0, 1, 0]
+
+
+async def test_of_an_address_with_many_places_the_connection_that_is_idle_longest_gives_way() -> None:
+    bound, connections = filled("baaa", idle=[1, 2])
+    bound.used(connections[1])
+    assert bound.admit("b", Connection())
+    assert [each.aborted for each in connections] == [0, 0, 1, 0]
 
 
 async def test_idle_connections_of_an_address_with_more_than_a_quarter_of_the_places_give_way_first() -> None:
@@ -322,9 +329,11 @@ async def test_a_connection_that_gives_way_between_its_turn_and_its_task_is_not_
     async with connecting() as clients:
         await clients.connect(1, 1)
         async with TurnListener(clients.listener, bound) as listener, await listener.accept() as stream:
-            assert bound.admit("elsewhere", Connection(is_idle=False))
-            assert not bound.admit(1, Connection(), stream.socket)
-            assert len(bound) == 2
+            newcomer = Connection(is_idle=False)
+            assert bound.admit("elsewhere", newcomer)
+            bound.remove(newcomer)
+            assert not bound.admit(1, Connection(), stream.socket)  # although there is room: its socket is closed
+            assert len(bound) == 1
 
 
 async def test_connections_that_wait_are_closed_with_the_listener() -> None:
