@@ -20,6 +20,7 @@ TARGETS = (
     "signature",
     "challenges",
     "http_response",
+    "http_request",
 )
 
 

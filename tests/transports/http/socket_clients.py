@@ -24,7 +24,7 @@ Handler: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 WINDOW_BYTES = 65_535
 """The initial flow control window of HTTP/2 in bytes, for each stream and for the connection."""
-OK = b"HTTP/1.1 200 \r\n"
+OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def get(path: str, *fields: str) -> bytes:

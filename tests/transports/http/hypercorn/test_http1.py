@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -73,6 +74,7 @@ async def test_the_head_and_each_part_of_a_stream_are_sent_at_once() -> None:
     async def stream_parts(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         await go_on.wait()
+        await send_part(send, b"")  # a chunk without data would be the last
         await send_part(send, b"first")
         await wait_for_disconnect(receive)
 
@@ -106,14 +108,81 @@ async def test_an_application_that_raises_during_its_response_breaks_it_off(
     async def fail(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [] if length is None else [(b"content-length", length)]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send_part(send, b"part")
         raise ValueError
 
     async with serving(App({"/fail": fail})) as served:
         reply = await exchange(served, get("/fail"))
 
     assert reply.startswith(OK)
-    assert reply.endswith(b"\r\n\r\n")
+    assert reply.removesuffix(b"\r\n").endswith(b"part")
     assert b"\r\n0\r\n" not in reply
+
+
+async def test_an_application_that_raises_before_the_body_of_a_held_head_sends_500(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
+        raise ValueError
+
+    async with serving(App({"/fail": fail})) as served:
+        assert (await exchange(served, get("/fail"))).startswith(b"HTTP/1.1 500 ")
+
+
+@pytest.mark.parametrize(
+    ("length", "parts"), [(b"3", [b"ab"]), (b"3", [b"ab", b"cd"]), (b"0", [b"x"]), (b"-1", []), (b"1, 1", [])]
+)
+async def test_a_response_of_another_length_than_announced_breaks_off(
+    length: bytes, parts: Sequence[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise the client would take the next response for a part of it."""
+
+    async def mislead(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        for part in parts:
+            await send_part(send, part)
+        await send({"type": "http.response.body"})
+
+    async with serving(App({"/mislead": mislead})) as served:
+        reply = await exchange(served, get("/mislead") + get("/"))
+
+    assert b"fine" not in reply
+    assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/mislead'"]
+
+
+@pytest.mark.parametrize("status", [100, 199])
+async def test_an_application_cannot_send_an_interim_response(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, status=status)
+
+    async with serving(App({"/interim": respond})) as served:
+        assert (await exchange(served, get("/interim"))).startswith(b"HTTP/1.1 500 ")
+
+
+async def test_what_an_application_sends_out_of_turn_is_its_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def begin_twice(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(send)
+        await begin(send)
+
+    async with serving(App({"/twice": begin_twice})) as served:
+        await exchange(served, get("/twice"))
+
+    assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/twice'"]
+
+
+async def test_an_application_cannot_choose_the_framing() -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"transfer-encoding", b"gzip"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"abc"})
+
+    async with serving(App({"/framing": respond})) as served:
+        reply = await exchange(served, get("/framing"))
+
+    assert b"gzip" not in reply
+    assert reply.count(b"transfer-encoding: chunked\r\n") == reply.count(b"connection: close\r\n") == 1
+    assert reply.endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
 
 
 async def test_a_malformed_response_is_logged_as_a_failure_of_the_application(caplog: pytest.LogCaptureFixture) -> None:
@@ -246,19 +315,29 @@ async def test_a_websocket_works() -> None:
         await left.wait()
 
 
+@pytest.mark.parametrize(("closes", "code"), [(True, 1001), (False, 1011)], ids=["closed", "returned"])
+async def test_a_websocket_that_the_application_ends_is_closed(closes: bool, code: int) -> None:
+    async def end(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        if closes:
+            await send({"type": "websocket.close", "code": code})
+            assert (await receive())["type"] == "websocket.disconnect"
+
+    async with serving(App({"/socket": end})) as served, await served.connect() as stream:
+        await stream.send_all(UPGRADE)
+        frame = b"\x88\x02" + code.to_bytes(2, "big")
+        await read_until(stream, frame)
+        await stream.send_all(b"\x88\x82\x00\x00\x00\x00" + frame[2:])
+        assert await read_all(stream) == b""
+
+
 async def test_the_obsolete_upgrade_to_http2_is_ignored() -> None:
     request = get("/", "upgrade: h2c", "connection: upgrade, http2-settings", "http2-settings: AAMAAABkAAQAoAAA")
     async with serving(App()) as served, await served.connect() as stream:
         await stream.send_all(request)
 
         assert (await read_until(stream, b"fine")).startswith(OK)
-
-
-async def test_http2_can_be_turned_off() -> None:
-    async with serving(App(), http2=False) as served:
-        reply = await exchange(served, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
-
-        assert reply.startswith(b"HTTP/1.1 ")
 
 
 @pytest.mark.parametrize(
@@ -277,18 +356,39 @@ async def test_a_malformed_head_is_refused(request_: bytes, status: bytes) -> No
         assert await served.serves_others()
 
 
-async def test_a_malformed_body_closes_the_connection() -> None:
+async def test_a_malformed_body_is_refused_and_closes_the_connection() -> None:
     seen: list[str] = []
+    begun = trio.Event()
 
     async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
         seen.append((await receive())["type"])
+        await answer(send)  # is not sent: the client has got a response already
 
-    request = b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n"
     async with serving(App({"/read": read})) as served:
-        await exchange(served, request)
+        async with await served.connect() as stream:
+            await stream.send_all(b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+            await begun.wait()
+            await stream.send_all(b"nonsense\r\n")
+            reply = await read_all(stream)
         assert await served.serves_others()
 
+    assert reply.startswith(b"HTTP/1.1 400 ")
+    assert b"fine" not in reply
     assert seen == ["http.disconnect"]
+
+
+async def test_a_malformed_body_breaks_off_the_response_that_has_begun() -> None:
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(send)
+        await send_part(send, b"begun")
+        await wait_for_disconnect(receive)
+
+    async with serving(App({"/read": read})) as served, await served.connect() as stream:
+        await stream.send_all(b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        await read_until(stream, b"begun\r\n")
+        await stream.send_all(b"nonsense\r\n")
+        assert await read_all(stream) == b""
 
 
 async def test_a_request_that_ends_too_early_counts_as_a_disconnect() -> None:
@@ -309,14 +409,75 @@ async def test_a_request_that_ends_too_early_counts_as_a_disconnect() -> None:
 
 async def test_requests_sent_ahead_are_answered_in_order() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive)
         await trio.sleep(0.01)
-        await answer(send, b"slow")
+        await answer(send, b"slow" + body)
 
+    chunked = b"POST /slow HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n2\r\n0\r\n\r\n"
     async with serving(App({"/slow": slow})) as served, await served.connect() as stream:
-        await stream.send_all(get("/slow") + get("/"))
+        await stream.send_all(post("/slow", 1, b"1") + chunked + b"\r\n" + get("/"))
         reply = await read_until(stream, b"fine")
 
-    assert reply.index(b"slow") < reply.index(b"fine")
+    assert reply.index(b"slow1") < reply.index(b"slow2") < reply.index(b"fine")
+
+
+async def test_a_client_that_waits_with_its_body_is_told_to_continue() -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, await read_body(receive))
+
+    async with serving(App({"/echo": echo})) as served, await served.connect() as stream:
+        await stream.send_all(b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n")
+        assert await read_until(stream, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await stream.send_all(b"body")
+        assert (await read_until(stream, b"body")).startswith(OK)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "length"),
+    [("HEAD", 200, b"content-length: 4"), ("GET", 304, b"content-length: 4"), ("GET", 204, b"")],
+)
+async def test_a_response_without_a_body_sends_none(method: str, status: int, length: bytes) -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, status=status)
+
+    async with serving(App({"/": respond})) as served, await served.connect() as stream:
+        for _ in range(2):
+            await stream.send_all(get("/").replace(b"GET", method.encode()))
+            reply = await read_until(stream, b"\r\n\r\n")
+            assert reply.startswith(b"HTTP/1.1 %d " % status)
+            assert (b"content-length" in reply) == bool(length)
+            assert length in reply
+            assert reply.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("length", [None, b"3"])
+async def test_an_old_client_gets_a_response_that_ends_with_the_connection(length: bytes | None) -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [] if length is None else [(b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"abc"})
+
+    async with serving(App({"/old": respond})) as served:
+        reply = await exchange(served, b"GET /old HTTP/1.0\r\n\r\n")
+
+    assert b"transfer-encoding" not in reply
+    assert reply.endswith(b"\r\n\r\nabc")
+
+
+async def test_an_old_client_may_keep_its_connection() -> None:
+    async with serving(App()) as served, await served.connect() as stream:
+        for _ in range(2):
+            await stream.send_all(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+            assert b"connection: keep-alive\r\n" in await read_until(stream, b"fine")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_connection_can_only_begin_with_http2(is_first: bool) -> None:
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
+    async with serving(App(), http2=not is_first) as served:
+        reply = await exchange(served, preface if is_first else get("/") + preface)
+
+    assert reply.rpartition(b"HTTP/1.1 ")[2].startswith(b"505 ")
 
 
 async def test_a_response_that_is_sent_before_the_body_of_its_request_was_read_announces_the_close() -> None:
@@ -336,16 +497,27 @@ async def test_a_response_that_is_sent_before_the_body_of_its_request_was_read_a
     assert b"connection" not in late.lower()
 
 
-async def test_a_request_that_is_framed_twice_is_the_last_of_its_connection() -> None:
+async def test_a_request_that_is_framed_twice_is_refused_with_all_that_follows() -> None:
     """Otherwise a proxy that goes by Content-Length could be made to forward a hidden request (RFC 9112, 6.1)."""
+    framed_twice = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with serving(App()) as served:
+        reply = await exchange(served, framed_twice + b"4\r\nbody\r\n0\r\n\r\n" + get("/hidden"))
 
-    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, await read_body(receive))
+    assert reply.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close\r\n" in reply
+    assert b"fine" not in reply
 
-    framed_twice = b"POST /echo HTTP/1.1\r\nhost: here\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n"
-    async with serving(App({"/echo": echo})) as served:
-        response = await exchange(served, framed_twice + b"4\r\nbody\r\n0\r\n\r\n" + get("/hidden"))
 
-    assert response.startswith(OK)
-    assert b"connection: close\r\n" in response.lower()
-    assert response.endswith(b"\r\n\r\nbody")
+async def test_a_websocket_is_refused_with_a_response_of_the_application() -> None:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"x-why", b"because")]
+        await send({"type": "websocket.http.response.start", "status": 403, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": b"not ", "more_body": True})
+        await send({"type": "websocket.http.response.body", "body": b"here"})
+
+    async with serving(App({"/socket": refuse})) as served:
+        reply = await exchange(served, UPGRADE)
+
+    assert reply.startswith(b"HTTP/1.1 403 ")
+    assert b"x-why: because\r\n" in reply
+    assert reply.endswith(b"\r\n\r\nnot here")

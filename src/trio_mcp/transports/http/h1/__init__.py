@@ -1,4 +1,4 @@
-"""HTTP/1.1 without I/O."""
+"""HTTP/1.1 without I/O: bytes in, heads and bodies out, for both roles."""
 
 from __future__ import annotations
 
@@ -7,11 +7,25 @@ from typing import TYPE_CHECKING
 from ...._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._client import HttpSyntaxError as HttpSyntaxError
+    from ._chunks import LAST_CHUNK as LAST_CHUNK
+    from ._chunks import ChunkedBody as ChunkedBody
+    from ._chunks import chunk as chunk
     from ._client import ResponseHead as ResponseHead
     from ._client import ResponseReader as ResponseReader
     from ._client import request_head as request_head
+    from ._server import RequestHead as RequestHead
+    from ._server import RequestReader as RequestReader
+    from ._server import response_head as response_head
+    from ._syntax import HttpSyntaxError as HttpSyntaxError
+    from ._syntax import options_of as options_of
+    from ._syntax import values_of as values_of
 else:
     __getattr__, __dir__, __all__ = lazy_names(
-        __name__, {"_client": ("HttpSyntaxError", "ResponseHead", "ResponseReader", "request_head")}
+        __name__,
+        {
+            "_chunks": ("LAST_CHUNK", "ChunkedBody", "chunk"),
+            "_client": ("ResponseHead", "ResponseReader", "request_head"),
+            "_server": ("RequestHead", "RequestReader", "response_head"),
+            "_syntax": ("HttpSyntaxError", "options_of", "values_of"),
+        },
     )

@@ -10,8 +10,7 @@ Rules of this file:
 2. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
    only in HTTP/1.1. A response without framing lasts until the connection ends.
 3. Whatever follows a complete response without a request for it makes the connection unusable.
-4. The head is bounded in bytes, and so is what a chunked body has between its data: sizes, extensions, trailers.
-   Trailers are not header fields, and are dropped.
+4. The head is bounded in bytes. Trailers are not header fields, and are dropped.
 5. What does not belong into the head of a request is refused, so that nothing can be smuggled into one.
 
 Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
@@ -20,39 +19,35 @@ Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import httptools
 from attrs import define, field
 
-__all__ = ["HttpSyntaxError", "ResponseHead", "ResponseReader", "request_head"]
+from ._chunks import ChunkedBody
+from ._syntax import FIELD, FIELD_VALUE, MAX_LENGTH_DIGITS, TOKEN, Fields, HttpSyntaxError, options_of, values_of
+
+__all__ = ["ResponseHead", "ResponseReader", "request_head"]
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _MAX_INTERIM: Final = 16
 """The number of interim responses (1xx) before one final response."""
-_MAX_LENGTH_DIGITS: Final = 18
-_OVERHEAD_BYTES: Final = 64 * 1024
-_OVERHEAD_OF_CHUNK: Final = 32
-"""The bytes beside its data that a chunked body may have between two chunks, and in addition for each chunk."""
 _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _HEAD: Final = re.compile(
-    rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [\t\x20-\x7e\x80-\xff]*)?\r\n"
-    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n"
+    rb"HTTP/1\.[01] [1-9][0-9]{2}(?: " + FIELD_VALUE + rb")?\r\n(?:" + FIELD + rb")*\r\n",
 )
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 _SWITCHING, _NO_CONTENT, _NOT_MODIFIED = 101, 204, 304
 
 _REQUEST_HEAD: Final = re.compile(
-    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e]+ HTTP/1\.1\r\n"
-    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: (?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\r\n)+"
+    TOKEN
+    + rb" [\x21-\x7e]+ HTTP/1\.1\r\n(?:"
+    + TOKEN
+    + rb": (?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\r\n)+"
 )
-_NAMES: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
-
-class HttpSyntaxError(Exception):
-    """The other side has not spoken HTTP/1.1, or not in a way that has one meaning only."""
+_NAMES: Final = re.compile(TOKEN.decode())
 
 
 # --- Requests ---
@@ -88,36 +83,17 @@ class ResponseHead:
     """The head of a final response."""
 
     status: int
-    fields: Sequence[tuple[bytes, bytes]]
-    """The names in lower case, and the values, in the order of the message."""
+    fields: Fields
 
 
 @define(eq=False)
 class _Callbacks:
-    """The receiver of what llhttp parses: the fields and the body of one response."""
+    """The receiver of what llhttp parses: the fields of one response."""
 
     fields: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]])
-    body: list[bytes] = field(factory=list[bytes])
-    chunks: int = 0
-    is_complete: bool = False
-    has_more: bool = False
-    """True if something follows the response."""
-
-    def on_message_begin(self) -> None:
-        self.has_more = self.is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.fields.append((name.lower(), value.rstrip(b" \t")))
-
-    def on_body(self, data: bytes) -> None:
-        if not self.has_more:
-            self.body.append(data)
-
-    def on_chunk_header(self) -> None:
-        self.chunks += 1
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True
 
 
 class ResponseReader:
@@ -136,13 +112,11 @@ class ResponseReader:
         """True if no other response can follow on this connection. Settled when the response is complete."""
         self._has_body = has_body
         self._unread = bytearray()
-        self._callbacks = _Callbacks()
-        self._parser = httptools.HttpResponseParser(self._callbacks)
+        self._body: list[bytes] = []
         self._interim = 0
         self._left: int | None = None
         """The bytes of the body that have not arrived; None if its length is not declared."""
-        self._is_chunked = False
-        self._overhead = 0
+        self._chunks: ChunkedBody | None = None
 
     def feed(self, data: bytes) -> None:
         """Take received bytes; ``b""`` is the end of the connection.
@@ -177,44 +151,42 @@ class ResponseReader:
 
     def take_body(self) -> list[bytes]:
         """Return the parts of the body that have arrived since the last call."""
-        body = self._callbacks.body
+        body = self._body
         if body:
-            self._callbacks.body = []
+            self._body = []
         return body
 
     def _end(self) -> None:
-        if not self.is_complete and (self.head is None or self._left is not None or self._is_chunked):
+        if not self.is_complete and (self.head is None or self._left is not None or self._chunks is not None):
             raise HttpSyntaxError("the connection ended before the response did")
         self.is_complete = self.is_last = True
 
     def _read_head(self, raw: bytes) -> None:
         if _HEAD.fullmatch(raw) is None:
             raise HttpSyntaxError(f"the head of the response is malformed; it begins with {raw.split(_END)[0][:100]!r}")
-        self._feed(raw)
-        status, fields = self._parser.get_status_code(), self._callbacks.fields
+        callbacks = _Callbacks()
+        parser = httptools.HttpResponseParser(callbacks)
+        try:
+            parser.feed_data(raw)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise HttpSyntaxError(f"the response is malformed: {error}") from None
+        status, fields = parser.get_status_code(), callbacks.fields
         if status < 200:
             self._interim += 1
             if status == _SWITCHING or self._interim > _MAX_INTERIM or any(name in _FRAMING for name, _ in fields):
                 raise HttpSyntaxError(f"unexpected response with the status {status}")
-            self._callbacks.fields = []
-            self._callbacks.is_complete = False
             return
         self.head = ResponseHead(status, fields)
-        self._callbacks.fields = []  # from now on trailers
-        self._frame(status, fields)
+        self._frame(status, fields, is_old=parser.get_http_version() == "1.0")
 
-    def _frame(self, status: int, fields: Sequence[tuple[bytes, bytes]]) -> None:
+    def _frame(self, status: int, fields: Fields, *, is_old: bool) -> None:
         """Find out where the body ends (rule 2)."""
-        is_old = self._parser.get_http_version() == "1.0"
-        codings = [value for name, value in fields if name == b"transfer-encoding"]
-        lengths = [value for name, value in fields if name == b"content-length"]
-        options = [
-            option.strip().lower() for name, value in fields if name == b"connection" for option in value.split(b",")
-        ]
+        codings, lengths = values_of(fields, b"transfer-encoding"), values_of(fields, b"content-length")
+        options = options_of(fields)
         self.is_last = b"close" in options or (is_old and b"keep-alive" not in options)
         if codings and (lengths or is_old or len(codings) > 1 or codings[0].lower() != b"chunked"):
             raise HttpSyntaxError(f"the framing of the response is ambiguous: {codings!r:.100}, {lengths!r:.100}")
-        if lengths and (len(lengths) > 1 or not lengths[0].isdigit() or len(lengths[0]) > _MAX_LENGTH_DIGITS):
+        if lengths and (len(lengths) > 1 or not lengths[0].isdigit() or len(lengths[0]) > MAX_LENGTH_DIGITS):
             raise HttpSyntaxError(f"the length of the response is malformed: {lengths!r:.100}")
         if not self._has_body or status in {_NO_CONTENT, _NOT_MODIFIED}:
             self.is_complete = True
@@ -222,7 +194,7 @@ class ResponseReader:
             if codings or (lengths and status == _NO_CONTENT and lengths[0] != b"0"):
                 self.is_last = True  # other readers may wait for a body
         elif codings:
-            self._is_chunked = True
+            self._chunks = ChunkedBody()
         elif lengths:
             self._left = int(lengths[0])
             self.is_complete = self._left == 0
@@ -232,39 +204,16 @@ class ResponseReader:
     def _read_body(self, data: bytes) -> None:
         if self.is_complete:
             self.is_last = self.is_last or bool(data)
-        elif self._is_chunked:
-            self._read_chunks(data)
+        elif self._chunks is not None:
+            self._body += self._chunks.feed(data)
+            self.is_complete = self._chunks.is_complete
+            self.is_last = self.is_last or bool(self._chunks.surplus)
         elif self._left is None:
             if data:
-                self._callbacks.body.append(data)
+                self._body.append(data)
         elif data:
             if len(data) > self._left:
                 data, self.is_last = data[: self._left], True
             self._left -= len(data)
-            self._callbacks.body.append(data)
+            self._body.append(data)
             self.is_complete = self._left == 0
-
-    def _read_chunks(self, data: bytes) -> None:
-        callbacks = self._callbacks
-        chunks, before = callbacks.chunks, sum(map(len, callbacks.body))
-        try:
-            self._feed(data)
-        except HttpSyntaxError:
-            if not callbacks.is_complete:
-                raise
-            self.is_last = True
-        self.is_last = self.is_last or callbacks.has_more
-        overhead = len(data) - (sum(map(len, callbacks.body)) - before)
-        if callbacks.chunks > chunks:
-            self._overhead = max(0, overhead - _OVERHEAD_OF_CHUNK * (callbacks.chunks - chunks))
-        else:
-            self._overhead += overhead
-        if self._overhead > _OVERHEAD_BYTES:
-            raise HttpSyntaxError("the chunks of the response have too much beside their data")
-        self.is_complete = callbacks.is_complete
-
-    def _feed(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise HttpSyntaxError(f"the response is malformed: {error}") from None

@@ -1,6 +1,6 @@
-"""One connection of an HTTP server: bytes, timeouts, and Hypercorn's protocols for HTTP/1.1 and HTTP/2.
+"""One connection of an HTTP server: bytes, timeouts, and the choice between HTTP/1.1 and HTTP/2.
 
-Replaces Hypercorn's `TCPServer`, and drives its protocols. Loaded when a server starts.
+Replaces Hypercorn's `TCPServer`. HTTP/1.1 is our own (`_http1`), HTTP/2 is Hypercorn's. Loaded when a server starts.
 
 Rules of this file:
 
@@ -12,19 +12,6 @@ Rules of this file:
    do not read.
 4. `abort` ends a connection at once, even during a write. So does the extension `CUT_EXTENSION` of a request, for an
    application that needs the memory of a response that is not read.
-
-`Http1` differs from Hypercorn's protocol:
-
-- `Upgrade: h2c` is ignored, as a server may (RFC 9113 no longer has it): it bypasses the rules of a proxy, which sees
-  one request and forwards everything after it.
-- A refused WebSocket is closed, and not left open forever.
-- The responses of a stopping server announce that the connection closes, so the client sends no other request on it;
-  and so does a response that is sent before the body of its request was read, such as a refusal.
-- The limit for heads also holds for one that arrives all at once.
-- The response to a request with Content-Length and Transfer-Encoding announces that the connection closes (RFC 9112,
-  6.1): a proxy that goes by the other field takes a part of its body for the next request.
-- The head of a response of known length is held until the first part of its body, which follows at once. Written in one
-  piece they cost a fifth less (benchmark cell `http-1`).
 
 `Http2` differs from Hypercorn's protocol, where each of these ends the connection or the server, or hangs:
 
@@ -48,13 +35,11 @@ import math
 import re
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import h2.events
-import h11
 import trio
 from attrs import define, field
 from h2.connection import ConnectionState as Http2State
@@ -62,19 +47,18 @@ from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived
 from h2.exceptions import ProtocolError
 from h2.stream import StreamState
-from hypercorn.config import Config
 from hypercorn.events import Closed, RawData, Updated
 from hypercorn.events import Event as ConnectionEvent
 from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event, Response
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol
-from hypercorn.protocol.h11 import H2ProtocolAssumedError, H11Protocol, H11WSConnection
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
+from hypercorn.typing import AppWrapper, ConnectionState
 
 from ..._connection_bound import ConnectionBound, has_unread_data, socket_of
 from ..._stream import sender_at
 from ..server import AsgiApp
 from ._application import AppTasks, Mailbox, contained
+from ._http1 import Http1, ProtocolConfig, StartsHttp2
 from ._sockets import HttpListening
 
 __all__ = ["Connections"]
@@ -96,15 +80,8 @@ _LINGER_SECONDS = 2.0
 once, the system would discard the unread part of that response."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 """The socket option for a client that reads nothing: the system drops unsent data."""
-_NEVER = 2**62
-StartsHttp2 = H2ProtocolAssumedError
-"""Raised by `Http1.handle`: the client speaks HTTP/2 from the start; `data` is what it has sent."""
-_HTTP2_PREFACE = (b"PRI", b"*", b"2.0")
-"""The start of HTTP/2, parsed as a request of HTTP/1."""
-_MORE_MAY_COME = (h11.SEND_BODY, h11.ERROR)
 _PIECE_BYTES = 2**14
 """The size of the pieces for Hypercorn's buffer, which gets one when it holds less: so it never blocks by itself."""
-_FRAMED_TWICE = {b"content-length", b"transfer-encoding"}
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+")
 _FORBIDDEN = re.compile(rb"[\x00\r\n]")
 
@@ -249,7 +226,7 @@ class _Connection:
             cast("AppWrapper", self._common.app),  # not called: `AppTasks` calls the application
             self._common.config,
             self._common.context,
-            cast("TaskGroup", self._tasks),  # it has all that protocols use
+            cast("Any", self._tasks),  # it has all that protocols use of Hypercorn's `TaskGroup`
             ConnectionState(self._common.lifespan_state),
             self._common.listening.is_encrypted,
             self.client,
@@ -373,101 +350,6 @@ def _address(look_up: Callable[[], Any]) -> tuple[str, int] | None:
     except OSError:  # the client has left already
         return None
     return None if isinstance(name, (str, bytes)) else (str(name[0]), int(name[1]))  # a Unix socket has no address
-
-
-class ProtocolConfig(Config):
-    """The settings of Hypercorn that affect its protocols; the others are for the worker that this package replaces."""
-
-    accesslog = None
-    errorlog = None  # the default is a logger on standard error
-    include_server_header = False
-    keep_alive_max_requests = _NEVER
-
-    def __init__(self, listening: HttpListening) -> None:
-        self.h11_max_incomplete_size = listening.max_head_bytes
-        self.h2_max_header_list_size = listening.max_head_bytes
-        self.http2 = listening.http2
-        self.write_seconds = listening.write_seconds
-
-
-class Http1(H11Protocol):
-    """The HTTP/1.1 protocol of one connection. The arguments are Hypercorn's."""
-
-    config: ProtocolConfig
-
-    def __init__(self, *arguments: Any) -> None:
-        self._output = _Http1Output(arguments[-1])
-        arguments = (*arguments[:-1], self._output.send)
-        super().__init__(*arguments)
-        self._is_last = False
-
-    @property
-    def has_part_of_head(self) -> bool:
-        """True if a part of the head of a request has been received."""
-        return self.stream is None and bool(self.connection.trailing_data[0])
-
-    @property
-    def expects_more(self) -> bool:
-        """True if the client may still be sending data that is not read."""
-        return self.connection.their_state in _MORE_MAY_COME or bool(self.connection.trailing_data[0])
-
-    async def handle(self, event: ConnectionEvent) -> None:
-        """Take received data, or the end of the connection."""
-        await super().handle(event)
-        connection = self.connection
-        if isinstance(connection, H11WSConnection) and connection.h11_connection.our_state is h11.MUST_CLOSE:
-            await self.send(Closed())
-
-    async def stream_send(self, event: Event) -> None:
-        """Send a part of a response."""
-        self._output.holds = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
-        unread = self.connection.their_state is h11.SEND_BODY  # then the connection cannot have another request
-        is_last = self._is_last or unread or self.context.terminated.is_set()
-        if isinstance(event, Response) and event.status_code >= 200 and is_last:
-            event = replace(event, headers=[*event.headers, (b"connection", b"close")])
-        await super().stream_send(event)
-
-    async def announce_close(self) -> None:
-        """Do nothing: HTTP/1.1 announces the close in the last response."""
-
-    async def _create_stream(self, request: h11.Request) -> None:
-        if _size(request) > self.config.h11_max_incomplete_size:
-            await self._send_error_response(431)
-            await self.send(Closed())
-        else:
-            self._is_last = {name for name, _ in request.headers} >= _FRAMED_TWICE
-            await super()._create_stream(request)
-
-    async def _check_protocol(self, event: h11.Request) -> None:
-        if self.config.http2 and (event.method, event.target, event.http_version) == _HTTP2_PREFACE:
-            raise StartsHttp2(b"PRI * HTTP/2.0\r\n\r\n" + self.connection.trailing_data[0])
-
-
-@define(eq=False)
-class _Http1Output:
-    """The output of an HTTP/1.1 protocol, which can hold the head of a response until its body follows."""
-
-    _emit: Callable[[ConnectionEvent], Awaitable[None]]
-    holds: bool = field(default=False, init=False)
-    """True to hold the next bytes."""
-    _held: bytes = field(default=b"", init=False)
-
-    async def send(self, event: ConnectionEvent) -> None:
-        """Emit an event of the protocol, after the bytes that were held; or hold its bytes."""
-        if isinstance(event, RawData):
-            self._held += event.data
-            if self.holds:
-                return
-        if self._held:
-            data, self._held = self._held, b""
-            await self._emit(RawData(data))
-        if not isinstance(event, RawData):
-            await self._emit(event)
-
-
-def _size(request: h11.Request) -> int:
-    """Return the size of a head without whitespace: h11 only counts what it cannot parse yet."""
-    return len(request.target) + sum([len(name) + len(value) for name, value in request.headers])
 
 
 class Http2(H2Protocol):

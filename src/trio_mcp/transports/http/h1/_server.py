@@ -1,0 +1,249 @@
+"""The server's half of HTTP/1.1, without I/O: reads requests, and writes the heads of responses.
+
+A request that two readers could understand differently is refused: a proxy in front could have found other requests in
+the same bytes. llhttp, through httptools, reads each head as well, and what it refuses is refused.
+
+Rules of this file:
+
+1. The raw bytes of a head match one strict pattern: lines end in CR LF, no line is folded,
+   names are tokens, and values have no control characters.
+2. A request of HTTP/1.1 has exactly one `Host`, and one of HTTP/1.0 at most one. If the target is a whole URL, that
+   names the host instead (RFC 9112, 3.2.2).
+3. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
+   only in HTTP/1.1. A request without framing has no body.
+4. The head is bounded in bytes. Before it, an empty line is ignored, as some clients send one too many.
+5. What follows a complete request is kept for the reader of the next one.
+6. What does not belong into the head of a response is refused, so that nothing can be smuggled into one.
+
+Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Final
+
+import httptools
+from attrs import define
+
+from ._chunks import ChunkedBody
+from ._syntax import FIELD, FIELD_VALUE, MAX_LENGTH_DIGITS, TOKEN, Fields, HttpSyntaxError, options_of, values_of
+
+__all__ = ["HTTP2_PREFACE", "RequestHead", "RequestReader", "response_head"]
+
+HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\n"
+"""The begin of HTTP/2, which looks like the head of a request."""
+_END: Final = b"\r\n"
+_HEAD_END: Final = b"\r\n\r\n"
+_MAX_EMPTY_LINES: Final = 8
+_HEAD: Final = re.compile(
+    b"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + rb")*)\r\n",
+)
+_FIELD: Final = re.compile(b"(" + TOKEN + b"):(" + FIELD_VALUE + rb")\r\n")
+_WHOLE_URL: Final = re.compile(rb"(?i:https?)://([^/?#]+)(.*)")
+_HOST: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+_RESPONSE_FIELD: Final = re.compile(TOKEN + b": " + FIELD_VALUE)
+_REASONS: Final = {each.value: each.phrase.encode() for each in HTTPStatus}
+
+
+# --- Requests ---
+
+
+@define(eq=False)
+class RequestHead:
+    """The head of a request."""
+
+    method: str
+    """As it was sent: methods are case-sensitive."""
+    target: bytes
+    """The path with its query; or ``*``."""
+    version: str
+    """``1.1`` or ``1.0``."""
+    fields: Fields
+    is_last: bool
+    """True if the client expects that the connection closes after the response."""
+    expects_continue: bool
+    """True if the client waits for an interim response before it sends the body."""
+
+
+class RequestReader:
+    """Reads one request. `feed` takes what arrives; then `head`, `take_body` and `is_complete` tell what has arrived.
+
+    Args:
+        max_head_bytes: the size of the largest head.
+    """
+
+    def __init__(self, max_head_bytes: int) -> None:
+        self.head: RequestHead | None = None
+        """The head; None before it has arrived."""
+        self.is_complete = False
+        """True when the request has arrived whole."""
+        self.surplus: bytes = b""
+        """The bytes that follow the request; settled when it is complete."""
+        self._max_head_bytes = max_head_bytes
+        self._unread = bytearray()
+        self._empty_lines = 0
+        self._chunks: ChunkedBody | None = None
+        self._left = 0
+        """The bytes of a body of known length that have not arrived."""
+        self._body: list[bytes] = []
+
+    @property
+    def has_part_of_head(self) -> bool:
+        """True if the head has begun to arrive, and has not arrived whole."""
+        return bool(self._unread)
+
+    @property
+    def starts_http2(self) -> bool:
+        """True if these are the first bytes of HTTP/2; they are not a request. Then `surplus` is what follows."""
+        return self.is_complete and self.head is None
+
+    def feed(self, data: bytes) -> None:
+        """Take received bytes. Must not be called after the request is complete.
+
+        Raises:
+            HttpSyntaxError: what has arrived is not one request with one meaning, or too large a head. The connection
+                is unusable.
+        """
+        if self.head is not None:
+            self._read_body(data)
+            return
+        searched = max(0, len(self._unread) - len(_HEAD_END) + 1)
+        whole: bytes | bytearray = data
+        if self._unread:
+            self._unread += data
+            whole = self._unread
+        while whole.startswith(_END):
+            self._empty_lines += 1
+            if self._empty_lines > _MAX_EMPTY_LINES:
+                raise HttpSyntaxError("the request begins with too many empty lines")
+            whole, searched = whole[len(_END) :], 0
+        end = whole.find(_HEAD_END, searched)
+        if (end if end >= 0 else len(whole)) > self._max_head_bytes:
+            raise HttpSyntaxError(f"the head of the request has more than {self._max_head_bytes} bytes", 431)
+        if end < 0:
+            self._unread = whole if isinstance(whole, bytearray) else bytearray(whole)
+            return
+        whole, self._unread = bytes(whole), bytearray()
+        end += len(_HEAD_END)
+        if whole[:end] == HTTP2_PREFACE:
+            self.is_complete, self.surplus = True, whole[end:]
+        else:
+            self._read_head(whole[:end])
+            self._read_body(whole[end:])
+
+    def take_body(self) -> list[bytes]:
+        """Return the parts of the body that have arrived since the last call."""
+        body = self._body
+        if body:
+            self._body = []
+        return body
+
+    def _read_head(self, raw: bytes) -> None:
+        match = _HEAD.fullmatch(raw)
+        if match is None:
+            raise HttpSyntaxError(f"the head of the request is malformed; it begins with {raw.split(_END)[0][:100]!r}")
+        method, target, version = match[1].decode(), match[2], match[3].decode()
+        if version not in {"1.0", "1.1"}:
+            raise HttpSyntaxError(f"the version {version} of HTTP is not supported", 505)
+        fields = [(name.lower(), value.strip(b" \t")) for name, value in _FIELD.findall(raw, match.start(4))]
+        target = _check_host(target, version, fields)
+        options = options_of(fields)
+        self._frame(version, fields)
+        _ask_llhttp(raw, method)
+        self.head = RequestHead(
+            method=method,
+            target=target,
+            version=version,
+            fields=fields,
+            is_last=b"close" in options or (version == "1.0" and b"keep-alive" not in options),
+            expects_continue=self._expects_continue(version, fields),
+        )
+
+    def _frame(self, version: str, fields: Fields) -> None:
+        """Find out where the body ends (rule 3)."""
+        codings, lengths = values_of(fields, b"transfer-encoding"), values_of(fields, b"content-length")
+        if codings:
+            if lengths or version == "1.0":
+                raise HttpSyntaxError(f"the framing of the request is ambiguous: {codings!r:.50}, {lengths!r:.50}")
+            if len(codings) > 1 or codings[0].lower() != b"chunked":
+                raise HttpSyntaxError(f"the transfer coding is not supported: {codings!r:.100}", 501)
+            self._chunks = ChunkedBody()
+        elif lengths:
+            if len(lengths) > 1 or not lengths[0].isdigit() or len(lengths[0]) > MAX_LENGTH_DIGITS:
+                raise HttpSyntaxError(f"the length of the request is malformed: {lengths!r:.100}")
+            self._left = int(lengths[0])
+
+    def _expects_continue(self, version: str, fields: Fields) -> bool:
+        expectations = [value.lower() for value in values_of(fields, b"expect")]
+        if not expectations or version == "1.0":
+            return False
+        if expectations != [b"100-continue"]:
+            raise HttpSyntaxError(f"the expectation is not supported: {expectations!r:.100}", 417)
+        return self._chunks is not None or self._left > 0
+
+    def _read_body(self, data: bytes) -> None:
+        if self._chunks is not None:
+            self._body += self._chunks.feed(data)
+            self.is_complete, self.surplus = self._chunks.is_complete, self._chunks.surplus
+            return
+        if len(data) > self._left:
+            data, self.surplus = data[: self._left], data[self._left :]
+        if data:
+            self._body.append(data)
+            self._left -= len(data)
+        self.is_complete = not self._left
+
+
+def _ask_llhttp(head: bytes, method: str) -> None:
+    """Refuse a head that llhttp refuses."""
+    try:
+        httptools.HttpRequestParser(None).feed_data(head)
+    except httptools.HttpParserInvalidMethodError:
+        raise HttpSyntaxError(f"the method {method[:100]} is unknown", 501) from None
+    except httptools.HttpParserUpgrade:
+        pass  # the server decides whether it obeys
+    except httptools.HttpParserError as error:
+        raise HttpSyntaxError(f"the request is malformed: {error}") from None
+
+
+def _check_host(target: bytes, version: str, fields: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the target without a host, which becomes that of *fields* (rule 2)."""
+    hosts = values_of(fields, b"host")
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        raise HttpSyntaxError(f"the request has {len(hosts)} Host fields")
+    if not target.startswith(b"/") and target != b"*":
+        url = _WHOLE_URL.fullmatch(target)
+        if url is None:
+            raise HttpSyntaxError(f"the target of the request is malformed: {target[:100]!r}")
+        fields[:] = [(b"host", url[1]), *(each for each in fields if each[0] != b"host")]
+        hosts, target = [url[1]], url[2] if url[2].startswith(b"/") else b"/" + url[2]
+    if hosts and _HOST.fullmatch(hosts[0]) is None:
+        raise HttpSyntaxError(f"the Host of the request is malformed: {hosts[0][:100]!r}")
+    return target
+
+
+# --- Responses ---
+
+
+def response_head(status: int, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the head of a response, with its empty line.
+
+    Args:
+        status: from 100 to 599.
+        fields: the header fields, among them the framing.
+
+    Raises:
+        ValueError: a part of it does not belong into a head, such as a line break. The message holds no value.
+    """
+    lines = [b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b""))]
+    if not 100 <= status < 600:
+        raise ValueError(f"the response has an invalid status: {status!r}")
+    for name, value in fields:
+        line = b"%b: %b" % (name, value)
+        if _RESPONSE_FIELD.fullmatch(line) is None or b":" in name:
+            raise ValueError(f"the response has an invalid header field: {name[:100]!r}")
+        lines.append(line)
+    return b"\r\n".join(lines) + _HEAD_END
