@@ -25,6 +25,7 @@ from trio_mcp import (
 )
 from trio_mcp.peer import Access
 from trio_mcp.transports import HttpRequest
+from trio_mcp.transports.http.server._asgi import RequestAuthorizer
 from trio_mcp.wire import JsonObject, decode, encode
 
 MODERN, LEGACY, OLDEST = "2026-07-28", "2025-11-25", "2024-11-05"
@@ -191,14 +192,11 @@ async def test_requests_from_foreign_sites_are_refused(shop: Shop, fields: dict[
 
 
 async def test_a_session_exists_only_for_its_principal(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = HttpRequest.of
+    async def sign_in(_: RequestAuthorizer, request: HttpRequest) -> HttpRequest:
+        user = request.headers.get("x-user")
+        return evolve(request, access=None if user is None else Access(user))
 
-    def signed_in(scope: Any) -> HttpRequest:
-        made = make(scope)
-        user = made.headers.get("x-user")
-        return evolve(made, access=None if user is None else Access(user))
-
-    monkeypatch.setattr(HttpRequest, "of", signed_in)
+    monkeypatch.setattr(RequestAuthorizer, "admit", sign_in)
     async with served(shop.server, sessions=SessionSettings(sse_path=SSE)) as bound:
         session = await begin(bound, x_user="ada")
         others: list[RawResponse] = []

@@ -462,6 +462,7 @@ class HttpService:
                     await serve_asgi(
                         self._serve,
                         self.listening,
+                        direct=self.app,
                         stopping=self._stop.wait,
                         drain=self._drain,
                         drain_seconds=self.drain_seconds,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._stream import server_link as server_link
     from ._stream import stream_transport as stream_transport
     from .http import AsgiApp as AsgiApp
+    from .http import AsgiChannel as AsgiChannel
     from .http import AsgiMessage as AsgiMessage
     from .http import Bound as Bound
     from .http import EngineError as EngineError
@@ -68,11 +69,12 @@ else:
             "_memory": ("memory_transport",),
             "_stream": ("guarded_tap", "sender_at", "server_link", "stream_transport"),
             "http": (
-                "AsgiApp", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpEngine", "HttpListening",
-                "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",
-                "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send", "SessionSettings", "SqliteEventStore",
-                "bind_sockets", "engine_fetch", "http_transport", "inheritance_variables", "open_fetch", "read_body",
-                "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
+                "AsgiApp", "AsgiChannel", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpEngine",
+                "HttpListening", "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings", "HttpSockets",
+                "HttpxClient", "Inheritance", "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send",
+                "SessionSettings", "SqliteEventStore", "bind_sockets", "engine_fetch", "http_transport",
+                "inheritance_variables", "open_fetch", "read_body", "serve_asgi", "serve_workers", "take_inheritance",
+                "tls_context",
             ),
             "stdio": (
                 "DescendantMark", "StderrTarget", "StdioServer", "check_stderr", "claim_stdio", "kill_group",

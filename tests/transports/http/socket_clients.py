@@ -133,6 +133,7 @@ async def serving(
     *,
     drain: Any = no_drain,
     drain_seconds: Any = 0.2,
+    direct: Any = None,
     **settings: Any,
 ) -> AsyncGenerator[Served]:
     """Serve *app* at a free port of this machine with settings of `HttpListening`; stop the server at the end."""
@@ -142,7 +143,13 @@ async def serving(
 
     async def run(task_status: trio.TaskStatus[Bound]) -> None:
         await serve_asgi(
-            app, listening, stopping=stop.wait, drain=drain, drain_seconds=drain_seconds, task_status=task_status
+            app,
+            listening,
+            direct=direct,
+            stopping=stop.wait,
+            drain=drain,
+            drain_seconds=drain_seconds,
+            task_status=task_status,
         )
         ended.set()
 

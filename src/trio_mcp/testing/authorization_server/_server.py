@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 
 from ..._util import owned_nursery
 from ...transports import (
+    AsgiChannel,
     HttpListening,
     HttpRequest,
     HttpSockets,
@@ -233,7 +234,7 @@ class AuthorizationServer:
         """
         match scope["type"]:
             case "http":
-                await self._take(HttpRequest.of(scope), receive, send)
+                await self._take(HttpRequest.of(scope), scope, receive, send)
             case "lifespan":
                 for moment in ("startup", "shutdown"):
                     await receive()
@@ -241,8 +242,8 @@ class AuthorizationServer:
             case unknown:
                 raise ValueError(f"ASGI scope of the type {unknown!r}: this application supports only HTTP")
 
-    async def _take(self, request: HttpRequest, receive: Receive, send: Send) -> None:
-        body = await read_body(receive, MAX_BODY_BYTES, BODY_SECONDS)
+    async def _take(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(AsgiChannel(scope, receive, send), MAX_BODY_BYTES, BODY_SECONDS)
         if body is None:
             return
         if isinstance(body, bytes):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .hypercorn import take_inheritance as take_inheritance
     from .hypercorn import tls_context as tls_context
     from .server import AsgiApp as AsgiApp
+    from .server import AsgiChannel as AsgiChannel
     from .server import AsgiMessage as AsgiMessage
     from .server import HttpApp as HttpApp
     from .server import HttpRequest as HttpRequest
@@ -51,8 +52,9 @@ else:
                 "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),
             "server": (
-                "AsgiApp", "AsgiMessage", "HttpApp", "HttpRequest", "HttpRoute", "HttpSettings", "MemoryEventStore",
-                "Receive", "RouteTable", "Scope", "Send", "SessionSettings", "SqliteEventStore", "read_body",
+                "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpApp", "HttpRequest", "HttpRoute", "HttpSettings",
+                "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send", "SessionSettings", "SqliteEventStore",
+                "read_body",
             ),
         },
     )  # fmt: skip

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import h2.events
 import h2.settings
+import pytest
 import trio
 import trio.testing
 
@@ -86,9 +87,10 @@ async def count_rest(stream: trio.SocketStream, most: int = 2 * ANSWER) -> int:
     return received
 
 
-async def test_over_http1_the_slowest_reader_loses_its_connection_during_a_write() -> None:
+@pytest.mark.parametrize("is_direct", [False, True])
+async def test_over_http1_the_slowest_reader_loses_its_connection_during_a_write(is_direct: bool) -> None:
     app = make_app()
-    async with serving(app, write_seconds=LONG_SECONDS) as served:
+    async with serving(app, direct=app if is_direct else None, write_seconds=LONG_SECONDS) as served:
         readers: list[trio.SocketStream] = []
         for _ in range(5):
             readers.append(await open_reader(served, app))
@@ -128,6 +130,7 @@ async def test_over_http2_the_slowest_stream_is_reset_and_the_connection_goes_on
         for _ in range(5):
             numbers.append(await send(client, FILL))
             await client.next_event(h2.events.ResponseReceived, numbers[-1])
+            await trio.testing.wait_all_tasks_blocked()  # until the window of the stream is used up
             assert app.buffer_bytes <= BUDGET
         for number in numbers[:3]:
             await client.next_event(h2.events.StreamReset, number)

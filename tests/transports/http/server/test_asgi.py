@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from tests.transports.http.asgi_caller import scope_of
-from trio_mcp.transports import AsgiMessage, HttpRequest, read_body
+from trio_mcp.transports import AsgiChannel, AsgiMessage, HttpRequest, Receive, read_body
 from trio_mcp.transports.http.server._asgi import refuse_without_trio
 from trio_mcp.wire import Refusal
 
@@ -31,6 +31,13 @@ class ScriptedReceive:
         if not self.messages:
             await trio.sleep(math.inf)
         return self.messages.pop(0)
+
+
+def received_by(receive: Receive) -> AsgiChannel:
+    async def send(message: AsgiMessage) -> None:
+        pytest.fail(f"{message} was sent")
+
+    return AsgiChannel({}, receive, send)
 
 
 def test_header_fields_have_lower_case_names_and_joined_values() -> None:
@@ -56,13 +63,13 @@ async def test_the_parts_of_a_body_are_joined() -> None:
         chunk(b"ab", more=True), {"type": "http.request", "more_body": True}, chunk(b"c", more=False)
     )
 
-    assert await read_body(receive, 3, 1) == b"abc"
+    assert await read_body(received_by(receive), 3, 1) == b"abc"
 
 
 async def test_the_rest_of_a_body_over_the_limit_is_not_read() -> None:
     receive = ScriptedReceive(chunk(b"abcd", more=True), chunk(b"never read", more=False))
 
-    body = await read_body(receive, 3, 1)
+    body = await read_body(received_by(receive), 3, 1)
 
     assert isinstance(body, Refusal)
     assert body.status == 413
@@ -73,7 +80,7 @@ async def test_the_rest_of_a_body_over_the_limit_is_not_read() -> None:
 async def test_a_body_that_arrives_too_slowly_is_refused(autojump_clock: trio.testing.MockClock) -> None:
     began = trio.current_time()
 
-    body = await read_body(ScriptedReceive(chunk(b"a", more=True)), 3, 10)
+    body = await read_body(received_by(ScriptedReceive(chunk(b"a", more=True))), 3, 10)
 
     assert isinstance(body, Refusal)
     assert body.status == 408
@@ -82,7 +89,9 @@ async def test_a_body_that_arrives_too_slowly_is_refused(autojump_clock: trio.te
 
 
 async def test_a_client_that_disconnects_in_the_middle_of_a_body_has_sent_no_body() -> None:
-    assert await read_body(ScriptedReceive(chunk(b"a", more=True), {"type": "http.disconnect"}), 3, 1) is None
+    assert (
+        await read_body(received_by(ScriptedReceive(chunk(b"a", more=True), {"type": "http.disconnect"})), 3, 1) is None
+    )
 
 
 def refused_under_asyncio(scope: dict[str, Any]) -> list[AsgiMessage]:

@@ -20,7 +20,7 @@ from tests.transports.http.server.raw_session_client import (
 from tests.transports.http.server.raw_session_client import call as legacy_call
 from tests.transports.http.server.test_legacy_sse import RawSseClient
 from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, http_app
-from trio_mcp.transports import AsgiMessage, HttpApp, Receive, Scope, Send
+from trio_mcp.transports import AsgiChannel, AsgiMessage, HttpApp, Receive, Scope, Send
 from trio_mcp.transports.http.server._asgi import Responding
 from trio_mcp.transports.http.server._legacy_session import HttpSession
 from trio_mcp.wire import LOG_LEVEL_KEY, encode
@@ -186,7 +186,7 @@ async def test_a_request_that_makes_room_is_refused_and_its_handler_is_cancelled
 
 async def test_a_request_that_is_cut_before_its_response_begins_is_refused_whatever_it_does_then() -> None:
     async def cut(scope: Scope, receive: Receive, send: Send) -> None:
-        responding = Responding(send, receive, 1, 1)
+        responding = Responding(AsgiChannel(scope, receive, send), 1, 1)
         responding.on_cut()
         async with responding.attending():
             await trio.sleep_forever()

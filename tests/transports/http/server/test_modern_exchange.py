@@ -9,7 +9,7 @@ from tests.transports.http.asgi_caller import MODERN, scope_of
 from trio_mcp import ConnectionBroken, ConnectionClosed, LocalProtocolError, Server
 from trio_mcp.abc import HttpServing
 from trio_mcp.peer import Access, ExchangeContext
-from trio_mcp.transports import AsgiMessage, HttpRequest
+from trio_mcp.transports import AsgiChannel, AsgiMessage, HttpRequest
 from trio_mcp.transports.http.server._asgi import Responding
 from trio_mcp.transports.http.server._modern import ClientAddress, ClientAddresses, IncomingHttpRequest
 
@@ -31,7 +31,7 @@ async def receive() -> AsgiMessage:
 
 
 def incoming_request(serving: HttpServing) -> IncomingHttpRequest:
-    responding = Responding(send, receive, 1, 1)
+    responding = Responding(AsgiChannel({}, receive, send), 1, 1)
     return IncomingHttpRequest("tools/call", {}, CONTEXT, 1, address_of(serving), 10, responding)
 
 

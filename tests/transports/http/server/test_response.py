@@ -10,7 +10,7 @@ import trio
 
 from tests.transports.http.asgi_caller import NEVER, AsgiCaller, scope_of
 from trio_mcp import McpError
-from trio_mcp.transports import AsgiMessage, Receive, Scope, Send
+from trio_mcp.transports import AsgiChannel, AsgiMessage, Receive, Scope, Send
 from trio_mcp.transports.http.server._asgi import Responding
 from trio_mcp.wire import Refusal, decode
 
@@ -25,10 +25,10 @@ class RespondingApp:
         self.respond = respond
         self.responding: Responding
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive())["more_body"]:
             pass
-        self.responding = Responding(send, receive, KEEP_ALIVE, STALL)
+        self.responding = Responding(AsgiChannel(scope, receive, send), KEEP_ALIVE, STALL)
         await self.respond(self.responding)
 
 
@@ -249,7 +249,7 @@ async def test_received_events_other_than_a_disconnect_are_ignored() -> None:
     async def send(message: AsgiMessage) -> None:
         sent.append(message)
 
-    responding = Responding(send, receive, KEEP_ALIVE, STALL)
+    responding = Responding(AsgiChannel({}, receive, send), KEEP_ALIVE, STALL)
     await streaming(responding)
 
     assert responding.left
@@ -287,7 +287,7 @@ async def test_a_send_that_raises_an_oserror_means_a_disconnected_client() -> No
     async def send(_: AsgiMessage) -> None:
         raise ConnectionResetError
 
-    streamed, single = (Responding(send, receive, KEEP_ALIVE, STALL) for _ in range(2))
+    streamed, single = (Responding(AsgiChannel({}, receive, send), KEEP_ALIVE, STALL) for _ in range(2))
     await streaming(streamed)
     await single.json(b"{}")
 

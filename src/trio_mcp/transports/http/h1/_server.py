@@ -96,6 +96,11 @@ class RequestReader:
         return bool(self._unread)
 
     @property
+    def has_body(self) -> bool:
+        """True if a part of the body has arrived that was not taken."""
+        return bool(self._body)
+
+    @property
     def starts_http2(self) -> bool:
         """True if these are the first bytes of HTTP/2; they are not a request. Then `surplus` is what follows."""
         return self.is_complete and self.head is None

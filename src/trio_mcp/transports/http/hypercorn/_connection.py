@@ -12,45 +12,23 @@ Rules of this file:
    do not read.
 4. `abort` ends a connection at once, even during a write. So does the extension `CUT_EXTENSION` of a request, for an
    application that needs the memory of a response that is not read.
-
-`Http2` differs from Hypercorn's protocol, where each of these ends the connection or the server, or hangs:
-
-- A stream whose client grants no window makes its application wait, and is reset after a timeout. (In Hypercorn, the
-  buffer grows without bound.)
-- A response that is complete before the request has been received ends the stream; what arrives later is dropped.
-- A request whose path is missing or not ASCII is refused, and no other request.
-- An application that fails in the middle of its response, or sends one that HTTP/2 does not allow, has its stream
-  reset, so the client notices.
-- The header fields of responses are checked. A line break in one would become two fields behind a proxy that speaks
-  HTTP/1.1.
-- When the connection ends, tasks that wait to send continue.
-- A stream that is refused because the server stops has an error code that allows the client to try elsewhere.
-- Priorities, which are obsolete, are ignored. The limit for heads is configurable.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import re
 import socket
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
-import h2.events
 import trio
 from attrs import define, field
-from h2.connection import ConnectionState as Http2State
-from h2.errors import ErrorCodes
-from h2.events import DataReceived, RequestReceived
-from h2.exceptions import ProtocolError
-from h2.stream import StreamState
 from hypercorn.events import Closed, RawData, Updated
 from hypercorn.events import Event as ConnectionEvent
-from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event, Response
-from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 
@@ -58,7 +36,8 @@ from ..._connection_bound import ConnectionBound, has_unread_data, socket_of
 from ..._stream import sender_at
 from ..server import AsgiApp
 from ._application import AppTasks, Mailbox, contained
-from ._http1 import Http1, ProtocolConfig, StartsHttp2
+from ._http1 import DirectApp, Http1
+from ._http2 import Http2, ProtocolConfig
 from ._sockets import HttpListening
 
 __all__ = ["Connections"]
@@ -80,10 +59,6 @@ _LINGER_SECONDS = 2.0
 once, the system would discard the unread part of that response."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 """The socket option for a client that reads nothing: the system drops unsent data."""
-_PIECE_BYTES = 2**14
-"""The size of the pieces for Hypercorn's buffer, which gets one when it holds less: so it never blocks by itself."""
-_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+")
-_FORBIDDEN = re.compile(rb"[\x00\r\n]")
 
 
 @define(eq=False)
@@ -93,6 +68,8 @@ class Connections:
     app: AsgiApp
     listening: HttpListening
     lifespan_state: dict[str, Any]
+    direct: DirectApp | None = None
+    """Answers requests without ASGI; None if the application cannot."""
     config: ProtocolConfig = field(init=False)
     context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
     bound: ConnectionBound[_Connection] = field(init=False)
@@ -141,50 +118,71 @@ class Connections:
 class _Connection:
     """One open connection; `run` is its task.
 
-    Hypercorn's protocol and the application's tasks call the other methods.
+    The protocols, and the application's tasks, call the other methods.
     """
 
     def __init__(self, stream: _Stream, common: Connections) -> None:
         self._stream = stream
         self._socket = stream.transport_stream.socket if isinstance(stream, trio.SSLStream) else stream.socket
         self._common = common
-        self._reading = trio.CancelScope()
+        self._descriptor = _sharing_descriptor(stream)
         self._waiting = trio.CancelScope()
-        self._has_timed_out = False
+        self._is_stopped = False
+        """True if nothing more is read."""
+        self._has_client_left = False
+        self._is_http2 = False
         self._excused = -math.inf
         self._excused_until = -math.inf
         self._writing = trio.Lock()
+        self._unsent: deque[bytes] = deque()
+        """What was put, and has to be flushed."""
         self._is_idle = True
         """True while no request is answered."""
         self._is_ending = False
-        self._is_lost = False
-        self._first_deadline = trio.current_time() + common.listening.head_seconds
+        self.is_lost = False
+        """True if nothing more is read or written."""
+        self._lost = trio.lowlevel.ParkingLot()
+        self._deadline = trio.current_time() + common.listening.head_seconds
+        """The time until which the client may be silent."""
         self.client = _address(self._socket.getpeername)
-        self._server = _address(self._socket.getsockname)
+        self.server = _address(self._socket.getsockname)
         self._tasks: AppTasks
-        self._protocol: Http1 | Http2
 
     async def run(self) -> None:
         """Serve until either side ends the connection, and until all its requests have ended."""
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 self._tasks = AppTasks(nursery, self._common.app, self._cut)
-                self._protocol = self._new_protocol(Http1)
-                self._waiting.deadline = self._first_deadline
-                if self._common.context.terminated.is_set():  # it was accepted while the server was stopping
-                    self._reading.cancel()
-                with self._reading, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self._greet()
-                    await self._read()
-                await self._end(by_us=self._reading.cancelled_caught or self._has_timed_out)
+                if self.is_stopping:  # it was accepted while the server was stopping
+                    self.stop_reading()
+                protocol: Http1 | Http2 | None = None
+                try:
+                    if await self._negotiates_http2():
+                        protocol = self._new_http2()
+                        await self._serve_http2(protocol, b"")
+                    else:
+                        protocol = Http1(self, self._tasks, self._common)
+                        preface = await protocol.serve()
+                        if preface:
+                            protocol = self._new_http2()
+                            await self._serve_http2(protocol, preface)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._has_client_left = True
+                await self._end(protocol)
         finally:
             self.abort()
-            del self._tasks, self._protocol  # they refer to this object, and a cycle waits for the garbage collector
+            del self._tasks, self._nursery  # they refer to this object, and a cycle waits for the garbage collector
 
     @property
     def is_idle(self) -> bool:
         """True if it may be closed to make room: no request is answered, and none has arrived that was not read yet."""
         return self._is_ending or (self._is_idle and not has_unread_data(self._stream))
+
+    @property
+    def is_stopping(self) -> bool:
+        """True if the server stops: a response is the last of its connection."""
+        return self._common.context.terminated.is_set()
 
     def report(self, failure: Exception) -> None:
         """Log the failure that ends the connection."""
@@ -193,7 +191,7 @@ class _Connection:
     def end_if_idle(self) -> None:
         """End now, unless a request is being answered."""
         if self._is_idle:
-            self._reading.cancel()
+            self.stop_reading()
 
     def _cut(self, request: Mailbox) -> None:
         """Break off a response that its client does not read, and which the application has cancelled.
@@ -201,9 +199,9 @@ class _Connection:
         Over HTTP/2 the other streams go on, unless the application is still in a write, which is shielded: then the
         client takes nothing of any stream.
         """
-        if self._is_lost:
+        if self.is_lost:
             return
-        if isinstance(self._protocol, Http2):
+        if self._is_http2:
             self._tasks.spawn(self._abort_unless_ended, request)
         else:
             self.abort()
@@ -216,95 +214,154 @@ class _Connection:
 
     def abort(self) -> None:
         """End now, in any state."""
-        self._is_lost = True
+        self.is_lost = True
         self._common.bound.remove(self)
+        self._release_descriptor()
         self._socket.close()
-        self._reading.cancel()
+        self.stop_reading()
+        self._lost.unpark_all()
 
-    def _new_protocol(self, kind: type[Http1 | Http2]) -> Http1 | Http2:
-        return kind(
-            cast("AppWrapper", self._common.app),  # not called: `AppTasks` calls the application
-            self._common.config,
-            self._common.context,
-            cast("Any", self._tasks),  # it has all that protocols use of Hypercorn's `TaskGroup`
-            ConnectionState(self._common.lifespan_state),
-            self._common.listening.is_encrypted,
-            self.client,
-            self._server,
-            self._emit,
-        )
+    async def wait_lost(self) -> None:
+        """Wait until the connection is aborted."""
+        while not self.is_lost:
+            await self._lost.park()
 
-    async def _greet(self) -> None:
-        """Negotiate TLS, and with it the protocol."""
-        if isinstance(self._stream, trio.SSLStream):
-            self._reading.deadline = self._first_deadline
-            await self._stream.do_handshake()
-            self._reading.deadline = math.inf
-            if self._stream.selected_alpn_protocol() == "h2":
-                await self._go_on_with_http2()
+    def _release_descriptor(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            descriptor.detach()
 
-    async def _go_on_with_http2(self) -> None:
+    # --- Reading ---
+
+    def stop_reading(self) -> None:
+        """Let the task that waits for the next request, or for any bytes of HTTP/2, continue without them."""
+        self._is_stopped = True
+        self._waiting.cancel()
+
+    def become_busy(self) -> None:
+        """A request has arrived: the client may be silent."""
+        self._is_idle = False
+        self._deadline = self._waiting.deadline = math.inf
+
+    def become_idle(self) -> None:
+        """All requests are answered: the next one has to arrive in time."""
         self._is_idle = True
-        self._waiting.deadline = self._first_deadline
-        self._protocol = self._new_protocol(Http2)
-        await self._protocol.initiate()
+        self._common.bound.used(self)
+        self._deadline = self._waiting.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
+        if self.is_stopping:
+            self.stop_reading()
 
-    async def _read(self) -> None:
-        while data := await self._receive():
-            try:
-                await self._protocol.handle(RawData(data))
-            except StartsHttp2 as preface:
-                await self._go_on_with_http2()
-                await self._protocol.handle(RawData(preface.data))
-            if self._is_idle and self._protocol.has_part_of_head:
-                latest = trio.current_time() + self._common.listening.head_seconds
-                self._waiting.deadline = min(self._waiting.deadline, latest)
+    def await_rest_of_head(self) -> None:
+        """The head of a request has begun to arrive: the rest has to follow in time."""
+        self._deadline = min(self._deadline, trio.current_time() + self._common.listening.head_seconds)
 
-    async def _receive(self) -> bytes:
-        """Wait for bytes; return none at the end, or after a timeout."""
-        with trio.CancelScope(deadline=self._waiting.deadline) as self._waiting:
-            return bytes(await self._stream.receive_some(_READ_BYTES))
-        # After a suspension of the process the timeout expires before received data is read. It is read once for each
-        # timeout, so a client that never stops sending gains no more than that moment.
-        limit = self._waiting.deadline
+    async def receive(self) -> bytes:
+        """Wait for bytes; return none at the end, after a timeout, or if the connection is to end."""
+        if self._is_stopped:
+            await trio.lowlevel.checkpoint()
+            return b""
+        with trio.CancelScope(deadline=self._deadline) as self._waiting:
+            return await self._receive_some()
+        return await self._receive_late(self._waiting.deadline)
+
+    async def _receive_late(self, limit: float) -> bytes:
+        """Return bytes that have arrived before a timeout, or none.
+
+        After a suspension of the process the timeout expires before received data is read. It is read once for each
+        timeout, so a client that never stops sending gains no more than that moment.
+        """
+        if self._is_stopped:
+            return b""
         if self._excused < limit and self._socket.is_readable():
             self._excused, self._excused_until = limit, trio.current_time() + _LATE_SECONDS
         if self._excused == limit:
-            with trio.move_on_at(self._excused_until):
-                return bytes(await self._stream.receive_some(_READ_BYTES))
-        self._has_timed_out = True
+            with trio.move_on_at(self._excused_until) as self._waiting:
+                return await self._receive_some()
         return b""
 
-    async def _emit(self, event: ConnectionEvent) -> None:
-        """Execute an event of the protocol: write, become idle or busy, or end."""
-        match event:
-            case RawData(data=data):
-                await self._write(data)
-            case Updated(idle=True):
-                self._is_idle = True
-                self._common.bound.used(self)
-                self._waiting.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
-                if self._common.context.terminated.is_set():
-                    self._reading.cancel()
-            case Updated():
-                self._is_idle = False
-                self._waiting.deadline = math.inf
-            case _:
-                self._reading.cancel()
+    async def receive_during_request(self) -> bytes:
+        """Wait for bytes while a request is answered, without a limit; return none after the client has left."""
+        if not self.is_lost:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                data = await self._receive_some()
+                if data:
+                    return data
+        await self._depart()
+        return b""
 
-    async def _write(self, data: bytes) -> None:
+    async def _receive_some(self) -> bytes:
+        if self._descriptor is None:
+            data = bytes(await self._stream.receive_some(_READ_BYTES))
+        else:
+            data = await self._receive_from_descriptor()
+        if not data:
+            self._has_client_left = True
+        return data
+
+    async def _receive_from_descriptor(self) -> bytes:
+        """Receive without the attempt that Trio makes before it waits: a client sends nothing before its response."""
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            descriptor = self._descriptor
+            if descriptor is None:
+                raise trio.ClosedResourceError
+            try:
+                return descriptor.recv(_READ_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    async def _depart(self) -> None:
+        """Let the request notice that its client has left, a few of them at a time."""
+        self._has_client_left = True
+        place = object()
+        await self._common.ends.acquire_on_behalf_of(place)
+        self._nursery.start_soon(self._leave_place, place)
+
+    async def _leave_place(self, place: object) -> None:
+        try:
+            for _ in range(_PASSES_OF_END):
+                await trio.lowlevel.checkpoint()
+        finally:
+            self._common.ends.release_on_behalf_of(place)
+
+    # --- Writing ---
+
+    def put(self, data: bytes) -> bool:
+        """Write what the client takes at once; return True if that is all, or the client has left.
+
+        Otherwise await `flush`.
+        """
+        if self.is_lost:
+            return True
+        if self._descriptor is not None and not self._unsent and not self._writing.locked():
+            try:
+                sent = self._descriptor.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.abort()
+                return True
+            if sent == len(data):
+                return True
+            data = data[sent:]
+        self._unsent.append(data)
+        return False
+
+    async def flush(self) -> None:
+        """Write what was put, whether or not this task is cancelled (rule 3)."""
         with trio.CancelScope(shield=True) as timeouts:
             try:
                 self._writing.acquire_nowait()  # usually free: `acquire` would let all other tasks run first
             except trio.WouldBlock:
                 await self._writing.acquire()
             try:
-                for start in range(0, len(data), _WRITE_BYTES):
-                    if self._is_lost:
-                        await trio.lowlevel.checkpoint()  # an application that keeps sending must not block other tasks
-                        return
-                    timeouts.deadline = trio.current_time() + self._common.listening.write_seconds
-                    await self._stream.send_all(data[start : start + _WRITE_BYTES])
+                while self._unsent and not self.is_lost:
+                    data = self._unsent.popleft()
+                    for start in range(0, len(data), _WRITE_BYTES):
+                        timeouts.deadline = trio.current_time() + self._common.listening.write_seconds
+                        await self._stream.send_all(data[start : start + _WRITE_BYTES])
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.abort()
             finally:
@@ -315,24 +372,81 @@ class _Connection:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self.abort()
 
-    async def _end(self, *, by_us: bool) -> None:
+    async def write(self, data: bytes) -> None:
+        """Write all of *data*."""
+        if not self.put(data):
+            await self.flush()
+
+    # --- HTTP/2 ---
+
+    async def _negotiates_http2(self) -> bool:
+        """Negotiate TLS, and with it the protocol."""
+        if isinstance(self._stream, trio.SSLStream):
+            with trio.CancelScope(deadline=self._deadline) as self._waiting:
+                await self._stream.do_handshake()
+                return bool(self._stream.selected_alpn_protocol() == "h2")
+            self.stop_reading()
+        return False
+
+    def _new_http2(self) -> Http2:
+        return Http2(
+            cast("AppWrapper", self._common.app),  # not called: `AppTasks` calls the application
+            self._common.config,
+            self._common.context,
+            cast("Any", self._tasks),  # it has all that protocols use of Hypercorn's `TaskGroup`
+            ConnectionState(self._common.lifespan_state),
+            self._common.listening.is_encrypted,
+            self.client,
+            self.server,
+            self._emit,
+        )
+
+    async def _serve_http2(self, protocol: Http2, data: bytes) -> None:
+        self._is_http2 = self._is_idle = True
+        self._deadline = trio.current_time() + self._common.listening.head_seconds
+        await protocol.initiate()
+        if data:
+            await protocol.handle(RawData(data))
+        while data := await self.receive():
+            await protocol.handle(RawData(data))
+
+    async def _emit(self, event: ConnectionEvent) -> None:
+        """Execute an event of the protocol: write, become idle or busy, or end."""
+        match event:
+            case RawData(data=data):
+                await self.write(data)
+                if self.is_lost:
+                    await trio.lowlevel.checkpoint()  # an application that keeps sending must not block other tasks
+            case Updated(idle=True):
+                self.become_idle()
+            case Updated():
+                self.become_busy()
+            case _:
+                self.stop_reading()
+
+    # --- The end ---
+
+    async def _end(self, protocol: Http1 | Http2 | None) -> None:
         """Tell the protocol and the application, and close the stream."""
-        if by_us:
-            await self._protocol.announce_close()
-        async with self._common.ends:
-            await self._protocol.handle(Closed())
-            self._tasks.end()
-            for _ in range(_PASSES_OF_END):
-                await trio.lowlevel.checkpoint()
+        if isinstance(protocol, Http2):
+            if not self._has_client_left:
+                await protocol.announce_close()
+            async with self._common.ends:
+                await protocol.handle(Closed())
+                self._tasks.end()
+                for _ in range(_PASSES_OF_END):
+                    await trio.lowlevel.checkpoint()
+        self._tasks.end()
         self._is_ending = True
         with (
             trio.move_on_after(self._common.listening.write_seconds),
             suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError),
         ):
             async with self._writing:
-                if by_us and self._protocol.expects_more:
+                self._release_descriptor()
+                if isinstance(protocol, Http1) and protocol.expects_more and not self._has_client_left:
                     await self._linger()
-                if not self._is_lost:
+                if not self.is_lost:
                     await self._stream.aclose()
         self.abort()
 
@@ -344,133 +458,19 @@ class _Connection:
                 pass
 
 
+def _sharing_descriptor(stream: _Stream) -> socket.socket | None:
+    """Return a socket of the standard library for the descriptor of an unencrypted stream, which stays its owner."""
+    if not isinstance(stream, trio.SocketStream):
+        return None
+    of = stream.socket
+    shared = socket.socket(of.family, of.type, of.proto, fileno=of.fileno())
+    shared.setblocking(False)
+    return shared
+
+
 def _address(look_up: Callable[[], Any]) -> tuple[str, int] | None:
     try:
         name: Any = look_up()
     except OSError:  # the client has left already
         return None
     return None if isinstance(name, (str, bytes)) else (str(name[0]), int(name[1]))  # a Unix socket has no address
-
-
-class Http2(H2Protocol):
-    """The HTTP/2 protocol of one connection."""
-
-    config: ProtocolConfig
-    has_part_of_head = False
-    """False: frames are bounded, and idle connections are closed."""
-    expects_more = False
-    """False: the stream of what a client still sends is reset."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._sent = trio.lowlevel.ParkingLot()
-        self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
-
-    async def handle(self, event: ConnectionEvent) -> None:
-        """Take received data, or the end of the connection."""
-        await super().handle(event)
-        if isinstance(event, Closed):
-            for buffer in self.stream_buffers.values():
-                await buffer.close()
-            self._sent.unpark_all()
-
-    async def announce_close(self) -> None:
-        """Announce that the connection closes, and which requests were accepted."""
-        if not self._is_over:  # otherwise it was announced already
-            self.connection.close_connection()
-            await self._flush()
-
-    async def stream_send(self, event: Event) -> None:
-        """Send a part of a response, as soon as the client grants a window for it."""
-        if isinstance(event, (Body, Data)):
-            for start in range(0, len(event.data), _PIECE_BYTES):
-                await self._send_piece(type(event)(event.stream_id, event.data[start : start + _PIECE_BYTES]))
-        elif isinstance(event, Response):
-            await self._send_head(event)
-        elif isinstance(event, (EndBody, EndData)):
-            with trio.move_on_after(self.config.write_seconds) as timeouts:
-                await super().stream_send(event)
-                while event.stream_id in self.stream_buffers and not self.closed:
-                    await self._sent.park()  # a stop must not overtake the last frame
-            if timeouts.cancelled_caught:
-                await self._reset(event.stream_id, ErrorCodes.CANCEL)
-        else:
-            await super().stream_send(event)
-
-    async def _send_head(self, event: Response) -> None:
-        """Send the head of a response; unlike Hypercorn, report a failure."""
-        _check_fields(event.headers)
-        if event.stream_id not in self.streams or self._is_over:
-            return
-        head = [(b":status", b"%d" % event.status_code), *event.headers, *self.config.response_headers("h2")]
-        try:
-            self.connection.send_headers(event.stream_id, head)
-        except ProtocolError as error:
-            await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
-            raise ValueError(f"HTTP/2 does not allow the head of the response: {error}") from error
-        await self._flush()
-
-    @property
-    def _is_over(self) -> bool:
-        return self.connection.state_machine.state is Http2State.CLOSED
-
-    async def _send_piece(self, event: Body | Data) -> None:
-        with trio.move_on_after(self.config.write_seconds) as timeouts:
-            while self._is_full(event.stream_id):
-                await self._sent.park()
-        if timeouts.cancelled_caught:
-            await self._reset(event.stream_id, ErrorCodes.CANCEL)
-        else:
-            await super().stream_send(event)
-
-    def _is_full(self, stream_id: int) -> bool:
-        buffer = self.stream_buffers.get(stream_id)
-        return not self.closed and buffer is not None and len(buffer.buffer) >= BUFFER_LOW_WATER
-
-    async def _send_data(self, stream_id: int) -> None:
-        await super()._send_data(stream_id)
-        self._sent.unpark_all()
-        stream = self.connection.streams.get(stream_id)
-        if stream is not None and stream.state_machine.state is StreamState.HALF_CLOSED_LOCAL:
-            await self._reset(stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: the response is complete, stop sending
-
-    async def _handle_events(self, events: Sequence[h2.events.Event]) -> None:
-        for event in events:
-            match event:
-                case RequestReceived() if self.context.terminated.is_set():
-                    self.connection.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
-                case RequestReceived() if not _is_readable(event):
-                    self.connection.reset_stream(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
-                case DataReceived() if event.stream_id not in self.streams:
-                    self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                case _:
-                    await super()._handle_events([event])
-        await self._flush()
-
-    async def _priority_updated(self, event: object) -> None:
-        """Do nothing: priorities are obsolete (RFC 9113, 5.3.2), and a thousand of them crash Hypercorn."""
-
-    async def _close_stream(self, stream_id: int) -> None:
-        was_open = stream_id in self.streams
-        await super()._close_stream(stream_id)
-        if was_open and not self.closed and stream_id in self.stream_buffers:
-            await self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
-
-    async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
-        with suppress(ProtocolError):  # the client has closed it already
-            self.connection.reset_stream(stream_id, code)
-            await self._flush()
-        await super()._close_stream(stream_id)
-        await self._window_updated(stream_id)  # wakes the sending task, which cleans up
-
-
-def _check_fields(fields: Iterable[tuple[bytes, bytes]]) -> None:
-    for name, value in fields:
-        if not _NAME.fullmatch(name) or _FORBIDDEN.search(value):
-            raise ValueError(f"the response has an invalid header field: {name!r}: {value!r}")
-
-
-def _is_readable(request: RequestReceived) -> bool:
-    head = dict[bytes | str, bytes | str](request.headers)
-    path = head.get(b":path")
-    return path is not None and path.isascii() and head[b":method"].isascii()

@@ -1,7 +1,8 @@
 """The HTTP/1.1 protocol of one connection: requests for the application, and its responses as bytes.
 
-It has the interface of Hypercorn's protocols, so that a connection can go on with HTTP/2, and so that Hypercorn's
-WebSocket stream can use it.
+The task of the connection answers one request after the other. An application that is made for it (`DirectApp`) runs in
+that task. Any other ASGI application has a task for each request, because its context variables belong to one request,
+and because it may go on after its response.
 
 Rules of this file:
 
@@ -16,6 +17,8 @@ Rules of this file:
    number of bytes fails, because its client would take the next response for a part of it.
 6. `Upgrade: h2c` is ignored, as a server may (RFC 9113 no longer has it): it bypasses the rules of a proxy, which sees
    one request and forwards everything after it.
+7. A client that waits before it sends the body of its request is told to continue when the application reads it. So a
+   request that is refused by its head transfers no body.
 
 Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112 and
 https://asgi.readthedocs.io/en/stable/specs/www.html
@@ -23,26 +26,23 @@ https://asgi.readthedocs.io/en/stable/specs/www.html
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from email.utils import formatdate
-from enum import Enum, auto
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
 import trio
 from attrs import define, field
-from hypercorn.config import Config
-from hypercorn.events import Closed, RawData, Updated
-from hypercorn.events import Event as ConnectionEvent
 from hypercorn.protocol.events import Body, Data, EndBody, Event, Request, Response, StreamClosed
-from hypercorn.protocol.h11 import H2ProtocolAssumedError
 from hypercorn.protocol.ws_stream import WSStream
-from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 
+from ...._util import failure_of
 from ..h1 import (
     LAST_CHUNK,
     HttpSyntaxError,
@@ -53,44 +53,57 @@ from ..h1 import (
     response_head,
     values_of,
 )
-from ..server import AsgiMessage
+from ..server import AsgiMessage, HttpChannel, HttpRequest, ResponseHead, joined_fields
 from ._application import AppTasks
-from ._sockets import HttpListening
 
-__all__ = ["Http1", "ProtocolConfig", "StartsHttp2"]
+if TYPE_CHECKING:
+    from ._connection import Connections
 
-StartsHttp2 = H2ProtocolAssumedError
-"""Raised by `Http1.handle`: the client speaks HTTP/2 from the start; `data` is what it has sent."""
+__all__ = ["ByteStream", "DirectApp", "Http1", "HttpExchange"]
+
+_log = logging.getLogger("trio_mcp.transports")
+
 _STREAM_ID = 1
 _CLOSE = (b"connection", b"close")
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_HTTP2_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
+_MOST_AHEAD = 2**16
+"""The number of bytes of following requests above which the connection is not read."""
 
 
-class ProtocolConfig(Config):
-    """The settings of Hypercorn that affect its protocols; the others are for the worker that this package replaces."""
+class ByteStream(Protocol):
+    """What the protocol needs of its connection; see `_connection`."""
 
-    accesslog = None
-    errorlog = None  # the default is a logger on standard error
-    include_server_header = False
-    keep_alive_max_requests = 2**62  # never
+    client: tuple[str, int] | None
+    server: tuple[str, int] | None
+    is_lost: bool
 
-    def __init__(self, listening: HttpListening) -> None:
-        self.max_head_bytes = listening.max_head_bytes
-        self.h2_max_header_list_size = listening.max_head_bytes
-        self.http2 = listening.http2
-        self.write_seconds = listening.write_seconds
+    @property
+    def is_stopping(self) -> bool: ...
+    def become_idle(self) -> None: ...
+    def become_busy(self) -> None: ...
+    def await_rest_of_head(self) -> None: ...
+    async def receive(self) -> bytes: ...
+    async def receive_during_request(self) -> bytes: ...
+    def put(self, data: bytes) -> bool: ...
+    async def flush(self) -> None: ...
+    async def write(self, data: bytes) -> None: ...
+    async def wait_lost(self) -> None: ...
+    def stop_reading(self) -> None: ...
+    def abort(self) -> None: ...
 
 
-class _Progress(Enum):
-    """How far a response is."""
+class DirectApp(Protocol):
+    """An application that can answer requests without ASGI."""
 
-    AWAITED = auto()
-    HELD = auto()
-    """The application has sent its head, which waits for the first part of the body (rule 4)."""
-    BEGUN = auto()
-    BROKEN = auto()
-    """It cannot be completed."""
+    def answers_directly(self, request: HttpRequest) -> bool:
+        """Return True if `answer` takes a request."""
+        ...
+
+    async def answer(self, request: HttpRequest, channel: HttpChannel) -> None:
+        """Answer a request."""
+        ...
 
 
 @lru_cache(1)
@@ -106,271 +119,289 @@ def _is_upgrade_to_websocket(head: RequestHead) -> bool:
 
 
 @define(eq=False)
-class _Answering:
-    """One request and its response."""
+class HttpExchange(HttpChannel):
+    """One request of a connection and its response."""
 
+    _stream: ByteStream
     reader: RequestReader
     head: RequestHead
-    put: Callable[[AsgiMessage], Awaitable[None]]
-    """Hands an event to the application."""
-    state: _Progress = field(default=_Progress.AWAITED, init=False)
-    held: bytes = field(default=b"", init=False)
-    left: int | None = field(default=None, init=False)
-    """The bytes that the body of the response still lacks; None if its length was not announced."""
-    is_chunked: bool = field(default=False, init=False)
-    has_body: bool = field(default=True, init=False)
-    """False if the response has no body, whatever the application sends."""
+    has_whole_body: bool = field(init=False)
+    has_begun: bool = field(default=False, init=False)
+    """True once the head of the response was sent."""
+    is_complete: bool = field(default=False, init=False)
+    """True once the response was sent whole."""
     is_last: bool = field(default=False, init=False)
-    """True if the response has announced that the connection closes."""
-
-
-@define(eq=False)
-class Http1:
-    """The HTTP/1.1 protocol of one connection. The arguments are those of Hypercorn's protocols."""
-
-    _app: AppWrapper
-    _config: ProtocolConfig
-    _context: WorkerContext
-    _tasks: AppTasks
-    _lifespan_state: ConnectionState
-    _is_encrypted: bool
-    _client: tuple[str, int] | None
-    _server: tuple[str, int] | None
-    _send: Callable[[ConnectionEvent], Awaitable[None]]
-    _reader: RequestReader = field(init=False)
-    _exchange: _Answering | None = field(default=None, init=False)
-    """The request that is answered now."""
-    _websocket: WSStream | None = field(default=None, init=False)
-    _is_first: bool = field(default=True, init=False)
-    """True before the first request."""
-    _is_over: bool = field(default=False, init=False)
-    """True if nothing more is read or written."""
-    _has_failed: bool = field(default=False, init=False)
-    """True after a request that could not be read."""
-    _is_ahead: bool = field(default=False, init=False)
-    """True if the client has sent the next request already."""
-    _ready: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
-    """Wakes the task that waits for the end of a response."""
+    """True if the connection ends with this exchange."""
+    _left: int | None = field(default=None, init=False)
+    """The bytes that the body of the response still lacks; None if its length was not announced."""
+    _is_chunked: bool = field(default=False, init=False)
+    _sends_body: bool = field(default=True, init=False)
+    """False if the response has no body, whatever the application sends."""
+    _awaits_continue: bool = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._reader = RequestReader(self._config.max_head_bytes)
+        self._awaits_continue = self.head.expects_continue
+        self.has_whole_body = self.reader.is_complete and not self.reader.has_body
 
-    @property
-    def has_part_of_head(self) -> bool:
-        """True if a part of the head of a request has been received."""
-        return self._reader.has_part_of_head
+    # --- The request ---
 
-    @property
-    def expects_more(self) -> bool:
-        """True if the client may still be sending data that is not read."""
-        if self._websocket is not None:
-            return True  # its last frame
-        reader = self._reader
-        return self._has_failed or self._is_ahead or (reader.head is not None and not reader.is_complete)
+    async def read(self) -> bytes | None:
+        """Return the next part of the body; see `HttpChannel`."""
+        while not (self.reader.has_body or self.reader.is_complete):
+            if self._awaits_continue:
+                self._awaits_continue = False
+                await self._stream.write(_CONTINUE)
+            if not await self._receive():
+                return None
+        body = b"".join(self.reader.take_body())
+        self.has_whole_body = self.reader.is_complete
+        return body
 
-    async def initiate(self) -> None:
-        """Do nothing: the client begins."""
+    async def wait_left(self) -> None:
+        """Wait until the client has left, or the response is complete."""
+        while await self._receive():
+            self.reader.take_body()
+            if len(self.reader.surplus) >= _MOST_AHEAD:  # rule 1
+                await self._stream.wait_lost()
 
-    async def announce_close(self) -> None:
-        """Do nothing: HTTP/1.1 announces the close in the last response."""
+    async def _receive(self) -> bool:
+        """Receive a part of the body, or of the next request; return False if the client has left."""
+        if self.is_complete or self._stream.is_lost:
+            await trio.lowlevel.checkpoint()
+            return False
+        data = await self._stream.receive_during_request()
+        if not data:
+            self.is_last = True
+            self._stream.abort()
+            return False
+        if self.reader.is_complete:
+            self.reader.surplus += data
+            return True
+        try:
+            self.reader.feed(data)
+        except HttpSyntaxError as error:
+            await self.refuse(error.status)
+            return False
+        return True
 
-    async def handle(self, event: ConnectionEvent) -> None:
-        """Take received data, or the end of the connection.
+    async def refuse(self, status: int) -> None:
+        """Answer a request that cannot be read; if the response has begun, break it off (rule 2)."""
+        self.is_last = True
+        if not self.has_begun:
+            self.put((status, [(b"content-length", b"0")]), b"", more=False)
+            await self._stream.flush()
+        self.is_complete = True
+
+    # --- The response ---
+
+    def put(self, head: ResponseHead | None, data: bytes, *, more: bool) -> bool:
+        """Send a part of the response; see `HttpChannel`.
 
         Raises:
-            StartsHttp2: the connection goes on with HTTP/2.
+            ValueError: the response is malformed, or does not have the length that its head announced.
         """
-        if isinstance(event, RawData):
-            if self._websocket is not None:
-                await self._websocket.handle(Data(_STREAM_ID, event.data))
-            elif not self._is_over:
-                await self._read(event.data)
-        else:  # the end
-            self._is_over = True
-            if self._websocket is not None:
-                await self._websocket.handle(StreamClosed(_STREAM_ID))
-            elif self._exchange is not None:
-                await self._exchange.put({"type": "http.disconnect"})
+        if self.is_complete or self._stream.is_lost:
+            return True
+        lines = b"" if head is None else self._begin(*head)
+        if not self._sends_body:
+            data = b""
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0 or (self._left and not more):
+                self.is_last = True
+                raise ValueError("the body of the response does not have the length that its head announced")
+        elif self._is_chunked:
+            data = (chunk(data) if data else b"") + (b"" if more else LAST_CHUNK)
+        self.has_begun = True
+        self.is_complete = not more
+        data = lines + data if lines else data
+        return not data or self._stream.put(data)
 
-    # --- Requests ---
+    async def flush(self) -> None:
+        """Send the rest of what was put."""
+        await self._stream.flush()
 
-    async def _read(self, data: bytes) -> None:
-        """Take received data: one request after the other (rule 1)."""
-        while data and not self._is_over:
-            if self._reader.is_complete:
-                self._is_ahead = True
-                await self._ready.park()
-                continue
-            self._is_ahead = False
-            reader = self._reader
-            try:
-                reader.feed(data)
-            except HttpSyntaxError as error:
-                await self._refuse(error.status)
-                return
-            if reader.starts_http2:
-                if not (self._is_first and self._config.http2):
-                    await self._refuse(505)
-                    return
-                raise StartsHttp2(b"PRI * HTTP/2.0\r\n\r\n" + reader.surplus)
-            if reader.head is None:
-                return
-            if self._exchange is None:
-                self._is_first = False
-                await self._send(Updated(idle=False))
-                if _is_upgrade_to_websocket(reader.head):
-                    await self._begin_websocket(reader, reader.head)
-                    return
-                self._exchange = await self._begin(reader, reader.head)
-            await _hand_on(self._exchange)
-            data = reader.surplus
+    def cut(self) -> None:
+        """Break the response off."""
+        self._stream.abort()
 
-    async def _begin(self, reader: RequestReader, head: RequestHead) -> _Answering:
-        """Start the application for a request whose head has arrived."""
-        if head.expects_continue:
-            await self._send(RawData(_CONTINUE))
-
-        async def respond(message: AsgiMessage | None) -> None:
-            await self._respond(exchange, message)
-
-        exchange = _Answering(
-            reader, head, await self._tasks.spawn_app(self._app, self._config, self._scope(head), respond)
-        )
-        return exchange
-
-    def _scope(self, head: RequestHead) -> Any:
-        path, _, query = head.target.partition(b"?")
-        return {
-            "type": "http",
-            "http_version": head.version,
-            "asgi": {"spec_version": "2.1", "version": "3.0"},
-            "method": head.method,
-            "scheme": "https" if self._is_encrypted else "http",
-            "path": unquote(path.decode("ascii")),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": head.fields,
-            "client": self._client,
-            "server": self._server,
-            "state": self._lifespan_state.copy(),
-            "extensions": {},
-        }
-
-    async def _refuse(self, status: int) -> None:
-        """Answer what cannot be read (rule 2)."""
-        self._has_failed = True
-        exchange = self._exchange
-        if exchange is None or exchange.state in {_Progress.AWAITED, _Progress.HELD}:
-            fields = [(b"content-length", b"0"), _date(int(time.time())), _CLOSE]
-            await self._send(RawData(response_head(status, fields)))
-        await self._close()
-
-    async def _close(self) -> None:
-        self._is_over = True
-        self._ready.unpark_all()
-        await self._send(Closed())
-
-    # --- Responses ---
-
-    async def _respond(self, exchange: _Answering, message: AsgiMessage | None) -> None:
-        """Take what the application sends; None reports that it has returned."""
-        if self._is_over or self._exchange is not exchange:
-            return
-        if message is None:
-            if exchange.state in {_Progress.AWAITED, _Progress.HELD}:
-                await self._refuse_to_answer(exchange)
-            else:
-                await self._close()
-        elif exchange.state is _Progress.AWAITED and message["type"] == "http.response.start":
-            await self._respond_with_head(exchange, message)
-        elif exchange.state in {_Progress.HELD, _Progress.BEGUN} and message["type"] == "http.response.body":
-            is_end = not message.get("more_body", False)
-            await self._respond_with_body(exchange, bytes(message.get("body", b"")), is_end=is_end)
-        else:
-            raise ValueError(f"the application sent {message['type']!r} while its response was {exchange.state.name}")
-
-    async def _refuse_to_answer(self, exchange: _Answering) -> None:
-        """Answer for an application that has returned without a response."""
-        await self._respond_with_head(exchange, {"status": 500, "headers": [(b"content-length", b"0"), _CLOSE]})
-        await self._respond_with_body(exchange, b"", is_end=True)
-
-    async def _respond_with_head(self, exchange: _Answering, message: AsgiMessage) -> None:
-        status = int(message["status"])
+    def _begin(self, status: int, given: Iterable[tuple[bytes, bytes]]) -> bytes:
+        """Return the head of the response; decide how its body is framed, and if the connection goes on (rule 3)."""
         if status < HTTPStatus.OK:
             raise ValueError(f"the response has the status {status}, which is not that of a final response")
-        fields, length, closes = _application_fields(message.get("headers", ()))
-        head = exchange.head
-        exchange.has_body = head.method != "HEAD" and status not in _WITHOUT_BODY
+        fields, length, closes = _application_fields(given)
+        head = self.head
+        self._sends_body = head.method != "HEAD" and status not in _WITHOUT_BODY
         if status == HTTPStatus.NO_CONTENT:
             fields = [each for each in fields if each[0] != b"content-length"]
-        if exchange.has_body:
-            exchange.left = length
-            exchange.is_chunked = length is None and head.version == "1.1"
-            if exchange.is_chunked:
+        if self._sends_body:
+            self._left = length
+            self._is_chunked = length is None and head.version == "1.1"
+            if self._is_chunked:
                 fields.append((b"transfer-encoding", b"chunked"))
-        is_unbounded = exchange.has_body and length is None and not exchange.is_chunked
-        exchange.is_last = (
-            closes
-            or is_unbounded
-            or head.is_last
-            or not exchange.reader.is_complete
-            or self._context.terminated.is_set()
-        )
-        if exchange.is_last:
+        is_unbounded = self._sends_body and length is None and not self._is_chunked
+        is_last = closes or is_unbounded or head.is_last or not self.reader.is_complete or self._stream.is_stopping
+        if is_last or self.is_last:
+            self.is_last = True
             fields.append(_CLOSE)
         elif head.version == "1.0":
             fields.append((b"connection", b"keep-alive"))
         fields.append(_date(int(time.time())))
-        exchange.held = response_head(status, fields)
-        exchange.state = _Progress.HELD
-        if length is None:
-            await self._write(exchange, b"")
+        return response_head(status, fields)
 
-    async def _respond_with_body(self, exchange: _Answering, data: bytes, *, is_end: bool) -> None:
-        if not exchange.has_body:
-            data = b""
-        if exchange.left is not None:
-            exchange.left -= len(data)
-            if exchange.left < 0 or (is_end and exchange.left):
-                exchange.state = _Progress.BROKEN
-                raise ValueError("the body of the response does not have the length that its head announced")
-        elif exchange.is_chunked:
-            data = (chunk(data) if data else b"") + (LAST_CHUNK if is_end else b"")
-        if data or is_end:
-            await self._write(exchange, data)
-        if is_end and not self._is_over:
-            await self._finish(exchange)
-
-    async def _write(self, exchange: _Answering, data: bytes) -> None:
-        held, exchange.held = exchange.held, b""
-        exchange.state = _Progress.BEGUN
-        if held or data:
-            await self._send(RawData(held + data if data else held))
-
-    async def _finish(self, exchange: _Answering) -> None:
-        """Be ready for the next request, or close."""
-        self._exchange = None
-        await exchange.put({"type": "http.disconnect"})
-        if exchange.is_last or self._context.terminated.is_set() or not exchange.reader.is_complete:
-            await self._close()
+    async def finish(self) -> None:
+        """Answer for an application that has returned without a response; break an incomplete one off."""
+        if self._stream.is_lost or self.is_complete:
             return
-        self._reader = RequestReader(self._config.max_head_bytes)
-        self._ready.unpark_all()
-        await self._send(Updated(idle=True))
+        if self.has_begun:
+            self.is_last = self.is_complete = True
+        else:
+            self._left = None
+            await self.refuse(500)
+
+
+@define(eq=False)
+class Http1:
+    """The HTTP/1.1 protocol of one connection.
+
+    Args:
+        stream: the connection.
+        tasks: run the ASGI application.
+        common: what the connections of a server share.
+    """
+
+    _stream: ByteStream
+    _tasks: AppTasks
+    _common: Connections
+    _ahead: bytes = field(default=b"", init=False)
+    """The bytes that the client has sent after the last request."""
+    _exchange: HttpExchange | None = field(default=None, init=False)
+    """The request that is answered now, or was answered last."""
+    _has_failed: bool = field(default=False, init=False)
+    """True after a request that could not be read, and after a WebSocket."""
+
+    @property
+    def expects_more(self) -> bool:
+        """True if the client may still be sending data that is not read."""
+        exchange = self._exchange
+        return self._has_failed or (
+            exchange is not None and (not exchange.reader.is_complete or bool(exchange.reader.surplus))
+        )
+
+    async def serve(self) -> bytes:
+        """Serve requests until the connection ends; return what begins HTTP/2, if it goes on with that."""
+        is_first = True
+        while True:
+            reader = RequestReader(self._common.listening.max_head_bytes)
+            try:
+                head = await self._read_head(reader)
+            except HttpSyntaxError as error:
+                await self._refuse(error.status)
+                return b""
+            if head is None and reader.starts_http2:
+                if is_first and self._common.listening.http2:
+                    return _HTTP2_HEAD + reader.surplus
+                await self._refuse(505)
+            if head is None:
+                return b""
+            is_first = False
+            self._stream.become_busy()
+            if _is_upgrade_to_websocket(head):
+                await self._serve_websocket(reader, head)
+                return b""
+            exchange = self._exchange = HttpExchange(self._stream, reader, head)
+            await self._answer(exchange)
+            if exchange.is_last or self._stream.is_lost or self._stream.is_stopping or not reader.is_complete:
+                return b""
+            self._ahead = reader.surplus
+            self._stream.become_idle()
+
+    async def _read_head(self, reader: RequestReader) -> RequestHead | None:
+        """Return the head of the next request; None if there is none."""
+        data, self._ahead = self._ahead, b""
+        if data:
+            await trio.lowlevel.checkpoint()  # a client that sends many requests at once must not delay others
+        while True:
+            if not data:
+                data = await self._stream.receive()
+            if not data:
+                return None
+            reader.feed(data)
+            if reader.head is not None or reader.is_complete:
+                return reader.head
+            if reader.has_part_of_head:
+                self._stream.await_rest_of_head()
+            data = b""
+
+    async def _refuse(self, status: int) -> None:
+        self._has_failed = True
+        fields = [(b"content-length", b"0"), _date(int(time.time())), _CLOSE]
+        await self._stream.write(response_head(status, fields))
+
+    # --- Applications ---
+
+    async def _answer(self, exchange: HttpExchange) -> None:
+        raw_path, _, query = exchange.head.target.partition(b"?")
+        path = unquote(raw_path.decode("ascii"))
+        direct, client = self._common.direct, self._stream.client
+        if direct is not None:
+            request = HttpRequest(
+                method=exchange.head.method,
+                path=path,
+                local_path=path,
+                query=query.decode("ascii"),
+                headers=joined_fields(exchange.head.fields),
+                client=None if client is None else client[0],
+            )
+            if direct.answers_directly(request):
+                await _answer_directly(direct, request, exchange)
+                return
+        await self._answer_asgi(exchange, path, raw_path, query)
+
+    async def _answer_asgi(self, exchange: HttpExchange, path: str, raw_path: bytes, query: bytes) -> None:
+        """Let the ASGI application answer, in a task of its own; return when the response is complete."""
+        head = exchange.head
+        scope = {
+            "type": "http",
+            "http_version": head.version,
+            "asgi": {"spec_version": "2.1", "version": "3.0"},
+            "method": head.method,
+            "scheme": "https" if self._common.listening.is_encrypted else "http",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": head.fields,
+            "client": self._stream.client,
+            "server": self._stream.server,
+            "state": ConnectionState(self._common.lifespan_state).copy(),
+            "extensions": {},
+        }
+        answering = trio.CancelScope()
+        sender = _AsgiSender(exchange, answering)
+        put = await self._tasks.spawn_app(self._common.app, None, scope, sender.send)
+        with answering:
+            data = b"" if exchange.has_whole_body else await exchange.read()
+            while data is not None:
+                await put({"type": "http.request", "body": data, "more_body": not exchange.has_whole_body})
+                data = None if exchange.has_whole_body else await exchange.read()
+            await exchange.wait_left()
+        await put({"type": "http.disconnect"})
 
     # --- WebSocket ---
 
-    async def _begin_websocket(self, reader: RequestReader, head: RequestHead) -> None:
-        self._websocket = WSStream(
-            self._app,
-            self._config,
-            self._context,
-            cast("TaskGroup", self._tasks),
-            self._is_encrypted,
-            self._client,
-            self._server,
-            self._stream_send,
+    async def _serve_websocket(self, reader: RequestReader, head: RequestHead) -> None:
+        self._has_failed = True
+        listening = self._common.listening
+        websocket = WSStream(
+            cast("AppWrapper", self._common.app),  # not called: `AppTasks` calls the application
+            self._common.config,
+            self._common.context,
+            cast("TaskGroup", self._tasks),  # it has all that protocols use of Hypercorn's `TaskGroup`
+            listening.is_encrypted,
+            self._stream.client,
+            self._stream.server,
+            self._send_for_websocket,
             _STREAM_ID,
         )
         request = Request(
@@ -379,36 +410,79 @@ class Http1:
             http_version=head.version,
             method=head.method,
             raw_path=head.target,
-            state=self._lifespan_state,
+            state=ConnectionState(self._common.lifespan_state),
         )
-        await self._websocket.handle(request)
-        early = b"".join(reader.take_body()) + reader.surplus
-        if early:
-            await self._websocket.handle(Data(_STREAM_ID, early))
+        await websocket.handle(request)
+        data = b"".join(reader.take_body()) + reader.surplus
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data or (data := await self._stream.receive()):
+                await websocket.handle(Data(_STREAM_ID, data))
+                data = b""
+        await websocket.handle(StreamClosed(_STREAM_ID))
 
-    async def _stream_send(self, event: Event) -> None:
+    async def _send_for_websocket(self, event: Event) -> None:
         """Take what Hypercorn's WebSocket stream sends."""
-        if self._is_over:
-            return
         match event:
             case Response(status_code=status, headers=headers):
                 fields, _, _ = _application_fields(headers)
                 if status != HTTPStatus.SWITCHING_PROTOCOLS:
                     fields = [*(each for each in fields if each[0] != b"connection"), _CLOSE]
-                await self._send(RawData(response_head(status, [*fields, _date(int(time.time()))])))
+                await self._stream.write(response_head(status, [*fields, _date(int(time.time()))]))
             case Body(data=data) | Data(data=data):
-                await self._send(RawData(data))
+                await self._stream.write(data)
             case EndBody() | StreamClosed():  # after a refusal, or a closing handshake
-                await self._close()
+                self._stream.stop_reading()
             case _:  # nothing is left to send
                 pass
 
 
-async def _hand_on(exchange: _Answering) -> None:
-    """Hand the part of the body that has arrived to the application."""
-    body, is_complete = b"".join(exchange.reader.take_body()), exchange.reader.is_complete
-    if body or is_complete:
-        await exchange.put({"type": "http.request", "body": body, "more_body": not is_complete})
+@trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one request
+async def _answer_directly(app: DirectApp, request: HttpRequest, exchange: HttpExchange) -> None:
+    try:
+        await app.answer(request, exchange)
+    except BaseException as error:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
+        failure = failure_of(error, "the application", _log)
+        _log.error("the application failed at %s %r", request.method, request.path, exc_info=failure)
+    await exchange.finish()
+
+
+@define(eq=False)
+class _AsgiSender:
+    """Takes what an ASGI application sends for one request."""
+
+    _exchange: HttpExchange
+    _answering: trio.CancelScope
+    """Cancelled when the response is complete."""
+    _held: ResponseHead | None = field(default=None, init=False)
+    """The head, which waits for the first part of the body (rule 4)."""
+    _has_head: bool = field(default=False, init=False)
+
+    async def send(self, message: AsgiMessage | None) -> None:
+        """Take a message; None reports that the application has returned."""
+        exchange = self._exchange
+        if message is None:
+            await exchange.finish()
+            self._answering.cancel()
+        elif exchange.is_complete:
+            pass
+        elif not self._has_head and message["type"] == "http.response.start":
+            self._held, self._has_head = (int(message["status"]), list(message.get("headers", ()))), True
+            if not any(name.lower() == b"content-length" for name, _ in self._held[1]):
+                await self._put(b"", more=True)
+        elif self._has_head and message["type"] == "http.response.body":
+            more = message.get("more_body", False)
+            await self._put(bytes(message.get("body", b"")), more=more)
+            if not more:
+                self._answering.cancel()
+        else:
+            state = "begun" if self._has_head else "awaited"
+            raise ValueError(f"the application sent {message['type']!r} while its response was {state}")
+
+    async def _put(self, data: bytes, *, more: bool) -> None:
+        head, self._held = self._held, None
+        self._exchange.put(head, data, more=more)
+        await self._exchange.flush()
+        await trio.lowlevel.cancel_shielded_checkpoint()  # an application that keeps sending must not block other tasks
 
 
 def _application_fields(

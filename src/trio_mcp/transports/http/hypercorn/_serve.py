@@ -33,6 +33,7 @@ from ._sockets import Bound, HttpListening, HttpSockets, bind_sockets, tls_conte
 
 if TYPE_CHECKING:
     from ._connection import Connections
+    from ._http1 import DirectApp
 
 __all__ = ["serve_asgi"]
 
@@ -41,6 +42,7 @@ async def serve_asgi(
     app: AsgiApp,
     listening: HttpListening,
     *,
+    direct: DirectApp | None = None,
     stopping: Callable[[], Awaitable[object]],
     drain: Callable[[], Awaitable[object]],
     drain_seconds: float,
@@ -58,6 +60,7 @@ async def serve_asgi(
 
     Args:
         app: the application.
+        direct: the same application, if it can answer requests of HTTP/1.1 without ASGI.
         listening: the address, and the limits of a connection.
         stopping: returns when the server is to stop; before the start is complete, it cancels the start.
         drain: called when the server stops: tell the application to end its streams.
@@ -80,7 +83,7 @@ async def serve_asgi(
         with stop.opening, sockets or await bind_sockets(listening) as listened:
             encryption = tls_context(listening)
             async with lifespan_of(app) as state:
-                serving = _AcceptPhase(Connections(app, listening, state), listened, encryption, stop.obey())
+                serving = _AcceptPhase(Connections(app, listening, state, direct), listened, encryption, stop.obey())
                 await serving.run(partial(task_status.started, listened.bound), drain, drain_seconds)
 
 

@@ -9,14 +9,18 @@ from ...._facade import lazy_names
 if TYPE_CHECKING:
     from ._app import HttpApp as HttpApp
     from ._app import HttpSettings as HttpSettings
-    from ._asgi import CUT_EXTENSION as CUT_EXTENSION
-    from ._asgi import AsgiApp as AsgiApp
-    from ._asgi import AsgiMessage as AsgiMessage
     from ._asgi import HttpRequest as HttpRequest
-    from ._asgi import Receive as Receive
-    from ._asgi import Scope as Scope
-    from ._asgi import Send as Send
+    from ._asgi import joined_fields as joined_fields
     from ._asgi import read_body as read_body
+    from ._channel import CUT_EXTENSION as CUT_EXTENSION
+    from ._channel import AsgiApp as AsgiApp
+    from ._channel import AsgiChannel as AsgiChannel
+    from ._channel import AsgiMessage as AsgiMessage
+    from ._channel import HttpChannel as HttpChannel
+    from ._channel import Receive as Receive
+    from ._channel import ResponseHead as ResponseHead
+    from ._channel import Scope as Scope
+    from ._channel import Send as Send
     from ._event_store import MemoryEventStore as MemoryEventStore
     from ._event_store import SqliteEventStore as SqliteEventStore
     from ._legacy_session_manager import SessionSettings as SessionSettings
@@ -27,8 +31,10 @@ else:
         __name__,
         {
             "_app": ("HttpApp", "HttpSettings"),
-            "_asgi": (
-                "CUT_EXTENSION", "AsgiApp", "AsgiMessage", "HttpRequest", "Receive", "Scope", "Send", "read_body",
+            "_asgi": ("HttpRequest", "joined_fields", "read_body"),
+            "_channel": (
+                "CUT_EXTENSION", "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpChannel", "Receive", "ResponseHead",
+                "Scope", "Send",
             ),
             "_event_store": ("MemoryEventStore", "SqliteEventStore"),
             "_legacy_session_manager": ("SessionSettings",),

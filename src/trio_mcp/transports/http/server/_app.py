@@ -28,9 +28,9 @@ https://asgi.readthedocs.io/en/stable/specs/lifespan.html
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import trio
 from attrs import define, field, frozen
@@ -51,23 +51,9 @@ from ....wire import (
     parse_message,
     read_post,
 )
-from ._asgi import (
-    CUT_EXTENSION,
-    WITHOUT_TRIO,
-    AsgiApp,
-    AsgiMessage,
-    HttpRequest,
-    Receive,
-    RequestAuthorizer,
-    Responding,
-    Scope,
-    Send,
-    path_below,
-    path_of,
-    read_body,
-    refuse_without_trio,
-)
+from ._asgi import WITHOUT_TRIO, HttpRequest, RequestAuthorizer, Responding, read_body, refuse_without_trio
 from ._byte_budget import ByteBudget, no_room
+from ._channel import AsgiApp, AsgiChannel, AsgiMessage, HttpChannel, Receive, Scope, Send
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
 from ._modern import ModernEndpoint
 from ._routes import RouteTable, answer_health, write_access
@@ -156,10 +142,10 @@ class HttpRouter:
         self.authorizer = RequestAuthorizer(self._settings.auth)
         self.budget = ByteBudget(self._settings.max_buffer_bytes)
 
-    async def handle(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
+    async def handle(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         """Answer one HTTP request (rule 6)."""
         try:
-            await self._answer(request, receive, responding)
+            await self._answer(request, channel, responding)
             await responding.finish()
         except BaseException as exc:  # noqa: BLE001 # a bug, a custom verifier, or a lifespan of a standalone serving
             _log.log(logging.ERROR, "an HTTP request failed", exc_info=failure_of(exc, "the application", _log))
@@ -167,7 +153,7 @@ class HttpRouter:
                 error = McpError(INTERNAL_ERROR, "the request failed; the server's log says why")
                 await responding.refuse(Refusal(500, error))
 
-    async def _answer(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
+    async def _answer(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         policy = self._settings.policy
         refusal = check_head(request.method, request.headers, policy)
         admitted = await self.authorizer.admit(request) if refusal is None else refusal
@@ -176,7 +162,7 @@ class HttpRouter:
             return
         responding.request = request = admitted
         if request.method == "POST":
-            body = await self._read_body(request, receive, responding)
+            body = await self._read_body(request, channel, responding)
             if isinstance(body, Refusal):
                 responding.forget()
                 await self._refuse(body, request, responding)
@@ -190,13 +176,13 @@ class HttpRouter:
                 await (sessions.get if request.method == "GET" else sessions.delete)(request, responding)
 
     async def _read_body(
-        self, request: HttpRequest, receive: Receive, responding: Responding
+        self, request: HttpRequest, channel: HttpChannel, responding: Responding
     ) -> bytes | Refusal | None:
         """Return what `read_body` does; refuse a body that has no room before any of it is read."""
         length = request.headers.get("content-length", "")
         if len(length) > _SHORT_LENGTH and length.isdigit() and not responding.may_hold(int(length)):
             return no_room()
-        return await read_body(receive, self._settings.policy.max_body_bytes, self._settings.body_seconds, responding)
+        return await read_body(channel, self._settings.policy.max_body_bytes, self._settings.body_seconds, responding)
 
     async def _answer_post(self, request: HttpRequest, responding: Responding) -> None:
         if request.query and self.closed is None and self.running is not None:
@@ -359,6 +345,9 @@ class _Events:
             await self._receive_event()
 
 
+_Respond: TypeAlias = Callable[[HttpRequest, HttpChannel, Responding], Awaitable[None]]
+
+
 @define(eq=False, repr=False)
 class HttpApp:
     """A server as an ASGI 3 application. Made by `http_app`; call it as ASGI servers do, or mount it.
@@ -392,23 +381,16 @@ class HttpApp:
             return
         match scope["type"]:
             case "http":
-                stall_seconds = self._answerer.limits.stall_seconds
-                keep_alive, budget = self._settings.keep_alive, self._router.budget
-                responding = Responding(send, receive, keep_alive, stall_seconds, budget=budget)
-                responding.request = HttpRequest.of(scope)
-                extensions: Mapping[str, Any] = scope.get("extensions") or {}
-                responding.cut_stream = extensions.get(CUT_EXTENSION)
-                begun = trio.current_time()
-                try:
-                    await self._respond(scope, receive, send, responding)
-                except Exception:
-                    responding.status = responding.status or 500  # which the server of the application sends
-                    raise
-                finally:
-                    responding.forget()
-                    if self._settings.access_log is not None:
-                        seconds = trio.current_time() - begun
-                        write_access(self._settings.access_log, responding.request, responding.status, seconds)
+                request, channel = HttpRequest.of(scope), AsgiChannel(scope, receive, send)
+                if self.answers_directly(request):
+                    await self.answer(request, channel)
+                    return
+
+                async def serve_route(request: HttpRequest, _: HttpChannel, responding: Responding) -> None:
+                    routes, closed = self._settings.routes, self._router.closed
+                    await routes.serve(scope, receive, send, request, responding, closed)
+
+                await self._answer(request, channel, serve_route)
             case "lifespan":
                 await serve_lifespan(self._run_unless_running, no_host, scope, receive, send)
             case "websocket":
@@ -419,18 +401,43 @@ class HttpApp:
                     f"unknown ASGI scope type {unknown!r}; this application supports http, websocket and lifespan"
                 )
 
-    async def _respond(self, scope: Scope, receive: Receive, send: Send, responding: Responding) -> None:
+    def answers_directly(self, request: HttpRequest) -> bool:
+        """Return True if `answer` takes a request; the others are for ASGI applications, its routes."""
+        path = request.local_path
+        if not self._settings.routes.has(path):
+            return True
+        is_health = path == self._settings.health_path
+        return is_health or self._is_addressed(path) or self._is_metadata_request(request)
+
+    async def answer(self, request: HttpRequest, channel: HttpChannel) -> None:
+        """Answer one HTTP request, without ASGI."""
+        await self._answer(request, channel, self._respond)
+
+    async def _answer(self, request: HttpRequest, channel: HttpChannel, respond: _Respond) -> None:
+        """Answer one HTTP request with a function, and log it."""
+        stall_seconds = self._answerer.limits.stall_seconds
+        responding = Responding(channel, self._settings.keep_alive, stall_seconds, budget=self._router.budget)
+        responding.request = request
+        begun = trio.current_time()
+        try:
+            await respond(request, channel, responding)
+        except Exception:
+            responding.status = responding.status or 500  # which the server of the application sends
+            raise
+        finally:
+            responding.forget()
+            if self._settings.access_log is not None:
+                seconds = trio.current_time() - begun
+                write_access(self._settings.access_log, responding.request, responding.status, seconds)
+
+    async def _respond(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         """Answer one request, by its path."""
-        assert responding.request is not None
-        closed = self._router.closed
-        if self._is_metadata_request(scope):
-            await self._router.authorizer.describe(responding.request, responding)
-        elif self._is_addressed(scope):
-            await self._router.handle(responding.request, receive, responding)
-        elif path_below(scope) == self._settings.health_path:
-            await answer_health(closed, responding)
-        elif self._settings.routes.has(path_below(scope)):
-            await self._settings.routes.serve(scope, receive, send, responding, closed)
+        if self._is_metadata_request(request):
+            await self._router.authorizer.describe(request, responding)
+        elif self._is_addressed(request.local_path):
+            await self._router.handle(request, channel, responding)
+        elif request.local_path == self._settings.health_path:
+            await answer_health(self._router.closed, responding)
         else:
             await responding.refuse(Refusal(404))
 
@@ -529,17 +536,18 @@ class HttpApp:
 
     def _is_own(self, scope: Scope) -> bool:
         """Return True if a request is for this application, with all that it serves beside its endpoint."""
-        path = path_below(scope)
-        is_beside = scope["type"] == "http" and (path == self._settings.health_path or self._settings.routes.has(path))
-        return is_beside or self._is_addressed(scope) or self._is_metadata_request(scope)
+        request = HttpRequest.of({"method": "", **scope})
+        path, is_http = request.local_path, scope["type"] == "http"
+        is_beside = path == self._settings.health_path or self._settings.routes.has(path)
+        return self._is_addressed(path) or (is_http and (is_beside or self._is_metadata_request(request)))
 
-    def _is_metadata_request(self, scope: Scope) -> bool:
+    def _is_metadata_request(self, request: HttpRequest) -> bool:
         """Return True if a request is for the metadata of a protected server, which clients read first."""
         places = self._router.authorizer.metadata_paths
-        return bool(places) and scope["type"] == "http" and not {path_of(scope), path_below(scope)}.isdisjoint(places)
+        return bool(places) and not {request.path, request.local_path}.isdisjoint(places)
 
-    def _is_addressed(self, scope: Scope) -> bool:
-        """Return True if a request is for this application; a slash at the end is ignored."""
-        settings, path = self._settings, path_below(scope)  # rule 2
+    def _is_addressed(self, path: str) -> bool:
+        """Return True if a path without the mount point is that of this application; a slash at the end is ignored."""
+        settings = self._settings  # rule 2
         places = (settings.path, settings.sessions.sse_path)
         return settings.path is None or path.rstrip("/") in [place.rstrip("/") for place in places if place]

@@ -1,4 +1,4 @@
-"""One HTTP request over ASGI 3: its head, its bounded body, its authorization, and its response.
+"""One HTTP request: its head, its bounded body, its authorization, and its response.
 
 A task that answers a request computes the first event inside ``async with responding.attending():``, and sends it and
 the following ones inside ``async with responding.stream() as stream:``. Afterwards `responding.left` tells whether the
@@ -6,7 +6,7 @@ client left first.
 
 Rules of this file:
 
-1. Only `receive` reports that a client has left: what is sent to it afterwards is lost, without an error. So a task
+1. Only the channel reports that a client has left: what is sent to it afterwards is lost, without an error. So a task
    that computes a response does it inside `Responding.attending`, which cancels it when the client leaves.
 2. A stream that is silent for a while sends a comment: proxies keep it open then, and the server finds out about
    clients that have vanished.
@@ -21,8 +21,7 @@ Rules of this file:
 9. The response to a request over HTTP/1 that has Content-Length and Transfer-Encoding closes the connection (RFC 9112,
    6.1), under every ASGI server that obeys `connection: close`.
 
-Specification: https://asgi.readthedocs.io/en/stable/specs/www.html and
-https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
@@ -32,18 +31,14 @@ import logging
 import math
 from collections.abc import (
     AsyncGenerator,
-    Awaitable,
-    Callable,
     Collection,
-    Generator,
     Iterable,
     Mapping,
-    MutableMapping,
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Self
 
 import trio
 from attrs import define, evolve, field
@@ -67,26 +62,19 @@ from ....wire import (
     sse_comment,
 )
 from ._byte_budget import ByteHolder, no_room
+from ._channel import HttpChannel, Receive, ResponseHead, Scope, Send
 
 if TYPE_CHECKING:
     from ....auth import HttpCall, HttpReply, ResourceServer, TokenGuard
 
 __all__ = [
-    "CUT_EXTENSION",
     "QUICK_PASSES",
     "TEXT_TYPE",
     "WITHOUT_TRIO",
-    "AsgiApp",
-    "AsgiMessage",
     "EventStream",
     "HttpRequest",
-    "Receive",
     "RequestAuthorizer",
     "Responding",
-    "Scope",
-    "Send",
-    "path_below",
-    "path_of",
     "read_body",
     "refuse_without_trio",
 ]
@@ -102,12 +90,6 @@ _PREFLIGHT_FIELDS = {
 }
 _log = logging.getLogger("trio_mcp.transports")
 
-Scope: TypeAlias = MutableMapping[str, Any]
-AsgiMessage: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
-Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 _SECRET_FIELDS = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 
 
@@ -119,6 +101,8 @@ class HttpRequest:
     """In capitals."""
     path: str
     """The requested path, percent-decoded, including the mount point of the application."""
+    local_path: str = field(default="", repr=False)
+    """The path without the mount point."""
     query: str = field(default="", repr=False)
     """The query without its question mark, still encoded."""
     headers: Headers = field(repr=False)
@@ -152,11 +136,16 @@ class HttpRequest:
     @classmethod
     def of(cls, scope: Scope) -> Self:
         """Return the request that a scope of the type ``http`` describes, without its body."""
-        client, headers = scope.get("client"), _headers(scope["headers"])
+        client, headers = scope.get("client"), joined_fields(scope["headers"])
         is_framed_twice = "transfer-encoding" in headers and "content-length" in headers
+        mount: str = scope.get("root_path", "").rstrip("/")
+        path: str = scope["path"]
+        if path == mount or path.startswith(f"{mount}/"):
+            path = path[len(mount) :]  # some hosts have left the mount point in it
         return cls(
             method=scope["method"],
-            path=path_of(scope),
+            path=mount + path,
+            local_path=path,
             query=scope.get("query_string", b"").decode("latin-1"),
             headers=headers,
             client=client[0] if client else None,
@@ -164,24 +153,8 @@ class HttpRequest:
         )
 
 
-def path_of(scope: Scope) -> str:
-    """Return the requested path, percent-decoded, including the mount point of the application."""
-    return _mount_of(scope) + path_below(scope)
-
-
-def path_below(scope: Scope) -> str:
-    """Return the path without the mount point, whether or not the host has left that in it."""
-    path: str = scope["path"]
-    mount = _mount_of(scope)
-    return path[len(mount) :] if path == mount or path.startswith(f"{mount}/") else path
-
-
-def _mount_of(scope: Scope) -> str:
-    mount: str = scope.get("root_path", "")
-    return mount.rstrip("/")
-
-
-def _headers(lines: Iterable[tuple[bytes, bytes]]) -> Headers:
+def joined_fields(lines: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return header fields by lower-case name, the values of repeated ones joined."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in lines:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip(" \t")
@@ -190,12 +163,12 @@ def _headers(lines: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 async def read_body(
-    receive: Receive, max_bytes: int, seconds: float, responding: Responding | None = None
+    channel: HttpChannel, max_bytes: int, seconds: float, responding: Responding | None = None
 ) -> bytes | Refusal | None:
     """Read the body of a request.
 
     Args:
-        receive: of ASGI.
+        channel: carries the request.
         max_bytes: the rest of a longer body is not read.
         seconds: the maximum time for the whole body.
         responding: the response to the request, which holds the bytes of the body; None if they are not counted.
@@ -208,11 +181,10 @@ async def read_body(
     with trio.move_on_after(seconds) as reading:
         if responding is not None:
             responding.reading = reading
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
+        while not channel.has_whole_body:
+            chunk = await channel.read()
+            if chunk is None:
                 return None
-            chunk = message.get("body", b"")
             size += len(chunk)
             if size > max_bytes:
                 return Refusal(413, McpError(INVALID_REQUEST, f"the body may have at most {max_bytes} bytes"))
@@ -221,10 +193,9 @@ async def read_body(
                     return no_room()
                 responding.hold(len(chunk))
             chunks.append(chunk)
-            if not message.get("more_body", False):
-                if responding is not None:
-                    responding.reading = None
-                return b"".join(chunks)
+        if responding is not None:
+            responding.reading = None
+        return b"".join(chunks)
     if responding is not None and responding.is_body_cut:
         return no_room()
     return Refusal(408, McpError(INVALID_REQUEST, f"the body did not arrive within {seconds:g} s"))
@@ -262,8 +233,6 @@ _PIECE_BYTES = 64 * 1024
 
 
 TEXT_TYPE = "text/plain; charset=utf-8"
-CUT_EXTENSION = "trio_mcp.cut"
-"""The name of an extension in the scope of a request, a function that breaks its response off even during a write."""
 
 
 @define(eq=False)
@@ -271,14 +240,12 @@ class Responding(ByteHolder):
     """The response to one request. Exactly one of `refuse`, `json`, `empty` and `stream` is called, once.
 
     Args:
-        send: of ASGI.
-        receive: of ASGI; the body of the request has been read, or is ignored.
+        channel: carries the request; its body has been read, or is ignored.
         keep_alive: seconds of silence after which a stream sends a comment.
         stall_seconds: the maximum time that a client may take nothing.
     """
 
-    _send: Send
-    _receive: Receive
+    _channel: HttpChannel
     keep_alive: float
     stall_seconds: float
     request: HttpRequest | None = field(default=None, init=False)
@@ -297,8 +264,6 @@ class Responding(ByteHolder):
     """True if that happened while its body was received."""
     reading: trio.CancelScope | None = field(default=None, init=False)
     """The scope in which the body is received; None before and afterwards."""
-    cut_stream: Callable[[], None] | None = field(default=None, init=False)
-    """The extension `CUT_EXTENSION` of the server; None if it has none."""
     _writing: trio.CancelScope | None = field(default=None, init=False)
     """The scope of a write."""
     _nursery: trio.Nursery | None = field(default=None, init=False)
@@ -317,8 +282,7 @@ class Responding(ByteHolder):
         self._leave()
         if self._writing is not None:
             self._writing.cancel(reason="the client does not read")
-            if self.cut_stream is not None:
-                self.cut_stream()
+            self._channel.cut()
 
     async def finish(self) -> None:
         """Refuse the request if it was cut before its response had begun; call it last."""
@@ -369,8 +333,7 @@ class Responding(ByteHolder):
             yield
 
     async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await self._channel.wait_left()
         self._leave()
 
     def _leave(self) -> None:
@@ -394,51 +357,51 @@ class Responding(ByteHolder):
         yield stream
         await stream.end()
 
-    def _head(self, status: int, headers: Mapping[str, str]) -> AsgiMessage:
+    def _head(self, status: int, headers: Mapping[str, str]) -> ResponseHead:
         lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         if self.request is not None and self.request.is_framed_twice:
             lines.append((b"connection", b"close"))
-        return {"type": "http.response.start", "status": int(status), "headers": lines}
+        return int(status), lines
 
     async def put(self, body: bytes, *, more: bool) -> None:
         """Send a part of the body, or its end; streams use `EventStream.send`."""
         await self._transmit(None, body, more=more)
 
-    async def _transmit(self, head: AsgiMessage | None, body: bytes | None = None, *, more: bool = True) -> None:
-        """Send a head and a part of the body, if given; a client that does not take one message has left (rule 4)."""
+    async def _transmit(self, head: ResponseHead | None, body: bytes = b"", *, more: bool = True) -> None:
+        """Send a head and a part of the body, if given; a client that does not take one piece has left (rule 4)."""
         if self.is_cut:
             await trio.lowlevel.checkpoint()
             return
         if head is not None:
-            self.begun, self.status = True, head["status"]
-        size = len(body or b"")
+            self.begun, self.status = True, head[0]
+        size = len(body)
         self.hold(size)
+        is_small = size <= _PIECE_BYTES
+        is_sent = self._channel.put(head, body if is_small else body[:_PIECE_BYTES], more=more or not is_small)
+        if not (is_sent and is_small):
+            await self._transmit_rest(body, more=more)
+        self.release(size)
+
+    async def _transmit_rest(self, body: bytes, *, more: bool) -> None:
+        """Send what the client has not taken at once, and the following pieces of a large body."""
         with trio.CancelScope() as stall:
             self._writing = stall
-            for message in _messages(head, body, more=more):
+            for end in range(_PIECE_BYTES, max(len(body), 1) + _PIECE_BYTES, _PIECE_BYTES):
                 stall.deadline = trio.current_time() + self.stall_seconds
                 try:
-                    await self._send(message)
+                    await self._channel.flush()
                 except OSError:  # some servers raise it when the client has left (rule 1)
                     stall.cancel()
                     await trio.lowlevel.checkpoint()
                 self.progressed()
+                if end < len(body):
+                    await trio.lowlevel.checkpoint()
+                    piece = body[end : end + _PIECE_BYTES]
+                    self._channel.put(None, piece, more=more or end + _PIECE_BYTES < len(body))
         self._writing = None
-        self.release(size)
         if stall.cancelled_caught:
             self._leave()
             await trio.lowlevel.checkpoint_if_cancelled()
-
-
-def _messages(head: AsgiMessage | None, body: bytes | None, *, more: bool) -> Generator[AsgiMessage]:
-    """Yield the messages that carry a head and a part of a body; a large part is divided when it is needed."""
-    if head is not None:
-        yield head
-    if body is not None:
-        last = max(0, (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES)
-        for start in range(0, last, _PIECE_BYTES):
-            yield {"type": "http.response.body", "body": body[start : start + _PIECE_BYTES], "more_body": True}
-        yield {"type": "http.response.body", "body": body[last:] if last else body, "more_body": more}
 
 
 @define(eq=False)

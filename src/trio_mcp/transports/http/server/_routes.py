@@ -28,7 +28,8 @@ from attrs import define, field, frozen
 
 from ...._errors import McpError
 from ....wire import INTERNAL_ERROR, JSON_TYPE, HttpPolicy, Refusal, check_place, encode
-from ._asgi import TEXT_TYPE, AsgiApp, AsgiMessage, HttpRequest, Receive, Responding, Scope, Send, path_below, path_of
+from ._asgi import TEXT_TYPE, HttpRequest, Responding
+from ._channel import AsgiApp, AsgiMessage, Receive, Scope, Send
 
 __all__ = ["HttpRoute", "RouteTable", "answer_health", "write_access"]
 
@@ -138,7 +139,13 @@ class RouteTable:
         return self._key(path) is not None
 
     async def serve(
-        self, scope: Scope, receive: Receive, send: Send, responding: Responding, closed: str | None
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        request: HttpRequest,
+        responding: Responding,
+        closed: str | None,
     ) -> None:
         """Let the route of a request answer it.
 
@@ -146,20 +153,20 @@ class RouteTable:
             scope: of ASGI, like the next two.
             receive: of ASGI.
             send: of ASGI.
+            request: the request that the scope describes.
             responding: gets the status, and refuses what the route does not get.
             closed: the reason why the application serves nothing now; None if it serves.
         """
-        assert responding.request is not None
-        key = self._key(path_below(scope))
+        key = self._key(request.local_path)
         assert key is not None
-        refusal = check_place(responding.request.headers, self._policy)
+        refusal = check_place(request.headers, self._policy)
         if refusal is None and closed is not None:
             refusal = Refusal(503, McpError(INTERNAL_ERROR, closed))
         if refusal is not None:
             await responding.refuse(refusal)
             return
-        path, query = path_of(scope), responding.request.query
-        if key == path_below(scope) + "/":
+        path, query = request.path, request.query
+        if key == request.local_path + "/":
             place = quote(f"{path}/") + (f"?{query}" if query else "")
             await responding.empty(307, {"location": place})
             return
