@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import trio
+import trio.testing
 
 from tests.transports.http.socket_clients import (
     OK,
@@ -337,6 +338,14 @@ async def test_the_obsolete_upgrade_to_http2_is_ignored() -> None:
     async with serving(App()) as served, await served.connect() as stream:
         await stream.send_all(request)
 
+        assert (await read_until(stream, b"fine")).startswith(OK)
+
+
+async def test_empty_lines_before_a_request_are_ignored() -> None:
+    async with serving(App()) as served, await served.connect() as stream:
+        for part in (b"\r\n", b"\r\n", get("/")):
+            await stream.send_all(part)
+            await trio.testing.wait_all_tasks_blocked()
         assert (await read_until(stream, b"fine")).startswith(OK)
 
 

@@ -281,11 +281,10 @@ class _Connection:
 
     async def receive_during_request(self) -> bytes:
         """Wait for bytes while a request is answered, without a limit; return none after the client has left."""
-        if not self.is_lost:
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                data = await self._receive_some()
-                if data:
-                    return data
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            data = await self._receive_some()
+            if data:
+                return data
         await self._depart()
         return b""
 
@@ -300,17 +299,15 @@ class _Connection:
 
     async def _receive_from_descriptor(self) -> bytes:
         """Receive without the attempt that Trio makes before it waits: a client sends nothing before its response."""
-        while True:
-            await trio.lowlevel.wait_readable(self._socket)
-            descriptor = self._descriptor
-            if descriptor is None:
-                raise trio.ClosedResourceError
-            try:
-                return descriptor.recv(_READ_BYTES)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise trio.BrokenResourceError from error
+        descriptor = self._descriptor
+        assert descriptor is not None
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self._socket)
+                with suppress(BlockingIOError):
+                    return descriptor.recv(_READ_BYTES)
+        except OSError as error:
+            raise trio.BrokenResourceError from error
 
     async def _depart(self) -> None:
         """Let the request notice that its client has left, a few of them at a time."""
@@ -336,10 +333,10 @@ class _Connection:
         if self.is_lost:
             return True
         if self._descriptor is not None and not self._unsent and not self._writing.locked():
+            sent = 0
             try:
-                sent = self._descriptor.send(data)
-            except BlockingIOError:
-                sent = 0
+                with suppress(BlockingIOError):
+                    sent = self._descriptor.send(data)
             except OSError:
                 self.abort()
                 return True

@@ -436,7 +436,6 @@ class Http1:
                 pass
 
 
-@trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one request
 async def _answer_directly(app: DirectApp, request: HttpRequest, exchange: HttpExchange) -> None:
     try:
         await app.answer(request, exchange)
