@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from trio_mcp.abc import Tap, TransportClient
+    from trio_mcp.transports.http.server import HttpChannel, HttpRequest, ResponseHead
     from trio_mcp.wire import SseDecoder
 
 Role: TypeAlias = "Literal['client', 'server']"
@@ -29,7 +30,7 @@ TEST = "PYTEST_CURRENT_TEST"
 CHILD = Path(__file__).parent / "child"
 """The folder on PYTHONPATH that makes a Python process load this file at its start."""
 
-_SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
+_SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"
 _JSON, _EVENTS = b"application/json", b"text/event-stream"
 _CANCELLED = b'"notifications/cancelled"'
 _REVISION_KEY = b"io.modelcontextprotocol/protocolVersion"
@@ -194,15 +195,13 @@ def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
 def _tap_http_servers(numbers: _Numbers, patch: Patch) -> None:
     from trio_mcp.transports import HttpApp
 
-    call, sessions = HttpApp.__call__, dict[str, _HttpConnection]()
+    answer, sessions = HttpApp.answer, dict[str, _HttpConnection]()
 
-    async def tapped_call(self: HttpApp, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            exchange = _TappedExchange(numbers, sessions, scope, receive, send)
-            receive, send = exchange.receive, exchange.send
-        await call(self, scope, receive, send)
+    async def tapped_answer(self: HttpApp, request: HttpRequest, channel: HttpChannel) -> None:
+        exchange = _TappedExchange(numbers, sessions, request, channel)
+        await answer(self, request, cast("HttpChannel", exchange))
 
-    patch(HttpApp, "__call__", tapped_call)
+    patch(HttpApp, "answer", tapped_answer)
 
 
 class _HttpConnection:
@@ -214,42 +213,44 @@ class _HttpConnection:
 
 
 class _TappedExchange:
-    """A tap of one HTTP request and its response."""
+    """A channel of one HTTP request and its response that reports their messages."""
 
     def __init__(
-        self, numbers: _Numbers, sessions: dict[str, _HttpConnection], scope: Any, receive: Any, send: Any
+        self, numbers: _Numbers, sessions: dict[str, _HttpConnection], request: HttpRequest, channel: HttpChannel
     ) -> None:
-        self._numbers, self._sessions, self._receive, self._send = numbers, sessions, receive, send
-        self._posted = scope["method"] == "POST"
+        self._numbers, self._sessions, self._channel = numbers, sessions, channel
+        self._posted = request.method == "POST"
         self._is_message = self._posted
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
-        self._query: bytes = scope["query_string"]
+        self._headers = request.headers
+        self._query = request.query
         self._connection = self._named(self._query) or self._new()
         self._body, self._answer, self._kind = b"", b"", b""
         self._decoder: SseDecoder | None = None
 
-    def _named(self, query: bytes) -> _HttpConnection | None:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def _named(self, query: str) -> _HttpConnection | None:
         """Return the session that a header field names, or, for HTTP+SSE, the query."""
-        session = self._headers.get(_SESSION, query.partition(b"=")[2])
-        return self._sessions.get(session.decode("latin-1"))
+        return self._sessions.get(self._headers.get(_SESSION, query.partition("=")[2]))
 
     def _new(self) -> _HttpConnection:
         from trio_mcp.wire import LEGACY_REVISIONS
 
-        connection, named = _HttpConnection(), self._headers.get(_VERSION, b"").decode("latin-1")
+        connection, named = _HttpConnection(), self._headers.get(_VERSION, "")
         # A request that names an unknown session and no version belongs to a revision without that header field.
         if not named and (self._query or _SESSION in self._headers):
             named = LEGACY_REVISIONS[1]
         self._numbers.open(connection, "server", named if named in LEGACY_REVISIONS else None)
         return connection
 
-    async def receive(self) -> Any:
-        message = await self._receive()
-        if message["type"] == "http.request" and self._posted:
-            self._body += message.get("body", b"")
-            if not message.get("more_body", False):
+    async def read(self) -> bytes | None:
+        body = await self._channel.read()
+        if body is not None and self._posted:
+            self._body += body
+            if self._channel.has_whole_body:
                 self._report_request()
-        return message
+        return body
 
     def _report_request(self) -> None:
         if _REVISION_KEY in self._body:
@@ -258,19 +259,18 @@ class _TappedExchange:
             # A cancellation has no order among the responses, which use other connections: it may cross any of them.
             self._numbers.report_received(self._connection, self._body)
 
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self._is_message = (
-                self._posted or message["status"] != 200
-            )  # the metadata of a protected resource is not a message
-            self._begin(dict(message["headers"]))
-        elif self._decoder is not None:
-            self._report_events(message.get("body", b""))
+    def put(self, head: ResponseHead | None, data: bytes, *, more: bool) -> bool:
+        if head is not None:
+            status, headers = head
+            self._is_message = self._posted or status != 200  # the metadata of a protected resource is not a message
+            self._begin(dict(headers))
+        if self._decoder is not None:
+            self._report_events(data)
         elif self._kind == _JSON and self._is_message:
-            self._answer += message.get("body", b"")
-            if not message.get("more_body", False):
+            self._answer += data
+            if not more:
                 self._numbers.report_sent(self._connection, self._answer + b"\n")
-        await self._send(message)
+        return self._channel.put(head, data, more=more)
 
     def _begin(self, headers: Mapping[bytes, bytes]) -> None:
         from trio_mcp.wire import SseDecoder
@@ -278,8 +278,9 @@ class _TappedExchange:
         self._kind = headers.get(b"content-type", b"")
         if self._kind == _EVENTS:
             self._decoder = SseDecoder(2**30)
-        if _SESSION in headers:
-            self._sessions[headers[_SESSION].decode()] = self._connection
+        session = headers.get(_SESSION.encode())
+        if session is not None:
+            self._sessions[session.decode()] = self._connection
 
     def _report_events(self, chunk: bytes) -> None:
         assert self._decoder is not None

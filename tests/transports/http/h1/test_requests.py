@@ -224,9 +224,15 @@ def test_a_head_of_the_maximum_size_is_read() -> None:
 
 def test_the_quote_of_a_malformed_head_is_short() -> None:
     with pytest.raises(HttpSyntaxError) as refused:
-        read([b"\x00" * 1000 + b"\r\n\r\n"])
+        read([b"G" * 1000 + b"\r\n\r\n"])
 
     assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("begin", [b"\x16", b"\x16\x03\x01\x02", b"\x00", b" ", b"\n", b"{", b"\r\n\x16"])
+def test_what_cannot_begin_a_request_is_refused_before_more_arrives(begin: bytes) -> None:
+    with pytest.raises(HttpSyntaxError, match="not a request of HTTP"):
+        read([begin])
 
 
 @pytest.mark.parametrize(

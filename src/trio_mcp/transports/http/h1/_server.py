@@ -11,7 +11,8 @@ Rules of this file:
    names the host instead (RFC 9112, 3.2.2).
 3. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
    only in HTTP/1.1. A request without framing has no body.
-4. The head is bounded in bytes. Before it, an empty line is ignored, as some clients send one too many.
+4. The head is bounded in bytes. Before it, an empty line is ignored, as some clients send one too many. What cannot
+   begin a request, such as TLS, is refused at its first byte, so that its client need not wait for a timeout.
 5. What follows a complete request is kept for the reader of the next one.
 6. What does not belong into the head of a response is refused, so that nothing can be smuggled into one.
 
@@ -26,7 +27,7 @@ from http import HTTPStatus
 from typing import Final
 
 import httptools
-from attrs import define
+from attrs import define, field
 
 from ._chunks import ChunkedBody
 from ._syntax import FIELD, FIELD_VALUE, MAX_LENGTH_DIGITS, TOKEN, Fields, HttpSyntaxError, options_of, values_of
@@ -41,6 +42,7 @@ _MAX_EMPTY_LINES: Final = 8
 _HEAD: Final = re.compile(
     b"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + rb")*)\r\n",
 )
+_FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN)
 _FIELD: Final = re.compile(b"(" + TOKEN + b"):(" + FIELD_VALUE + rb")\r\n")
 _WHOLE_URL: Final = re.compile(rb"(?i:https?)://([^/?#]+)(.*)")
 _HOST: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
@@ -57,11 +59,12 @@ class RequestHead:
 
     method: str
     """As it was sent: methods are case-sensitive."""
-    target: bytes
+    target: bytes = field(repr=False)
     """The path with its query; or ``*``."""
     version: str
     """``1.1`` or ``1.0``."""
-    fields: Fields
+    fields: Fields = field(repr=False)
+    """With names in lower case."""
     is_last: bool
     """True if the client expects that the connection closes after the response."""
     expects_continue: bool
@@ -125,6 +128,8 @@ class RequestReader:
             if self._empty_lines > _MAX_EMPTY_LINES:
                 raise HttpSyntaxError("the request begins with too many empty lines")
             whole, searched = whole[len(_END) :], 0
+        if whole and _FIRST_BYTE.match(whole) is None:
+            raise HttpSyntaxError(f"this is not a request of HTTP; it begins with {bytes(whole[:1])!r}")
         end = whole.find(_HEAD_END, searched)
         if (end if end >= 0 else len(whole)) > self._max_head_bytes:
             raise HttpSyntaxError(f"the head of the request has more than {self._max_head_bytes} bytes", 431)

@@ -118,7 +118,7 @@ def _is_upgrade_to_websocket(head: RequestHead) -> bool:
     return upgrades[0].lower() == b"websocket" and b"upgrade" in options_of(head.fields)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class HttpExchange(HttpChannel):
     """One request of a connection and its response."""
 

@@ -404,10 +404,9 @@ class HttpApp:
     def answers_directly(self, request: HttpRequest) -> bool:
         """Return True if `answer` takes a request; the others are for ASGI applications, its routes."""
         path = request.local_path
-        if not self._settings.routes.has(path):
+        if self._is_addressed(path) or path == self._settings.health_path or self._is_metadata_request(request):
             return True
-        is_health = path == self._settings.health_path
-        return is_health or self._is_addressed(path) or self._is_metadata_request(request)
+        return not self._settings.routes.has(path)
 
     async def answer(self, request: HttpRequest, channel: HttpChannel) -> None:
         """Answer one HTTP request, without ASGI."""

@@ -84,7 +84,7 @@ class HttpChannel(abc.ABC):
         """Break the response off, even during a write; synchronous."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class AsgiChannel(HttpChannel):
     """Carries a request of an ASGI server."""
 
