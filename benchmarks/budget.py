@@ -73,6 +73,17 @@ def _at_most(name: str, work: str, figure: str, bound: float, unit: str) -> Iter
         yield Row(f"{name}, {era}", _value(work, f"ours/{era}", figure), bound, at_least=False, unit=unit)
 
 
+def _over_http(name: str, work: str, figure: str) -> Iterator[Row]:
+    for era in ERAS:
+        contender = f"ours/{era}"
+
+        def measure(results: Results, contender: str = contender) -> float | None:
+            stdio, http = (results.spread(each, contender, figure) for each in (work, f"http-{work}"))
+            return None if stdio is None or http is None else http.median / stdio.median
+
+        yield Row(f"{name} over HTTP, {era}: times as long as over stdio", measure, 2, at_least=False)
+
+
 ROWS = (
     *_beats_official("stdio, p50", "stdio-1", (3.5, 3.5)),
     *_near_floor("stdio, p50", "stdio-1", "floor", 1.4),
@@ -90,9 +101,22 @@ ROWS = (
     Row("Import of the client: of bare Trio", _ratio("import", "ours-client", "trio"), 180 / 97, at_least=False),
     Row("Import: times faster than official", _ratio("import", "official-client", "ours-client"), 2.9, at_least=True),
     Row("Import: memory", _value("import", "ours-client", "rss_mb"), 35, at_least=False, unit="MB"),
-    *_near_floor("HTTP, p50", "http-1", "floor-httpx2", 1.25),
-    *_beats_official("HTTP, p50", "http-1", (None, None)),
-    *_at_most("HTTP client: open", "clients", "open_ms", 2, "ms"),
+    Row(
+        "Import of the HTTP client: of the client's",
+        _ratio("import", "ours-http-client", "ours-client"),
+        1.15,
+        at_least=False,
+    ),
+    *_near_floor("HTTP, p50", "http-1", "floor-httptools", 1.9),
+    *_beats_official("HTTP, p50", "http-1", (10, 7)),
+    *_near_floor("HTTP, 64 in flight", "http-64", "floor-httptools", 0.4, throughput=True),
+    *_beats_official("HTTP, 64 in flight", "http-64", (None, 10)),
+    *_beats_official("100 HTTP clients", "clients", (None, 8)),
+    *_over_http("First progress", "first", "p50_us"),
+    *_over_http("Cancelling to the handler", "cancel", "p50_us"),
+    *_over_http("Progress, per update", "storm", "per_update_us"),
+    Row("HTTP client: open, 2025", _value("clients", "ours/2025", "open_ms"), 1, at_least=False, unit="ms"),
+    Row("HTTP client: open, 2026", _value("clients", "ours/2026", "open_ms"), 0.6, at_least=False, unit="ms"),
     *_at_most("HTTP client: memory", "clients", "client_kb", 60, "KB"),
     *_at_most("Idle HTTP session, server", "clients", "server_kb", 40, "KB"),
     *_at_most("Idle pair in memory", "idle", "pair_kb", 50, "KB"),

@@ -27,24 +27,28 @@ WORKS = {
     "list": ("payloads", "listing"),
     "text": ("payloads", "text"),
     "blob": ("payloads", "blob"),
-    "storm": ("notifications", "storm"),
-    "cancel": ("notifications", "cancel"),
+    "storm": ("notifications", "storm", "stdio"),
+    "http-storm": ("notifications", "storm", "http"),
+    "first": ("notifications", "first", "stdio"),
+    "http-first": ("notifications", "first", "http"),
+    "cancel": ("notifications", "cancel", "stdio"),
+    "http-cancel": ("notifications", "cancel", "http"),
     "clients": ("sessions", "clients"),
     "idle": ("sessions", "idle"),
     "growth": ("growth", "calls"),
     "cycles": ("growth", "cycles"),
 }
-"""The function of each work. A number after a dash in the name of a work is the number of calls in flight."""
+"""The function of each work, and its transport. A number at the end of its name is the number of calls in flight."""
 
 
 def main() -> None:
     """Do the work, and print the figures as a JSON object."""
     work, adapter, era, effort = sys.argv[1:]
-    name, _, in_flight = work.partition("-")
-    module, function = WORKS[name]
+    name, _, in_flight = (work, "", "") if work in WORKS else work.partition("-")
+    module, function, *transport = WORKS[name]
     do = getattr(importlib.import_module(f"benchmarks.work.{module}"), function)
     chosen = choose(adapter)
-    more = (int(in_flight),) if in_flight else ()
+    more = (int(in_flight),) if in_flight else tuple(transport)
     figures = chosen.loop.run(partial(do, chosen, adapter, era, Effort(**json.loads(effort)), *more))
     sys.stdout.write(json.dumps(figures) + "\n")
 

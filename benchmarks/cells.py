@@ -70,7 +70,7 @@ class Contender:
 CONTENDERS = {
     "floor": Contender("floor", "none", ""),
     "floor-h11": Contender("floor-h11", "none", ""),
-    "floor-httpx2": Contender("floor-httpx2", "none", ""),
+    "floor-httptools": Contender("floor-httptools", "none", ""),
     "ours/2025": Contender("ours", "2025", ""),
     "ours/2026": Contender("ours", "2026", ""),
     "official/2025": Contender("official", "2025", "official"),
@@ -85,6 +85,7 @@ IMPORTS = {
     "python": ("", "pass"),
     "trio": ("", "import trio"),
     "ours-client": ("", "from trio_mcp import open_client"),
+    "ours-http-client": ("", "from trio_mcp import open_http_client"),
     "ours-server": ("", "from trio_mcp import Server, serve_stdio"),
     "official-client": ("official", "from mcp import Client"),
     "official-server": ("official", "from mcp.server.mcpserver import MCPServer"),
@@ -98,7 +99,7 @@ WITH_FLOOR = ("floor", *SDKS)
 IN_MEMORY = tuple(
     name for name in WITH_FLOOR if name != "ts/2026"
 )  # its pair of transports supports the legacy era only
-OVER_HTTP = ("floor-h11", "floor-httpx2", *SDKS)
+OVER_HTTP = ("floor-h11", "floor-httptools", *SDKS)
 
 
 @frozen
@@ -130,8 +131,12 @@ WORKS = {
         Work("text", "A text of 1 MB, stdio", "p50_ms", WITH_FLOOR),
         Work("blob", "A blob of 10 MB, stdio", "p50_ms", WITH_FLOOR),
         Work("storm", "1,000 progress updates of one call, stdio", "per_update_us", WITH_FLOOR),
+        Work("first", "From a call to its first progress, stdio", "p50_us", WITH_FLOOR),
         Work("cancel", "From cancelling to the handler, stdio", "p50_us", WITH_FLOOR),
         *_calls("http", "HTTP", OVER_HTTP, (1, 64)),
+        Work("http-storm", "1,000 progress updates of one call, HTTP", "per_update_us", SDKS),
+        Work("http-first", "From a call to its first progress, HTTP", "p50_us", SDKS),
+        Work("http-cancel", "From cancelling to the handler, HTTP", "p50_us", SDKS),
         Work("clients", "100 HTTP clients of one server", "rate", OVER_HTTP),
         Work("import", "A process that imports and ends", "p50_ms", tuple(IMPORTS)),
         Work("idle", "1,000 idle sessions in memory", "pair_kb", IN_MEMORY, once=True),

@@ -14,7 +14,7 @@ HOMES = {
     "fastmcp": ("benchmarks.adapters.fastmcp", "FastMcp"),
     "floor": ("benchmarks.floors.typed", "TypedFloor"),
     "floor-h11": ("benchmarks.floors.h11_pair", "H11Floor"),
-    "floor-httpx2": ("benchmarks.floors.httpx2_hypercorn", "Httpx2Floor"),
+    "floor-httptools": ("benchmarks.floors.httptools_pair", "HttptoolsFloor"),
 }
 
 

@@ -32,8 +32,8 @@ _WORDS: tuple[bytes, ...] = (
 
 class _Found(NamedTuple):
     method: str
-    target: bytes
-    fields: list[tuple[bytes, bytes]]
+    target: str
+    fields: list[tuple[str, str]]
     body: bytes
 
 
@@ -70,7 +70,7 @@ def _read(pieces: list[bytes]) -> list[_Found]:
                 head, data = reader.head, reader.surplus
                 # h11 writes the transfer coding in lower case.
                 fields = [
-                    (name, value.lower() if name == b"transfer-encoding" else value) for name, value in head.fields
+                    (name, value.lower() if name == "transfer-encoding" else value) for name, value in head.fields
                 ]
                 found.append(_Found(head.method, head.target, fields, body))
                 if head.is_last:
@@ -109,9 +109,9 @@ def _read_with_h11(stream: bytes) -> list[_Found]:
 
 
 def _found(head: h11.Request, body: bytes) -> _Found:
-    fields = [(bytes(name), bytes(value)) for name, value in head.headers]
-    target = head.target
-    if target.startswith(b"http://b/"):  # our reader takes the host from a whole URL
-        target = target.removeprefix(b"http://b")
-        fields = [(b"host", b"b"), *(each for each in fields if each[0] != b"host")]
+    fields = [(name.decode(), value.decode("latin-1")) for name, value in head.headers]
+    target = head.target.decode("latin-1")
+    if target.startswith("http://b/"):  # our reader takes the host from a whole URL
+        target = target.removeprefix("http://b")
+        fields = [("host", "b"), *(each for each in fields if each[0] != "host")]
     return _Found(head.method.decode(), target, fields, body)

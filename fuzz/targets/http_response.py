@@ -39,7 +39,7 @@ _WORDS: tuple[bytes, ...] = (
 
 class _Found(NamedTuple):
     status: int
-    fields: list[tuple[bytes, bytes]]
+    fields: list[tuple[str, str]]
     body: bytes
 
 
@@ -71,7 +71,7 @@ def _read(pieces: list[bytes]) -> _Found | None:
     assert reader.head is not None
     assert reader.is_complete
     # h11 writes the transfer coding in lower case.
-    fields = [(name, value.lower() if name == b"transfer-encoding" else value) for name, value in reader.head.fields]
+    fields = [(name, value.lower() if name == "transfer-encoding" else value) for name, value in reader.head.fields]
     return _Found(reader.head.status, fields, body)
 
 
@@ -94,4 +94,4 @@ def _read_with_h11(stream: bytes) -> _Found | None:
     except h11.RemoteProtocolError:
         return None
     assert head is not None
-    return _Found(head.status_code, [(bytes(name), bytes(value)) for name, value in head.headers], body)
+    return _Found(head.status_code, [(name.decode(), value.decode("latin-1")) for name, value in head.headers], body)

@@ -31,7 +31,7 @@ CHILD = Path(__file__).parent / "child"
 """The folder on PYTHONPATH that makes a Python process load this file at its start."""
 
 _SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"
-_JSON, _EVENTS = b"application/json", b"text/event-stream"
+_JSON, _EVENTS = "application/json", "text/event-stream"
 _CANCELLED = b'"notifications/cancelled"'
 _REVISION_KEY = b"io.modelcontextprotocol/protocolVersion"
 
@@ -224,7 +224,7 @@ class _TappedExchange:
         self._headers = request.headers
         self._query = request.query
         self._connection = self._named(self._query) or self._new()
-        self._body, self._answer, self._kind = b"", b"", b""
+        self._body, self._answer, self._kind = b"", b"", ""
         self._decoder: SseDecoder | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -272,15 +272,14 @@ class _TappedExchange:
                 self._numbers.report_sent(self._connection, self._answer + b"\n")
         return self._channel.put(head, data, more=more)
 
-    def _begin(self, headers: Mapping[bytes, bytes]) -> None:
+    def _begin(self, headers: Mapping[str, str]) -> None:
         from trio_mcp.wire import SseDecoder
 
-        self._kind = headers.get(b"content-type", b"")
+        self._kind = headers.get("content-type", "")
         if self._kind == _EVENTS:
             self._decoder = SseDecoder(2**30)
-        session = headers.get(_SESSION.encode())
-        if session is not None:
-            self._sessions[session.decode()] = self._connection
+        if _SESSION in headers:
+            self._sessions[headers[_SESSION]] = self._connection
 
     def _report_events(self, chunk: bytes) -> None:
         assert self._decoder is not None

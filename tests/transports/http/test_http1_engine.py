@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import struct
@@ -166,9 +167,26 @@ async def test_a_request_waits_if_nothing_can_be_written_at_once(monkeypatch: py
     def write(_: int, __: bytes) -> int:
         raise BlockingIOError
 
-    monkeypatch.setattr(module, "os", SimpleNamespace(write=write))
+    monkeypatch.setattr(module, "os", SimpleNamespace(write=write, read=os.read))
     async with listening() as server, opened() as engine:
         await exchange(engine, server)
+
+
+async def test_a_request_waits_again_if_nothing_can_be_read_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+
+    def read(descriptor: int, size: int) -> bytes:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise BlockingIOError
+        return os.read(descriptor, size)
+
+    monkeypatch.setattr(module, "os", SimpleNamespace(write=os.write, read=read))
+    async with listening() as server, opened() as engine:
+        await exchange(engine, server)
+
+    assert attempts == 2
 
 
 async def test_the_address_of_the_latest_response_is_known() -> None:

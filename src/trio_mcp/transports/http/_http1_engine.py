@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -31,7 +31,7 @@ import trio
 from attrs import define, field
 
 from ._engine import EngineError, HttpResponse, Place, cannot_connect, place_of, reason_of, user_agent
-from .h1 import HttpSyntaxError, ResponseHead, ResponseReader, request_head
+from .h1 import HttpSyntaxError, ResponseHead, ResponseReader, joined_fields, request_head
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
@@ -150,7 +150,7 @@ class Http1Engine:
     def answered(self, connection: _Http1Connection, place: Place, head: ResponseHead) -> None:
         """Note the sender of a response, and the cookies that it sets."""
         self.reached_at = connection.peer
-        values = [value.decode("latin-1") for name, value in head.fields if name == b"set-cookie"]
+        values = [value for name, value in head.fields if name == "set-cookie"]
         if values and self._takes_cookies:
             self._cookies.note(place.url, values)
 
@@ -232,14 +232,14 @@ class _Http1Connection:
     expires: float = field(default=0.0, init=False)
     """The time until which it is kept while it is idle, on Trio's clock."""
     _socket: trio.socket.SocketType = field(init=False)
-    _writes_now: bool = field(init=False)
-    """True if bytes can be written to the descriptor."""
+    _uses_descriptor: bool = field(init=False)
+    """True if bytes can be written to its descriptor, and the system tells if any have arrived."""
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.stream, trio.SSLStream):
-            self._socket, self._writes_now = self.stream.transport_stream.socket, False
+            self._socket, self._uses_descriptor = self.stream.transport_stream.socket, False
         else:
-            self._socket, self._writes_now = self.stream.socket, sys.platform != "win32"
+            self._socket, self._uses_descriptor = self.stream.socket, sys.platform != "win32"
 
     def is_usable(self) -> bool:
         """Return True if another request may be sent."""
@@ -271,7 +271,7 @@ class _Http1Connection:
 
     def _write_now(self, data: bytes) -> int:
         """Write without waiting, which saves a pass of the event loop; return the number of bytes."""
-        if not self._writes_now:
+        if not self._uses_descriptor:
             return 0
         try:
             return os.write(self._socket.fileno(), data)
@@ -285,6 +285,15 @@ class _Http1Connection:
             await self.stream.send_all(piece)
         if timeout.cancelled_caught:
             raise EngineError(f"the server has taken nothing for {_WRITE_SECONDS:g} s", sent=True)
+
+    async def receive_first(self) -> bytes:
+        """Do the same as `receive` at the begin of a response, without the attempt to read before it can have come."""
+        if not self._uses_descriptor:
+            return await self.receive()
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            with suppress(BlockingIOError):
+                return os.read(self._socket.fileno(), _READ_BYTES)
 
     async def receive(self) -> bytes:
         """Wait for bytes of the response; return ``b""`` at the end of the connection."""
@@ -324,6 +333,7 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
         try:
             if self._on_sent is not None and not self._is_broken:
                 self._on_sent()
+            await self._read(self._connection.receive_first)
             while reader.head is None:
                 await self.read_more()
             self._engine.answered(self._connection, place, reader.head)
@@ -363,8 +373,11 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
 
     async def read_more(self) -> None:
         """Read from the connection; raises `EngineError`."""
+        await self._read(self._connection.receive)
+
+    async def _read(self, receive: Callable[[], Awaitable[bytes]]) -> None:
         try:
-            self._reader.feed(await self._connection.receive())
+            self._reader.feed(await receive())
         except HttpSyntaxError as exc:
             raise EngineError(f"{exc}", sent=True) from None
         except _BROKEN as exc:
@@ -408,11 +421,7 @@ class _Http1Response:
     def __init__(self, exchange: _Http1Exchange, head: ResponseHead) -> None:
         self._exchange = exchange
         self.status = head.status
-        headers: dict[str, str] = {}
-        for raw_name, raw_value in head.fields:
-            name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        self.headers: Mapping[str, str] = headers
+        self.headers: Mapping[str, str] = joined_fields(head.fields)
 
     def chunks(self) -> AsyncGenerator[bytes]:
         return self._exchange.chunks()

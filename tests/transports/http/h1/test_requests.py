@@ -63,9 +63,8 @@ def test_the_parts_of_a_head_are_told() -> None:
         b"pOST /a%20b?c=d HTTP/1.1\r\nHost: a.test:1\r\nX-A: 1\r\nx-a:\t2, 3 \r\nEmpty:\r\n\r\n".replace(b"pO", b"PO")
     )
 
-    assert (head.method, head.target, head.version, head.is_last) == ("POST", b"/a%20b?c=d", "1.1", False)
-    fields = [(name, value.strip()) for name, value in head.fields]
-    assert fields == [(b"host", b"a.test:1"), (b"x-a", b"1"), (b"x-a", b"2, 3"), (b"empty", b"")]
+    assert (head.method, head.target, head.version, head.is_last) == ("POST", "/a%20b?c=d", "1.1", False)
+    assert head.fields == [("host", "a.test:1"), ("x-a", "1"), ("x-a", "2, 3"), ("empty", "")]
 
 
 @pytest.mark.parametrize(
@@ -99,19 +98,19 @@ def test_a_client_that_waits_with_its_body_is_recognized(data: bytes, expects: b
 @pytest.mark.parametrize(
     ("target", "expected", "host"),
     [
-        (b"/", b"/", b"other.test"),
-        (b"*", b"*", b"other.test"),
-        (b"//a", b"//a", b"other.test"),
-        (b"http://a.test", b"/", b"a.test"),
-        (b"HTTPS://a.test:8/b?c", b"/b?c", b"a.test:8"),
-        (b"http://[::1]?c", b"/?c", b"[::1]"),
+        (b"/", "/", "other.test"),
+        (b"*", "*", "other.test"),
+        (b"//a", "//a", "other.test"),
+        (b"http://a.test", "/", "a.test"),
+        (b"HTTPS://a.test:8/b?c", "/b?c", "a.test:8"),
+        (b"http://[::1]?c", "/?c", "[::1]"),
     ],
 )
-def test_the_host_of_a_whole_url_counts(target: bytes, expected: bytes, host: bytes) -> None:
+def test_the_host_of_a_whole_url_counts(target: bytes, expected: str, host: str) -> None:
     head = head_of(b"OPTIONS " + target + b" HTTP/1.1\r\nx: y\r\nhost: other.test\r\n\r\n")
 
     assert head.target == expected
-    assert [value for name, value in head.fields if name == b"host"] == [host]
+    assert [value for name, value in head.fields if name == "host"] == [host]
 
 
 SMUGGLED = [

@@ -59,8 +59,8 @@ def test_the_fields_of_the_head_have_lower_case_names_and_trailers_are_no_fields
     reader, _ = read(OK + b"X-A: 1\r\nTransfer-Encoding: chunked\r\nx-a:\t2, 3 \r\nEmpty:\r\n\r\n0\r\nX-A: 4\r\n\r\n")
 
     assert reader.head is not None
-    expected = [(b"x-a", b"1"), (b"transfer-encoding", b"chunked"), (b"x-a", b"2, 3"), (b"empty", b"")]
-    assert [(name, value.strip()) for name, value in reader.head.fields] == expected
+    expected = [("x-a", "1"), ("transfer-encoding", "chunked"), ("x-a", "2, 3"), ("empty", "")]
+    assert reader.head.fields == expected
 
 
 def test_a_response_without_framing_lasts_until_the_connection_ends() -> None:

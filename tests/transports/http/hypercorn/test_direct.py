@@ -23,7 +23,7 @@ from trio_mcp.transports import HttpRequest
 from trio_mcp.transports.http.server import HttpChannel
 
 Answer: TypeAlias = Callable[[HttpRequest, HttpChannel], Awaitable[None]]
-SIZED = [(b"content-length", b"4")]
+SIZED = [("content-length", "4")]
 
 
 @define(eq=False)
@@ -53,7 +53,7 @@ async def test_requests_and_responses_have_all_their_parts() -> None:
         seen.append(request)
         tasks.add(trio.lowlevel.current_task())
         body = await read_whole(channel)
-        assert channel.put((201, [(b"x-more", b"1"), (b"content-length", b"%d" % len(body))]), body, more=False)
+        assert channel.put((201, [("x-more", "1"), ("content-length", str(len(body)))]), body, more=False)
 
     async with serving(App(), direct=Direct(echo)) as served, await served.connect() as stream:
         for body in (b"<one>", b"<two>"):

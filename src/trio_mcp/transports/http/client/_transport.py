@@ -398,6 +398,8 @@ class HttpRequestTask(abc.ABC):
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _answered: trio.Event = field(factory=trio.Event, init=False)
     _is_repeated: bool = field(default=False, init=False)
+    _has_read_all: bool = field(default=False, init=False)
+    """True if the response has ended."""
 
     async def run(self) -> None:
         """Run until the request is answered, has failed, or was abandoned; never raises."""
@@ -415,10 +417,10 @@ class HttpRequestTask(abc.ABC):
         """
         self._answered.set()
         self.transport.release_slot(self)
-        if in_time:
-            self._scope.deadline = trio.current_time() + _LINGER_SECONDS
-        else:
+        if not in_time:
             self._scope.cancel(reason="the connection is gone")
+        elif not self._has_read_all:
+            self._scope.deadline = trio.current_time() + _LINGER_SECONDS
 
     @abc.abstractmethod
     def cancel(self) -> None:
@@ -495,7 +497,9 @@ class HttpRequestTask(abc.ABC):
             )
             return self._unanswered()
         if is_success(response) and media_type(response) == JSON_TYPE:
-            return self._take_body(await read_body(response, limits.max_message_bytes), outlet)
+            body = await read_body(response, limits.max_message_bytes)
+            self._has_read_all = True
+            return self._take_body(body, outlet)
         return self._take_refusal(await self._read_refusal(response))
 
     def _unanswered(self) -> ResponseLost:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ._server import RequestHead as RequestHead
     from ._server import RequestReader as RequestReader
     from ._server import response_head as response_head
+    from ._syntax import Fields as Fields
     from ._syntax import HttpSyntaxError as HttpSyntaxError
+    from ._syntax import joined_fields as joined_fields
     from ._syntax import options_of as options_of
     from ._syntax import values_of as values_of
 else:
@@ -26,6 +28,6 @@ else:
             "_chunks": ("LAST_CHUNK", "ChunkedBody", "chunk"),
             "_client": ("ResponseHead", "ResponseReader", "request_head"),
             "_server": ("RequestHead", "RequestReader", "response_head"),
-            "_syntax": ("HttpSyntaxError", "options_of", "values_of"),
+            "_syntax": ("Fields", "HttpSyntaxError", "joined_fields", "options_of", "values_of"),
         },
     )

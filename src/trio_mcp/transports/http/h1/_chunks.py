@@ -27,7 +27,7 @@ _OVERHEAD_BYTES: Final = 64 * 1024
 _OVERHEAD_OF_CHUNK: Final = 32
 """The bytes beside its data that a body may have, and in addition for each chunk."""
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?")
-_TRAILER: Final = re.compile(FIELD)
+_TRAILER: Final = re.compile(FIELD.encode())
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 """The end of a chunked body, without trailers."""

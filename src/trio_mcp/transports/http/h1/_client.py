@@ -23,10 +23,10 @@ from collections.abc import Mapping
 from typing import Final
 
 import httptools
-from attrs import define, field
+from attrs import define
 
 from ._chunks import ChunkedBody
-from ._syntax import FIELD, FIELD_VALUE, MAX_LENGTH_DIGITS, TOKEN, Fields, HttpSyntaxError, options_of, values_of
+from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, options_of, values_of
 
 __all__ = ["ResponseHead", "ResponseReader", "request_head"]
 
@@ -36,18 +36,19 @@ _MAX_INTERIM: Final = 16
 _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _HEAD: Final = re.compile(
-    rb"HTTP/1\.[01] [1-9][0-9]{2}(?: " + FIELD_VALUE + rb")?\r\n(?:" + FIELD + rb")*\r\n",
+    r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: " + FIELD_VALUE + r")?\r\n((?:" + FIELD + r")*)\r\n",
 )
-_FRAMING: Final = (b"content-length", b"transfer-encoding")
+_FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
+_FRAMING: Final = ("content-length", "transfer-encoding")
 _SWITCHING, _NO_CONTENT, _NOT_MODIFIED = 101, 204, 304
 
 _REQUEST_HEAD: Final = re.compile(
     TOKEN
-    + rb" [\x21-\x7e]+ HTTP/1\.1\r\n(?:"
+    + r" [\x21-\x7e]+ HTTP/1\.1\r\n(?:"
     + TOKEN
-    + rb": (?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\r\n)+"
+    + r": (?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\r\n)+"
 )
-_NAMES: Final = re.compile(TOKEN.decode())
+_NAMES: Final = re.compile(TOKEN)
 
 
 # --- Requests ---
@@ -65,14 +66,11 @@ def request_head(method: str, target: str, fields: Mapping[str, str]) -> bytes:
         ValueError: a part of it does not belong into a head, such as a line break. The message holds no value.
     """
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields.items()])
-    try:
-        head = f"{method} {target} HTTP/1.1\r\n{lines}".encode("latin-1")
-    except UnicodeEncodeError:
-        head = b""
+    head = f"{method} {target} HTTP/1.1\r\n{lines}"
     is_valid = _NAMES.fullmatch("".join(fields)) and _REQUEST_HEAD.fullmatch(head)
-    if not is_valid or head.count(b"\r\n") != len(fields) + 1:  # a value with line breaks can be a valid head
+    if not is_valid or head.count("\r\n") != len(fields) + 1:  # a value with line breaks can be a valid head
         raise ValueError(f"the request has a method, a target or a header field that is not valid HTTP: {[*fields]}")
-    return head + b"\r\n"
+    return f"{head}\r\n".encode("latin-1")
 
 
 # --- Responses ---
@@ -84,16 +82,6 @@ class ResponseHead:
 
     status: int
     fields: Fields
-
-
-@define(eq=False)
-class _Callbacks:
-    """The receiver of what llhttp parses: the fields of one response."""
-
-    fields: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]])
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name.lower(), value.rstrip(b" \t")))
 
 
 class ResponseReader:
@@ -162,36 +150,37 @@ class ResponseReader:
         self.is_complete = self.is_last = True
 
     def _read_head(self, raw: bytes) -> None:
-        if _HEAD.fullmatch(raw) is None:
+        text = raw.decode("latin-1")
+        match = _HEAD.fullmatch(text)
+        if match is None:
             raise HttpSyntaxError(f"the head of the response is malformed; it begins with {raw.split(_END)[0][:100]!r}")
-        callbacks = _Callbacks()
-        parser = httptools.HttpResponseParser(callbacks)
         try:
-            parser.feed_data(raw)
+            httptools.HttpResponseParser(None).feed_data(raw)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise HttpSyntaxError(f"the response is malformed: {error}") from None
-        status, fields = parser.get_status_code(), callbacks.fields
+        fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(3))]
+        status = int(match[2])
         if status < 200:
             self._interim += 1
             if status == _SWITCHING or self._interim > _MAX_INTERIM or any(name in _FRAMING for name, _ in fields):
                 raise HttpSyntaxError(f"unexpected response with the status {status}")
             return
         self.head = ResponseHead(status, fields)
-        self._frame(status, fields, is_old=parser.get_http_version() == "1.0")
+        self._frame(status, fields, is_old=match[1] == "0")
 
     def _frame(self, status: int, fields: Fields, *, is_old: bool) -> None:
         """Find out where the body ends (rule 2)."""
-        codings, lengths = values_of(fields, b"transfer-encoding"), values_of(fields, b"content-length")
+        codings, lengths = values_of(fields, "transfer-encoding"), values_of(fields, "content-length")
         options = options_of(fields)
-        self.is_last = b"close" in options or (is_old and b"keep-alive" not in options)
-        if codings and (lengths or is_old or len(codings) > 1 or codings[0].lower() != b"chunked"):
+        self.is_last = "close" in options or (is_old and "keep-alive" not in options)
+        if codings and (lengths or is_old or len(codings) > 1 or codings[0].lower() != "chunked"):
             raise HttpSyntaxError(f"the framing of the response is ambiguous: {codings!r:.100}, {lengths!r:.100}")
-        if lengths and (len(lengths) > 1 or not lengths[0].isdigit() or len(lengths[0]) > MAX_LENGTH_DIGITS):
+        if lengths and (len(lengths) > 1 or LENGTH.fullmatch(lengths[0]) is None):
             raise HttpSyntaxError(f"the length of the response is malformed: {lengths!r:.100}")
         if not self._has_body or status in {_NO_CONTENT, _NOT_MODIFIED}:
             self.is_complete = True
             self._left = 0
-            if codings or (lengths and status == _NO_CONTENT and lengths[0] != b"0"):
+            if codings or (lengths and status == _NO_CONTENT and lengths[0] != "0"):
                 self.is_last = True  # other readers may wait for a body
         elif codings:
             self._chunks = ChunkedBody()

@@ -22,7 +22,6 @@ Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 
@@ -30,7 +29,7 @@ import httptools
 from attrs import define, field
 
 from ._chunks import ChunkedBody
-from ._syntax import FIELD, FIELD_VALUE, MAX_LENGTH_DIGITS, TOKEN, Fields, HttpSyntaxError, options_of, values_of
+from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, options_of, values_of
 
 __all__ = ["HTTP2_PREFACE", "RequestHead", "RequestReader", "response_head"]
 
@@ -40,14 +39,15 @@ _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _MAX_EMPTY_LINES: Final = 8
 _HEAD: Final = re.compile(
-    b"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + rb")*)\r\n",
+    "(" + TOKEN + r") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + r")*)\r\n",
 )
-_FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN)
-_FIELD: Final = re.compile(b"(" + TOKEN + b"):(" + FIELD_VALUE + rb")\r\n")
-_WHOLE_URL: Final = re.compile(rb"(?i:https?)://([^/?#]+)(.*)")
-_HOST: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
-_RESPONSE_FIELD: Final = re.compile(TOKEN + b": " + FIELD_VALUE)
-_REASONS: Final = {each.value: each.phrase.encode() for each in HTTPStatus}
+_FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN.encode())
+_FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
+_WHOLE_URL: Final = re.compile(r"(?i:https?)://([^/?#]+)(.*)")
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+_RESPONSE_FIELDS: Final = re.compile("(?:" + TOKEN + ": " + FIELD_VALUE + r"\r\n)*")
+_NAMES: Final = re.compile("(?:" + TOKEN + ")?")
+_REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
 
 
 # --- Requests ---
@@ -59,12 +59,11 @@ class RequestHead:
 
     method: str
     """As it was sent: methods are case-sensitive."""
-    target: bytes = field(repr=False)
+    target: str = field(repr=False)
     """The path with its query; or ``*``."""
     version: str
     """``1.1`` or ``1.0``."""
     fields: Fields = field(repr=False)
-    """With names in lower case."""
     is_last: bool
     """True if the client expects that the connection closes after the response."""
     expects_continue: bool
@@ -152,13 +151,14 @@ class RequestReader:
         return body
 
     def _read_head(self, raw: bytes) -> None:
-        match = _HEAD.fullmatch(raw)
+        text = raw.decode("latin-1")
+        match = _HEAD.fullmatch(text)
         if match is None:
             raise HttpSyntaxError(f"the head of the request is malformed; it begins with {raw.split(_END)[0][:100]!r}")
-        method, target, version = match[1].decode(), match[2], match[3].decode()
+        method, target, version = match[1], match[2], match[3]
         if version not in {"1.0", "1.1"}:
             raise HttpSyntaxError(f"the version {version} of HTTP is not supported", 505)
-        fields = [(name.lower(), value.strip(b" \t")) for name, value in _FIELD.findall(raw, match.start(4))]
+        fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(4))]
         target = _check_host(target, version, fields)
         options = options_of(fields)
         self._frame(version, fields)
@@ -168,29 +168,29 @@ class RequestReader:
             target=target,
             version=version,
             fields=fields,
-            is_last=b"close" in options or (version == "1.0" and b"keep-alive" not in options),
+            is_last="close" in options or (version == "1.0" and "keep-alive" not in options),
             expects_continue=self._expects_continue(version, fields),
         )
 
     def _frame(self, version: str, fields: Fields) -> None:
         """Find out where the body ends (rule 3)."""
-        codings, lengths = values_of(fields, b"transfer-encoding"), values_of(fields, b"content-length")
+        codings, lengths = values_of(fields, "transfer-encoding"), values_of(fields, "content-length")
         if codings:
             if lengths or version == "1.0":
                 raise HttpSyntaxError(f"the framing of the request is ambiguous: {codings!r:.50}, {lengths!r:.50}")
-            if len(codings) > 1 or codings[0].lower() != b"chunked":
+            if len(codings) > 1 or codings[0].lower() != "chunked":
                 raise HttpSyntaxError(f"the transfer coding is not supported: {codings!r:.100}", 501)
             self._chunks = ChunkedBody()
         elif lengths:
-            if len(lengths) > 1 or not lengths[0].isdigit() or len(lengths[0]) > MAX_LENGTH_DIGITS:
+            if len(lengths) > 1 or LENGTH.fullmatch(lengths[0]) is None:
                 raise HttpSyntaxError(f"the length of the request is malformed: {lengths!r:.100}")
             self._left = int(lengths[0])
 
     def _expects_continue(self, version: str, fields: Fields) -> bool:
-        expectations = [value.lower() for value in values_of(fields, b"expect")]
+        expectations = [value.lower() for value in values_of(fields, "expect")]
         if not expectations or version == "1.0":
             return False
-        if expectations != [b"100-continue"]:
+        if expectations != ["100-continue"]:
             raise HttpSyntaxError(f"the expectation is not supported: {expectations!r:.100}", 417)
         return self._chunks is not None or self._left > 0
 
@@ -219,17 +219,17 @@ def _ask_llhttp(head: bytes, method: str) -> None:
         raise HttpSyntaxError(f"the request is malformed: {error}") from None
 
 
-def _check_host(target: bytes, version: str, fields: list[tuple[bytes, bytes]]) -> bytes:
+def _check_host(target: str, version: str, fields: list[tuple[str, str]]) -> str:
     """Return the target without a host, which becomes that of *fields* (rule 2)."""
-    hosts = values_of(fields, b"host")
+    hosts = values_of(fields, "host")
     if len(hosts) > 1 or (not hosts and version == "1.1"):
         raise HttpSyntaxError(f"the request has {len(hosts)} Host fields")
-    if not target.startswith(b"/") and target != b"*":
+    if not target.startswith("/") and target != "*":
         url = _WHOLE_URL.fullmatch(target)
         if url is None:
             raise HttpSyntaxError(f"the target of the request is malformed: {target[:100]!r}")
-        fields[:] = [(b"host", url[1]), *(each for each in fields if each[0] != b"host")]
-        hosts, target = [url[1]], url[2] if url[2].startswith(b"/") else b"/" + url[2]
+        fields[:] = [("host", url[1]), *(each for each in fields if each[0] != "host")]
+        hosts, target = [url[1]], url[2] if url[2].startswith("/") else f"/{url[2]}"
     if hosts and _HOST.fullmatch(hosts[0]) is None:
         raise HttpSyntaxError(f"the Host of the request is malformed: {hosts[0][:100]!r}")
     return target
@@ -238,7 +238,7 @@ def _check_host(target: bytes, version: str, fields: list[tuple[bytes, bytes]]) 
 # --- Responses ---
 
 
-def response_head(status: int, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+def response_head(status: int, fields: Fields) -> bytes:
     """Return the head of a response, with its empty line.
 
     Args:
@@ -248,12 +248,11 @@ def response_head(status: int, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
     Raises:
         ValueError: a part of it does not belong into a head, such as a line break. The message holds no value.
     """
-    lines = [b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b""))]
     if not 100 <= status < 600:
         raise ValueError(f"the response has an invalid status: {status!r}")
-    for name, value in fields:
-        line = b"%b: %b" % (name, value)
-        if _RESPONSE_FIELD.fullmatch(line) is None or b":" in name:
-            raise ValueError(f"the response has an invalid header field: {name[:100]!r}")
-        lines.append(line)
-    return b"\r\n".join(lines) + _HEAD_END
+    lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
+    # A name with a colon, or a value with line breaks, can look like other fields that are valid.
+    is_valid = _RESPONSE_FIELDS.fullmatch(lines) is not None and lines.count("\r\n") == len(fields)
+    if not is_valid or _NAMES.fullmatch("".join([name for name, _ in fields])) is None:
+        raise ValueError(f"the response has an invalid header field: {[name[:100] for name, _ in fields]}")
+    return f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n{lines}\r\n".encode("latin-1")

@@ -5,19 +5,31 @@ Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["FIELD", "FIELD_VALUE", "MAX_LENGTH_DIGITS", "TOKEN", "Fields", "HttpSyntaxError", "options_of", "values_of"]
+__all__ = [
+    "FIELD",
+    "FIELD_VALUE",
+    "LENGTH",
+    "TOKEN",
+    "Fields",
+    "HttpSyntaxError",
+    "joined_fields",
+    "options_of",
+    "values_of",
+]
 
-TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-FIELD_VALUE: Final = rb"[\t\x20-\x7e\x80-\xff]*"
-FIELD: Final = TOKEN + b":" + FIELD_VALUE + rb"\r\n"
+TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 # no secret
+FIELD_VALUE: Final = r"[\t\x20-\x7e\x80-\xff]*"
+FIELD: Final = TOKEN + ":" + FIELD_VALUE + r"\r\n"
 """The pattern of a field line: nothing is folded, no space precedes the colon, values have no control characters."""
-MAX_LENGTH_DIGITS: Final = 18
+LENGTH: Final = re.compile("[0-9]{1,18}")
+"""The pattern of `Content-Length`. `str.isdigit` accepts other digits as well."""
 
-Fields = Sequence[tuple[bytes, bytes]]
-"""The names in lower case, and the values, in the order of the message."""
+Fields = Sequence[tuple[str, str]]
+"""The names in lower case, and the values without outer whitespace, in the order of the message. Bytes are Latin-1."""
 
 
 class HttpSyntaxError(Exception):
@@ -33,11 +45,22 @@ class HttpSyntaxError(Exception):
         self.status = status
 
 
-def values_of(fields: Fields, name: bytes) -> list[bytes]:
+def joined_fields(fields: Fields) -> Mapping[str, str]:
+    """Return the fields by name, the values of repeated ones joined."""
+    joined = dict(fields)
+    if len(joined) < len(fields):
+        joined.clear()
+        for name, value in fields:
+            joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined
+
+
+def values_of(fields: Fields, name: str) -> list[str]:
     """Return the values of the fields with this name, which is in lower case."""
     return [value for each, value in fields if each == name]
 
 
-def options_of(fields: Fields) -> set[bytes]:
+def options_of(fields: Fields) -> set[str]:
     """Return the options of the field `Connection`, in lower case."""
-    return {option.strip().lower() for name, value in fields if name == b"connection" for option in value.split(b",")}
+    options = ",".join(values_of(fields, "connection")).split(",")
+    return {option.strip(" \t").lower() for option in options}

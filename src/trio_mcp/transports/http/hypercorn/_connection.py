@@ -241,15 +241,20 @@ class _Connection:
     def become_busy(self) -> None:
         """A request has arrived: the client may be silent."""
         self._is_idle = False
-        self._deadline = self._waiting.deadline = math.inf
+        self._set_deadline(math.inf)
 
     def become_idle(self) -> None:
         """All requests are answered: the next one has to arrive in time."""
         self._is_idle = True
         self._common.bound.used(self)
-        self._deadline = self._waiting.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
+        self._set_deadline(trio.current_time() + self._common.listening.keep_alive_seconds)
         if self.is_stopping:
             self.stop_reading()
+
+    def _set_deadline(self, deadline: float) -> None:
+        self._deadline = deadline
+        if self._is_http2:  # whose task waits for bytes at any time
+            self._waiting.deadline = deadline
 
     def await_rest_of_head(self) -> None:
         """The head of a request has begun to arrive: the rest has to follow in time."""

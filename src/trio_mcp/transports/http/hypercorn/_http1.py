@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from email.utils import formatdate
 from functools import lru_cache
@@ -45,15 +44,17 @@ from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 from ...._util import failure_of
 from ..h1 import (
     LAST_CHUNK,
+    Fields,
     HttpSyntaxError,
     RequestHead,
     RequestReader,
     chunk,
+    joined_fields,
     options_of,
     response_head,
     values_of,
 )
-from ..server import AsgiMessage, HttpChannel, HttpRequest, ResponseHead, joined_fields
+from ..server import AsgiMessage, HttpChannel, HttpRequest, ResponseHead, as_bytes, as_text
 from ._application import AppTasks
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ __all__ = ["ByteStream", "DirectApp", "Http1", "HttpExchange"]
 _log = logging.getLogger("trio_mcp.transports")
 
 _STREAM_ID = 1
-_CLOSE = (b"connection", b"close")
+_CLOSE = ("connection", "close")
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HTTP2_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
@@ -107,15 +108,15 @@ class DirectApp(Protocol):
 
 
 @lru_cache(1)
-def _date(_second: int) -> tuple[bytes, bytes]:
-    return b"date", formatdate(usegmt=True).encode()
+def _date(_second: int) -> tuple[str, str]:
+    return "date", formatdate(usegmt=True)
 
 
 def _is_upgrade_to_websocket(head: RequestHead) -> bool:
-    upgrades = values_of(head.fields, b"upgrade")
+    upgrades = values_of(head.fields, "upgrade")
     if head.method != "GET" or not upgrades:
         return False
-    return upgrades[0].lower() == b"websocket" and b"upgrade" in options_of(head.fields)
+    return upgrades[0].lower() == "websocket" and "upgrade" in options_of(head.fields)
 
 
 @define(eq=False, repr=False)
@@ -144,6 +145,11 @@ class HttpExchange(HttpChannel):
         self.has_whole_body = self.reader.is_complete and not self.reader.has_body
 
     # --- The request ---
+
+    @property
+    def has_arrived(self) -> bool:
+        """True if the whole body has arrived."""
+        return self.reader.is_complete
 
     async def read(self) -> bytes | None:
         """Return the next part of the body; see `HttpChannel`."""
@@ -188,7 +194,7 @@ class HttpExchange(HttpChannel):
         """Answer a request that cannot be read; if the response has begun, break it off (rule 2)."""
         self.is_last = True
         if not self.has_begun:
-            self.put((status, [(b"content-length", b"0")]), b"", more=False)
+            self.put((status, [("content-length", "0")]), b"", more=False)
             await self._stream.flush()
         self.is_complete = True
 
@@ -225,7 +231,7 @@ class HttpExchange(HttpChannel):
         """Break the response off."""
         self._stream.abort()
 
-    def _begin(self, status: int, given: Iterable[tuple[bytes, bytes]]) -> bytes:
+    def _begin(self, status: int, given: Fields) -> bytes:
         """Return the head of the response; decide how its body is framed, and if the connection goes on (rule 3)."""
         if status < HTTPStatus.OK:
             raise ValueError(f"the response has the status {status}, which is not that of a final response")
@@ -233,19 +239,19 @@ class HttpExchange(HttpChannel):
         head = self.head
         self._sends_body = head.method != "HEAD" and status not in _WITHOUT_BODY
         if status == HTTPStatus.NO_CONTENT:
-            fields = [each for each in fields if each[0] != b"content-length"]
+            fields = [each for each in fields if each[0] != "content-length"]
         if self._sends_body:
             self._left = length
             self._is_chunked = length is None and head.version == "1.1"
             if self._is_chunked:
-                fields.append((b"transfer-encoding", b"chunked"))
+                fields.append(("transfer-encoding", "chunked"))
         is_unbounded = self._sends_body and length is None and not self._is_chunked
         is_last = closes or is_unbounded or head.is_last or not self.reader.is_complete or self._stream.is_stopping
         if is_last or self.is_last:
             self.is_last = True
             fields.append(_CLOSE)
         elif head.version == "1.0":
-            fields.append((b"connection", b"keep-alive"))
+            fields.append(("connection", "keep-alive"))
         fields.append(_date(int(time.time())))
         return response_head(status, fields)
 
@@ -335,21 +341,21 @@ class Http1:
 
     async def _refuse(self, status: int) -> None:
         self._has_failed = True
-        fields = [(b"content-length", b"0"), _date(int(time.time())), _CLOSE]
+        fields = [("content-length", "0"), _date(int(time.time())), _CLOSE]
         await self._stream.write(response_head(status, fields))
 
     # --- Applications ---
 
     async def _answer(self, exchange: HttpExchange) -> None:
-        raw_path, _, query = exchange.head.target.partition(b"?")
-        path = unquote(raw_path.decode("ascii"))
+        raw_path, _, query = exchange.head.target.partition("?")
+        path = unquote(raw_path)
         direct, client = self._common.direct, self._stream.client
         if direct is not None:
             request = HttpRequest(
                 method=exchange.head.method,
                 path=path,
                 local_path=path,
-                query=query.decode("ascii"),
+                query=query,
                 headers=joined_fields(exchange.head.fields),
                 client=None if client is None else client[0],
             )
@@ -358,7 +364,7 @@ class Http1:
                 return
         await self._answer_asgi(exchange, path, raw_path, query)
 
-    async def _answer_asgi(self, exchange: HttpExchange, path: str, raw_path: bytes, query: bytes) -> None:
+    async def _answer_asgi(self, exchange: HttpExchange, path: str, raw_path: str, query: str) -> None:
         """Let the ASGI application answer, in a task of its own; return when the response is complete."""
         head = exchange.head
         scope = {
@@ -368,10 +374,10 @@ class Http1:
             "method": head.method,
             "scheme": "https" if self._common.listening.is_encrypted else "http",
             "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
+            "raw_path": raw_path.encode(),
+            "query_string": query.encode(),
             "root_path": "",
-            "headers": head.fields,
+            "headers": as_bytes(head.fields),
             "client": self._stream.client,
             "server": self._stream.server,
             "state": ConnectionState(self._common.lifespan_state).copy(),
@@ -406,10 +412,10 @@ class Http1:
         )
         request = Request(
             stream_id=_STREAM_ID,
-            headers=list(head.fields),
+            headers=as_bytes(head.fields),
             http_version=head.version,
             method=head.method,
-            raw_path=head.target,
+            raw_path=head.target.encode(),
             state=ConnectionState(self._common.lifespan_state),
         )
         await websocket.handle(request)
@@ -424,9 +430,9 @@ class Http1:
         """Take what Hypercorn's WebSocket stream sends."""
         match event:
             case Response(status_code=status, headers=headers):
-                fields, _, _ = _application_fields(headers)
+                fields, _, _ = _application_fields(as_text(headers))
                 if status != HTTPStatus.SWITCHING_PROTOCOLS:
-                    fields = [*(each for each in fields if each[0] != b"connection"), _CLOSE]
+                    fields = [*(each for each in fields if each[0] != "connection"), _CLOSE]
                 await self._stream.write(response_head(status, [*fields, _date(int(time.time()))]))
             case Body(data=data) | Data(data=data):
                 await self._stream.write(data)
@@ -465,8 +471,9 @@ class _AsgiSender:
         elif exchange.is_complete:
             pass
         elif not self._has_head and message["type"] == "http.response.start":
-            self._held, self._has_head = (int(message["status"]), list(message.get("headers", ()))), True
-            if not any(name.lower() == b"content-length" for name, _ in self._held[1]):
+            fields = as_text(message.get("headers", ()))
+            self._held, self._has_head = (int(message["status"]), fields), True
+            if not any(name == "content-length" for name, _ in fields):
                 await self._put(b"", more=True)
         elif self._has_head and message["type"] == "http.response.body":
             more = message.get("more_body", False)
@@ -484,27 +491,25 @@ class _AsgiSender:
         await trio.lowlevel.cancel_shielded_checkpoint()  # an application that keeps sending must not block other tasks
 
 
-def _application_fields(
-    given: Iterable[tuple[bytes, bytes]],
-) -> tuple[list[tuple[bytes, bytes]], int | None, bool]:
+def _application_fields(given: Fields) -> tuple[list[tuple[str, str]], int | None, bool]:
     """Return the fields of an application without its framing, the announced length, and if the connection closes.
 
     Raises:
         ValueError: the length is not a number, or there are several.
     """
-    fields: list[tuple[bytes, bytes]] = []
-    lengths: list[bytes] = []
+    fields: list[tuple[str, str]] = []
+    lengths: list[str] = []
     closes = False
-    for raw_name, raw_value in given:
-        name, value = bytes(raw_name).lower(), bytes(raw_value).strip()
-        if name == b"content-length":
+    for field_ in given:
+        name, value = field_
+        if name == "content-length":
             lengths.append(value)
-        elif name == b"connection" and value.lower() == b"close":
+        elif name == "connection" and value.lower() == "close":
             closes = True
             continue
-        elif name == b"transfer-encoding":
+        elif name == "transfer-encoding":
             continue  # rule 5
-        fields.append((name, value))
-    if len(lengths) > 1 or (lengths and not lengths[0].isdigit()):
+        fields.append(field_)
+    if len(lengths) > 1 or (lengths and not (lengths[0].isascii() and lengths[0].isdigit())):
         raise ValueError(f"the response has an invalid content-length: {lengths!r:.100}")
     return fields, int(lengths[0]) if lengths else None, closes

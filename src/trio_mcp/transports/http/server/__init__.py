@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from ._app import HttpApp as HttpApp
     from ._app import HttpSettings as HttpSettings
     from ._asgi import HttpRequest as HttpRequest
-    from ._asgi import joined_fields as joined_fields
     from ._asgi import read_body as read_body
     from ._channel import CUT_EXTENSION as CUT_EXTENSION
     from ._channel import AsgiApp as AsgiApp
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from ._channel import ResponseHead as ResponseHead
     from ._channel import Scope as Scope
     from ._channel import Send as Send
+    from ._channel import as_bytes as as_bytes
+    from ._channel import as_text as as_text
     from ._event_store import MemoryEventStore as MemoryEventStore
     from ._event_store import SqliteEventStore as SqliteEventStore
     from ._legacy_session_manager import SessionSettings as SessionSettings
@@ -31,10 +32,10 @@ else:
         __name__,
         {
             "_app": ("HttpApp", "HttpSettings"),
-            "_asgi": ("HttpRequest", "joined_fields", "read_body"),
+            "_asgi": ("HttpRequest", "read_body"),
             "_channel": (
                 "CUT_EXTENSION", "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpChannel", "Receive", "ResponseHead",
-                "Scope", "Send",
+                "Scope", "Send", "as_bytes", "as_text",
             ),
             "_event_store": ("MemoryEventStore", "SqliteEventStore"),
             "_legacy_session_manager": ("SessionSettings",),

@@ -61,8 +61,9 @@ from ....wire import (
     needs_null_id,
     sse_comment,
 )
+from ..h1 import joined_fields
 from ._byte_budget import ByteHolder, no_room
-from ._channel import HttpChannel, Receive, ResponseHead, Scope, Send
+from ._channel import HttpChannel, Receive, ResponseHead, Scope, Send, as_text
 
 if TYPE_CHECKING:
     from ....auth import HttpCall, HttpReply, ResourceServer, TokenGuard
@@ -136,7 +137,7 @@ class HttpRequest:
     @classmethod
     def of(cls, scope: Scope) -> Self:
         """Return the request that a scope of the type ``http`` describes, without its body."""
-        client, headers = scope.get("client"), joined_fields(scope["headers"])
+        client, headers = scope.get("client"), joined_fields(as_text(scope["headers"]))
         is_framed_twice = "transfer-encoding" in headers and "content-length" in headers
         mount: str = scope.get("root_path", "").rstrip("/")
         path: str = scope["path"]
@@ -153,15 +154,6 @@ class HttpRequest:
         )
 
 
-def joined_fields(lines: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return header fields by lower-case name, the values of repeated ones joined."""
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in lines:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip(" \t")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
-
-
 async def read_body(
     channel: HttpChannel, max_bytes: int, seconds: float, responding: Responding | None = None
 ) -> bytes | Refusal | None:
@@ -176,29 +168,36 @@ async def read_body(
     Returns:
         The body; or its refusal (413, 408, 503); or None, because the client has left.
     """
-    chunks: list[bytes] = []
-    size = 0
+    if channel.has_arrived:  # as usual; a timeout has its cost
+        return await _read_parts(channel, max_bytes, responding)
     with trio.move_on_after(seconds) as reading:
         if responding is not None:
             responding.reading = reading
-        while not channel.has_whole_body:
-            chunk = await channel.read()
-            if chunk is None:
-                return None
-            size += len(chunk)
-            if size > max_bytes:
-                return Refusal(413, McpError(INVALID_REQUEST, f"the body may have at most {max_bytes} bytes"))
-            if responding is not None:
-                if not responding.may_hold(len(chunk)):
-                    return no_room()
-                responding.hold(len(chunk))
-            chunks.append(chunk)
+        body = await _read_parts(channel, max_bytes, responding)
         if responding is not None:
             responding.reading = None
-        return b"".join(chunks)
+        return body
     if responding is not None and responding.is_body_cut:
         return no_room()
     return Refusal(408, McpError(INVALID_REQUEST, f"the body did not arrive within {seconds:g} s"))
+
+
+async def _read_parts(channel: HttpChannel, max_bytes: int, responding: Responding | None) -> bytes | Refusal | None:
+    chunks: list[bytes] = []
+    size = 0
+    while not channel.has_whole_body:
+        chunk = await channel.read()
+        if chunk is None:
+            return None
+        size += len(chunk)
+        if size > max_bytes:
+            return Refusal(413, McpError(INVALID_REQUEST, f"the body may have at most {max_bytes} bytes"))
+        if responding is not None:
+            if not responding.may_hold(len(chunk)):
+                return no_room()
+            responding.hold(len(chunk))
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 WITHOUT_TRIO = (
@@ -358,10 +357,10 @@ class Responding(ByteHolder):
         await stream.end()
 
     def _head(self, status: int, headers: Mapping[str, str]) -> ResponseHead:
-        lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        fields = [*headers.items()]
         if self.request is not None and self.request.is_framed_twice:
-            lines.append((b"connection", b"close"))
-        return int(status), lines
+            fields.append(("connection", "close"))
+        return int(status), fields
 
     async def put(self, body: bytes, *, more: bool) -> None:
         """Send a part of the body, or its end; streams use `EventStream.send`."""
@@ -539,9 +538,9 @@ class RequestAuthorizer:
             serving: knows the scopes that each message needs.
         """
         requests = [message for message in messages if isinstance(message, JsonRpcRequest)]
-        needed = frozenset[str]().union(
-            *(serving.needed_scopes(each.method, each.params or {}, request.access) for each in requests)
-        )
+        needed: set[str] = set()
+        for each in requests:
+            needed |= serving.needed_scopes(each.method, each.params or {}, request.access)
         if not needed:
             return None
         id = requests[0].id if len(requests) == 1 else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import define, field
@@ -25,6 +25,8 @@ __all__ = [
     "ResponseHead",
     "Scope",
     "Send",
+    "as_bytes",
+    "as_text",
 ]
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -33,10 +35,20 @@ Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
 Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-ResponseHead: TypeAlias = tuple[int, list[tuple[bytes, bytes]]]
-"""The status and the header fields of a response, whose names are in lower case."""
+ResponseHead: TypeAlias = tuple[int, Sequence[tuple[str, str]]]
+"""The status and the header fields of a response, whose names are in lower case. It is written as Latin-1."""
 CUT_EXTENSION = "trio_mcp.cut"
 """The name of an extension in the scope of a request, a function that breaks its response off even during a write."""
+
+
+def as_bytes(fields: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return header fields as ASGI has them."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+
+
+def as_text(fields: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    """Return header fields of ASGI as text, with names in lower case and without outer whitespace."""
+    return [(name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")) for name, value in fields]
 
 
 class HttpChannel(abc.ABC):
@@ -44,6 +56,11 @@ class HttpChannel(abc.ABC):
 
     has_whole_body: bool
     """True if `read` has returned all of the body of the request."""
+
+    @property
+    def has_arrived(self) -> bool:
+        """True if the whole body is known to have arrived, so that `read` need not wait."""
+        return self.has_whole_body
 
     @abc.abstractmethod
     async def read(self) -> bytes | None:
@@ -110,7 +127,7 @@ class AsgiChannel(HttpChannel):
     def put(self, head: ResponseHead | None, data: bytes, *, more: bool) -> bool:
         """Take a part of the response, which `flush` sends."""
         if head is not None:
-            self._unsent.append({"type": "http.response.start", "status": head[0], "headers": head[1]})
+            self._unsent.append({"type": "http.response.start", "status": head[0], "headers": as_bytes(head[1])})
         if head is None or data or not more:
             self._unsent.append({"type": "http.response.body", "body": data, "more_body": more})
         return False
