@@ -41,9 +41,9 @@ __all__ = ["Http1Engine"]
 _CONNECT_SECONDS = 30.0
 _WRITE_SECONDS = 30.0
 """The time for the server to take a piece of a request."""
-_MOST_IDLE, _IDLE_SECONDS = 20, 4.0
-"""The number of idle connections, and how long they are kept: less than the 5 s after which many servers
-close them."""
+_MOST_IDLE, _IDLE_SECONDS = 100, 4.0
+"""The number of idle connections, so that calls which are made together again need no new ones; and how long they are
+kept: less than the 5 s after which many servers close them."""
 _PIECE_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
 _LAST_READS = 100

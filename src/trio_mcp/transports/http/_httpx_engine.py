@@ -28,7 +28,7 @@ HttpxClient: TypeAlias = httpx2.AsyncClient
 _TIMEOUT = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
 """Seconds. A stream may be silent for any time; the client's own timeouts bound a request."""
 _LIMITS = _TIMEOUT.as_dict()
-_MOST_IDLE, _IDLE_SECONDS = 20, 4.0
+_MOST_IDLE, _IDLE_SECONDS = 100, 4.0
 """The number of idle connections, and how long they are kept: less than the 5 s after which many servers close them.
 Each one costs a check per request."""
 _LAST_CHUNKS = 100
