@@ -42,8 +42,8 @@ _CONNECT_SECONDS = 30.0
 _WRITE_SECONDS = 30.0
 """The time for the server to take a piece of a request."""
 _MOST_IDLE, _IDLE_SECONDS = 100, 4.0
-"""The number of idle connections, so that calls which are made together again need no new ones; and how long they are
-kept: less than the 5 s after which many servers close them."""
+"""The number of idle connections, so that calls which are made together again need no new ones; and the seconds in
+which one may be used again: less than the 5 s after which many servers close them. Later requests close it."""
 _PIECE_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
 _LAST_READS = 100
@@ -59,7 +59,7 @@ class _NothingSentError(Exception):
     """The connection had ended before any byte of the request was sent."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Cookies:
     """The cookies that servers have set: load balancers send a client to the same process with them.
 
@@ -93,7 +93,7 @@ class _Cookies:
         return {} if value is None else {"cookie": value}
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Http1Engine:
     """An `HttpEngine` of our own.
 
@@ -306,7 +306,7 @@ class _Http1Connection:
         return b""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
     """One request and its response; entering waits for the head of the response."""
 
@@ -333,7 +333,8 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
         try:
             if self._on_sent is not None and not self._is_broken:
                 self._on_sent()
-            await self._read(self._connection.receive_first)
+            if reader.head is None:
+                await self._read(self._connection.receive_first)
             while reader.head is None:
                 await self.read_more()
             self._engine.answered(self._connection, place, reader.head)

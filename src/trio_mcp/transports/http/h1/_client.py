@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import httptools
-from attrs import define
+from attrs import define, field
 
 from ._chunks import ChunkedBody
 from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, options_of, values_of
@@ -81,7 +81,7 @@ class ResponseHead:
     """The head of a final response."""
 
     status: int
-    fields: Fields
+    fields: Fields = field(repr=False)
 
 
 class ResponseReader:

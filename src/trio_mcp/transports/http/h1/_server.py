@@ -41,7 +41,7 @@ _MAX_EMPTY_LINES: Final = 8
 _HEAD: Final = re.compile(
     "(" + TOKEN + r") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + r")*)\r\n",
 )
-_FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN.encode())
+_FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN.encode().removesuffix(b"+"))
 _FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
 _WHOLE_URL: Final = re.compile(r"(?i:https?)://([^/?#]+)(.*)")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")

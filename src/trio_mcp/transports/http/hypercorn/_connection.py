@@ -85,7 +85,7 @@ class Connections:
     @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one connection
     async def serve(self, stream: _Stream) -> None:
         """Serve one connection until it ends; close it at once if it is beyond the bound."""
-        connection = _Connection(stream, self)
+        connection = _Connection(stream, self)  # the stream may be closed already, to make room for another
         if not self.bound.admit(sender_at(stream), connection, socket_of(stream)):
             connection.abort()
             await trio.lowlevel.checkpoint()
@@ -125,7 +125,7 @@ class _Connection:
         self._stream = stream
         self._socket = stream.transport_stream.socket if isinstance(stream, trio.SSLStream) else stream.socket
         self._common = common
-        self._descriptor = _sharing_descriptor(stream)
+        self._descriptor: socket.socket | None = None
         self._waiting = trio.CancelScope()
         self._is_stopped = False
         """True if nothing more is read."""
@@ -151,6 +151,7 @@ class _Connection:
     async def run(self) -> None:
         """Serve until either side ends the connection, and until all its requests have ended."""
         try:
+            self._descriptor = _sharing_descriptor(self._stream)
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._tasks = AppTasks(nursery, self._common.app, self._cut)
@@ -220,6 +221,12 @@ class _Connection:
         self._socket.close()
         self.stop_reading()
         self._lost.unpark_all()
+
+    def reset(self) -> None:
+        """End now, so that the client cannot take what it has received for the whole; unsent data is dropped."""
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.abort()
 
     async def wait_lost(self) -> None:
         """Wait until the connection is aborted."""
@@ -370,9 +377,7 @@ class _Connection:
                 self._writing.release()
         if timeouts.cancelled_caught:
             _log.info("the connection from %s is closed: its client does not read", self.client)
-            with suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-            self.abort()
+            self.reset()
 
     async def write(self, data: bytes) -> None:
         """Write all of *data*."""
@@ -440,12 +445,12 @@ class _Connection:
                     await trio.lowlevel.checkpoint()
         self._tasks.end()
         self._is_ending = True
-        with (
-            trio.move_on_after(self._common.listening.write_seconds),
-            suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError),
-        ):
-            async with self._writing:
-                self._release_descriptor()
+        async with self._writing:  # a response may still be written, which has a timeout of its own
+            self._release_descriptor()
+            with (
+                trio.move_on_after(self._common.listening.write_seconds),
+                suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError),
+            ):
                 if isinstance(protocol, Http1) and protocol.expects_more and not self._has_client_left:
                     await self._linger()
                 if not self.is_lost:

@@ -17,8 +17,13 @@ Rules of this file:
    number of bytes fails, because its client would take the next response for a part of it.
 6. `Upgrade: h2c` is ignored, as a server may (RFC 9113 no longer has it): it bypasses the rules of a proxy, which sees
    one request and forwards everything after it.
-7. A client that waits before it sends the body of its request is told to continue when the application reads it. So a
-   request that is refused by its head transfers no body.
+7. A client that waits before it sends the body of its request is told to continue when the body is read. The MCP
+   endpoint does that after the head was accepted, so a refused request transfers no body. For an ASGI application it is
+   read at once.
+8. The task of the connection answers the MCP endpoint, one request after the other, each with the context variables
+   that the connection began with.
+9. A client that ends its side of the connection has left, as it has for most servers: its request is cancelled. A
+   response that is complete is still sent.
 
 Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112 and
 https://asgi.readthedocs.io/en/stable/specs/www.html
@@ -29,6 +34,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from contextvars import copy_context
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -93,6 +99,7 @@ class ByteStream(Protocol):
     async def wait_lost(self) -> None: ...
     def stop_reading(self) -> None: ...
     def abort(self) -> None: ...
+    def reset(self) -> None: ...
 
 
 class DirectApp(Protocol):
@@ -178,7 +185,8 @@ class HttpExchange(HttpChannel):
         data = await self._stream.receive_during_request()
         if not data:
             self.is_last = True
-            self._stream.abort()
+            if not self.is_complete:  # else the rest of the response is still written
+                self._stream.abort()
             return False
         if self.reader.is_complete:
             self.reader.surplus += data
@@ -261,6 +269,8 @@ class HttpExchange(HttpChannel):
             return
         if self.has_begun:
             self.is_last = self.is_complete = True
+            if self._left is None and not self._is_chunked:  # its body ends with the connection
+                self._stream.reset()
         else:
             self._left = None
             await self.refuse(500)
@@ -296,8 +306,9 @@ class Http1:
 
     async def serve(self) -> bytes:
         """Serve requests until the connection ends; return what begins HTTP/2, if it goes on with that."""
-        is_first = True
+        is_first, context, task = True, copy_context(), trio.lowlevel.current_task()
         while True:
+            task.context = context.copy()  # what a request sets in its context variables is for that request
             reader = RequestReader(self._common.listening.max_head_bytes)
             try:
                 head = await self._read_head(reader)
@@ -320,24 +331,31 @@ class Http1:
             if exchange.is_last or self._stream.is_lost or self._stream.is_stopping or not reader.is_complete:
                 return b""
             self._ahead = reader.surplus
-            self._stream.become_idle()
+            reader.take_body()
+            self._exchange = None
+            del head, reader, exchange  # they hold a token, and idle connections are many
+            if not self._ahead:
+                self._stream.become_idle()
 
     async def _read_head(self, reader: RequestReader) -> RequestHead | None:
         """Return the head of the next request; None if there is none."""
         data, self._ahead = self._ahead, b""
+        is_idle = not data
         if data:
             await trio.lowlevel.checkpoint()  # a client that sends many requests at once must not delay others
         while True:
-            if not data:
-                data = await self._stream.receive()
+            if data:
+                reader.feed(data)
+                if reader.head is not None or reader.is_complete:
+                    return reader.head
+                if not is_idle:
+                    is_idle = True
+                    self._stream.become_idle()
+                if reader.has_part_of_head:
+                    self._stream.await_rest_of_head()
+            data = await self._stream.receive()
             if not data:
                 return None
-            reader.feed(data)
-            if reader.head is not None or reader.is_complete:
-                return reader.head
-            if reader.has_part_of_head:
-                self._stream.await_rest_of_head()
-            data = b""
 
     async def _refuse(self, status: int) -> None:
         self._has_failed = True
@@ -398,6 +416,9 @@ class Http1:
 
     async def _serve_websocket(self, reader: RequestReader, head: RequestHead) -> None:
         self._has_failed = True
+        if not all(value.isascii() for name, value in head.fields if name.startswith("sec-websocket-")):
+            await self._refuse(400)
+            return
         listening = self._common.listening
         websocket = WSStream(
             cast("AppWrapper", self._common.app),  # not called: `AppTasks` calls the application
@@ -451,7 +472,7 @@ async def _answer_directly(app: DirectApp, request: HttpRequest, exchange: HttpE
     await exchange.finish()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _AsgiSender:
     """Takes what an ASGI application sends for one request."""
 
