@@ -226,6 +226,29 @@ async def test_a_refusal_that_arrives_before_the_request_was_sent_is_the_respons
     assert (sent, server.accepted) == ([], 2)
 
 
+async def test_the_status_of_an_early_refusal_is_known_although_its_body_breaks_off() -> None:
+    async def refuse() -> None:
+        connection = await server.connection()
+        assert await connection.stream.receive_some(100)
+        await connection.send("HTTP/1.1 413 Too Large", "content-length: 100", body=b"no!")
+        reset_after_data(connection)
+
+    async with listening() as server, opened() as engine, trio.open_nursery() as nursery:
+        nursery.start_soon(refuse)
+        async with engine.request("POST", server.url, {}, LARGE) as response:
+            assert response.status == 413
+            with pytest.raises(EngineError):
+                async for _ in response.chunks():
+                    pass
+
+
+async def test_no_representation_shows_a_secret() -> None:
+    async with listening() as server, opened() as engine, trio.open_nursery() as nursery:
+        nursery.start_soon(serve, server, "HTTP/1.1 200 OK", "content-length: 0", "set-cookie: id=s3cret")
+        async with engine.request("POST", server.url, {"authorization": "Bearer s3cret"}, b"{}") as response:
+            assert "s3cret" not in repr(response) + repr(engine)
+
+
 def reset_after_data(connection: Connection) -> None:
     """Close the server's end: the system resets the connection, because there is unread data."""
     stream: Any = connection.stream

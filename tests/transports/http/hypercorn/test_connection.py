@@ -10,16 +10,19 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from attrs import define, field
 
 from tests.transports.http.socket_clients import (
     OK,
     App,
     Http2Client,
+    answer,
     begin,
     get,
     read_all,
@@ -29,10 +32,10 @@ from tests.transports.http.socket_clients import (
     serving,
     wait_for_disconnect,
 )
-from trio_mcp.transports import HttpListening, Receive, Scope, Send, bind_sockets, serve_asgi
+from trio_mcp.transports import HttpListening, HttpRequest, Receive, Scope, Send, bind_sockets, serve_asgi
 from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
 from trio_mcp.transports.http.hypercorn._connection import Connections
-from trio_mcp.transports.http.server import CUT_EXTENSION
+from trio_mcp.transports.http.server import CUT_EXTENSION, HttpChannel
 
 SHORT_SECONDS, LONG_SECONDS = 0.4, 1000.0  # seconds: a timeout that tests wait for, and one that never expires
 
@@ -382,6 +385,95 @@ async def test_beyond_the_bound_the_connection_that_is_idle_longest_is_closed() 
         assert await read_all(streams[1]) == b""
         await streams[0].send_all(get("/"))
         assert (await read_until(streams[0], b"fine")).startswith(OK)
+
+
+@define(eq=False)
+class Program:
+    """Serves directly, with a context variable that each request sets."""
+
+    seen: list[str | None] = field(factory=list[str | None])
+
+    def answers_directly(self, request: HttpRequest) -> bool:
+        return True
+
+    async def answer(self, request: HttpRequest, channel: HttpChannel) -> None:
+        self.seen.append(LATEST.get())
+        LATEST.set(request.path)
+        channel.put((200, [("content-length", "0")]), b"", more=False)
+
+
+LATEST: ContextVar[str | None] = ContextVar("LATEST", default=None)
+
+
+async def test_the_context_variables_of_a_request_are_not_seen_by_the_next_on_the_same_connection() -> None:
+    program = Program()
+    async with serving(App(), direct=program) as served, await served.connect() as stream:
+        for path in ("/first", "/second"):
+            await stream.send_all(get(path))
+            await read_until(stream, b"\r\n\r\n")
+
+    assert program.seen == [None, None]
+
+
+async def test_a_connection_that_is_closed_before_its_task_begins_affects_no_other(nursery: trio.Nursery) -> None:
+    connections = Connections(App(), HttpListening(max_connections=1), {})
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener:
+        port = listener.socket.getsockname()[1]
+        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+            accepted = await listener.accept()
+            accepted.socket.close()
+            await connections.serve(accepted)
+            assert await read_all(client) in {b"", b"[reset]"}
+        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+            nursery.start_soon(connections.serve, await listener.accept())
+            await client.send_all(get("/"))
+            assert (await read_until(client, b"fine")).startswith(OK)
+        connections.abort()
+
+
+async def test_a_complete_response_is_sent_whole_to_a_client_that_has_ended_its_side() -> None:
+    body = bytes(8_000_000)
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        sending.set()
+        await answer(send, body)
+
+    sending = trio.Event()
+    async with serving(App({"/large": respond})) as served, await served.connect() as stream:
+        await stream.send_all(get("/large"))
+        await sending.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        await stream.send_eof()
+        reply = await read_all(stream)
+
+    assert reply.partition(b"\r\n\r\n")[2] == body
+
+
+async def test_a_connection_with_a_request_that_was_sent_ahead_is_not_idle() -> None:
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await go_on.wait()
+        await answer(send)
+
+    begun, go_on = trio.Event(), trio.Event()
+    async with serving(App({"/wait": wait}), max_connections=1) as served, await served.connect() as stream:
+        await stream.send_all(get("/") + get("/wait"))
+        await read_until(stream, b"fine")
+        await begun.wait()
+        assert await read_all(await served.connect()) in {b"", b"[reset]"}
+        go_on.set()
+        assert (await read_until(stream, b"fine")).startswith(OK)
+
+
+async def test_a_connection_with_a_part_of_a_head_that_was_sent_ahead_is_idle() -> None:
+    async with serving(App(), max_connections=1) as served, await served.connect() as stream:
+        await stream.send_all(get("/") + b"GET /rest")
+        await read_until(stream, b"fine")
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert await served.serves_others()
+        assert await read_all(stream) in {b"", b"[reset]"}
 
 
 async def test_a_connection_without_a_whole_first_head_is_idle() -> None:

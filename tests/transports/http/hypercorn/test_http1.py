@@ -298,6 +298,14 @@ async def test_a_refused_websocket_is_closed_and_the_application_is_notified(req
             await served.ended.wait()
 
 
+@pytest.mark.parametrize("name", ["key", "protocol", "extensions"])
+async def test_a_websocket_request_with_bytes_beyond_ascii_is_refused(name: str) -> None:
+    request_ = UPGRADE.removesuffix(b"\r\n") + f"sec-websocket-{name}: ".encode() + b"\xff\r\n\r\n"
+    async with serving(App()) as served:
+        assert (await exchange(served, request_)).startswith(b"HTTP/1.1 400 ")
+        assert await served.serves_others()
+
+
 async def test_a_websocket_works() -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         assert (await receive())["type"] == "websocket.connect"
@@ -471,6 +479,21 @@ async def test_an_old_client_gets_a_response_that_ends_with_the_connection(lengt
 
     assert b"transfer-encoding" not in reply
     assert reply.endswith(b"\r\n\r\nabc")
+
+
+async def test_a_response_to_an_old_client_that_breaks_off_is_reset_because_its_length_is_unknown() -> None:
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send_part(send, b"part")
+        await go_on.wait()
+        raise ValueError
+
+    go_on = trio.Event()
+    async with serving(App({"/fail": fail})) as served, await served.connect() as stream:
+        await stream.send_all(b"GET /fail HTTP/1.0\r\n\r\n")
+        await read_until(stream, b"part")
+        go_on.set()
+        assert await read_all(stream) == b"[reset]"
 
 
 async def test_an_old_client_may_keep_its_connection() -> None:
