@@ -48,7 +48,7 @@ HTTP_LAYERS = {"transports", "auth"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 218, 31
+MOST_MODULES, MOST_SMALL_MODULES = 220, 31
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
 
@@ -164,7 +164,6 @@ SMALL_WITH_A_REASON: dict[str, str] = {
     "peer/_pacing.py": "one idea beside the handler pool, which has no room for it",
     "server/asking/_legacy.py": "code for legacy revisions",
     "server/features/_legacy_subscriptions.py": "code for legacy revisions",
-    "transports/http/client/_open.py": "it chooses between modern and legacy code, which must not import one another",
 }
 """Modules of less than 100 lines of code that fewer than two others import, each with the reason for its own file."""
 
@@ -255,7 +254,7 @@ PRIVATE_MODULES_OF_TESTS = {
     "testing.authorization_server": {"_options"},
     "transports": {"_connection_bound", "_memory", "_stream"},
     "transports.http": {"_engine", "_fetch", "_http1_engine", "_httpx_engine"},
-    "transports.http.client": {"_transport"},
+    "transports.http.client": {"_transport", "_websocket"},
     "transports.http.hypercorn": {"_application", "_connection", "_sockets", "_workers"},
     "transports.http.server": {
         "_app",
@@ -264,6 +263,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_legacy_session",
         "_legacy_session_manager",
         "_modern",
+        "_websocket",
     },
     "transports.stdio": {"_client", "_descendants", "_pipes", "_stderr"},
     "types": {"_faults", "_model", "_structure_hooks"},

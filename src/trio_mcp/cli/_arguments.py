@@ -141,7 +141,9 @@ def missing_dashes(options: argparse.Namespace, word: str) -> str:
     if getattr(options, "config", "") is not None or "--" in words or word not in words[1:]:
         return ""
     at = [*words].index(word, 1)  # the first is the name of the command
-    if not word.startswith(("http://", "https://")) and (at == len(words) - 1 or shutil.which(word) is None):
+    if not word.startswith(("http://", "https://", "ws://", "wss://")) and (
+        at == len(words) - 1 or shutil.which(word) is None
+    ):
         return ""
     return f"; is `--` missing? write: trio-mcp {shlex.join(words[:at])} -- {shlex.join(words[at:])}"
 

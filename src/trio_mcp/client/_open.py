@@ -502,12 +502,14 @@ async def open_http_client(
 ) -> AsyncGenerator[Client]:
     """Connect to a server by its URL; see `open_client`. The protocol of the server is detected, HTTP+SSE included.
 
+    A ``ws`` or ``wss`` URL opens a WebSocket, over which all messages are sent. It does not use proxies.
+
     If an HTTP exchange breaks, the request that it carried fails with `ResponseLost`, and others continue. Redirects
     to the same origin that keep the request (307, 308) are followed; others raise `HttpStatusError`.
 
     Args:
         url: the URL of the server: ``"https://example.org/mcp"``.
-        headers: fields to send with each request, such as ``{"X-Tenant": "a"}``.
+        headers: fields to send with each request, or when a WebSocket is opened, such as ``{"X-Tenant": "a"}``.
         auth: provides credentials: `OAuth`, `ClientCredentials`, `Bearer` and so on, or a custom `abc.ClientAuth`. It
             is used when the server requires authentication, and whenever tokens have to be renewed. While a person
             signs in, no time limit runs.
@@ -516,8 +518,9 @@ async def open_http_client(
         engine: carries the requests instead, such as `testing.AsgiEngine`, an ASGI application in this process.
 
     Raises:
-        ValueError: *url* is not an ``http`` or ``https`` URL, or contains a password; or a header is invalid, or is one
-            that *auth* sends. Otherwise it raises the exceptions of `open_client`.
+        ValueError: *url* is not an ``http``, ``https``, ``ws`` or ``wss`` URL, or contains a password; or a header is
+            invalid, or is one that *auth* sends; or *http_client* or *engine* is given for a WebSocket. Otherwise it
+            raises the exceptions of `open_client`.
     """
     opener = transports.http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
     async with _opened(opener, options) as client:

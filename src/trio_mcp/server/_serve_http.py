@@ -137,6 +137,10 @@ class HttpOptions(TypedDict, total=False):
     """The log of requests, of all paths; True for the logger ``trio_mcp.access``. Each request is one line of the level
     INFO when its response ends: method, path, status, milliseconds, and the principal or ``-``. By default requests are
     not logged."""
+    websocket: bool | None
+    """True to serve WebSockets at the path of the endpoint too, with the hosts, the origins and *auth* of HTTP; each
+    message is a text message. One serves its client until either side closes it, so it needs no sticky routing. By
+    default WebSockets are refused."""
 
 
 def _cure_of_option(name: str) -> str:
@@ -195,6 +199,7 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
         routes=_routes(options, path, policy, body_seconds),
         health_path=options.get("health_path"),
         access_log=_access_log(options.get("access_log")),
+        websocket=bool(options.get("websocket")),
     )
     return HttpApp(server, settings)
 
@@ -473,8 +478,8 @@ class HttpService:
             self.ended.set()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the application; refuse WebSockets, and ignore failures of the refusal."""
-        if scope["type"] != "websocket":
+        """Call the application; refuse the WebSockets that it does not take."""
+        if scope["type"] != "websocket" or self.app.takes_websocket(scope):
             await self.app(scope, receive, send)
             return
         await receive()

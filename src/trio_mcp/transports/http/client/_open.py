@@ -1,6 +1,6 @@
-"""Open a connection to a server over HTTP.
+"""Open a connection to a server by its URL.
 
-Speaks Streamable HTTP of every revision, and HTTP+SSE with servers that have nothing newer.
+Speaks Streamable HTTP of every revision, HTTP+SSE with servers that have nothing newer, and WebSocket.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
@@ -16,7 +16,7 @@ import trio
 from attrs import frozen
 
 from ...._util import owned_nursery
-from ....abc import ClientAuth, Fetch, KnownOpener, Transport, TransportClient
+from ....abc import ClientAuth, Fetch, KnownOpener, Transport, TransportClient, TransportOpener
 from ....peer import PausableTimeouts
 from .._engine import HttpEngine, checked_fields, checked_url, place_of
 from .._fetch import engine_fetch, has_proxies, open_client_fetch
@@ -31,6 +31,8 @@ __all__ = ["http_transport"]
 
 _CLOSING_SECONDS = 2.0
 """The time that closing may take to tell the server that the client leaves."""
+_WEBSOCKET_SCHEMES = {"ws": "http", "wss": "https"}
+"""The scheme of the HTTP equivalent of each scheme of a WebSocket."""
 CREDENTIAL_FIELDS = ("authorization", "dpop")
 """The header fields that carry credentials."""
 
@@ -49,24 +51,33 @@ def http_transport(
     is closed, or when a server that no longer knows its session opens no new one.
 
     Args:
-        url: ``http`` or ``https``.
-        headers: header fields to send with each request.
+        url: ``http`` or ``https``; or ``ws`` or ``wss``, for a WebSocket.
+        headers: header fields to send with each request, or when the WebSocket is opened.
         auth: provides the credentials of each request; None: only *headers* may hold some.
         http_client: makes the requests in place of a client of our own; not closed.
         engine: makes the requests in place of our own; not closed.
 
     Raises:
         ValueError: *url* is not the address of a server, or holds a password; or a header field is invalid. Or both
-            *http_client* and *engine* are given, or both *auth* and a header ``Authorization``.
+            *http_client* and *engine* are given, or one of them for a WebSocket, or both *auth* and a header
+            ``Authorization``.
     """
     if http_client is not None and engine is not None:
         raise ValueError("http_client and engine exclude each other: give one of them")
+    scheme = url.partition(":")[0].lower()
+    is_websocket = scheme in _WEBSOCKET_SCHEMES
+    if is_websocket:
+        if http_client is not None or engine is not None:
+            raise ValueError("http_client and engine make HTTP requests, and the URL is that of a WebSocket")
+        url = _WEBSOCKET_SCHEMES[scheme] + url[len(scheme) :]
     address, fields = checked_url(url), checked_fields(headers or {})
     if auth is not None:
         _check_auth(auth)
         if not fields.keys().isdisjoint(CREDENTIAL_FIELDS):
             raise ValueError("auth and an Authorization header exclude each other: give one of them")
         address = _ascii_url(address)
+    if is_websocket:
+        return KnownOpener(_websocket_opener(address, fields, auth), ("websocket", address))
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
@@ -94,6 +105,24 @@ def http_transport(
                     transport.stop()
 
     return KnownOpener(connect, ("url", address) if engine is None else None)
+
+
+def _websocket_opener(address: str, fields: Mapping[str, str], auth: ClientAuth | None) -> TransportOpener:
+    """Return an opener that connects over a WebSocket, at the HTTP equivalent of its URL."""
+
+    @asynccontextmanager
+    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
+        from ._websocket import open_websocket  # noqa: PLC0415 # it loads wsproto
+
+        async with _open_network(address, None, None, fetches=auth is not None) as network, owned_nursery() as nursery:
+            source = None
+            if auth is not None:
+                assert network.fetch is not None  # because auth was given
+                source = auth.source(address, fetch=network.fetch, nursery=nursery, asking_person=client.asking_person)
+            async with open_websocket(address, fields, source, client) as link:
+                yield link
+
+    return connect
 
 
 def _check_auth(auth: object) -> None:

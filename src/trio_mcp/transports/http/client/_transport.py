@@ -81,6 +81,7 @@ __all__ = [
     "HttpSessions",
     "HttpTransport",
     "OutgoingHttpRequest",
+    "authorization_errors",
     "back_off",
 ]
 
@@ -198,26 +199,26 @@ class HttpSender:
         is_last_word: bool,
     ) -> AsyncGenerator[HttpResponse]:
         """Make a request with the credentials of the source, as often as the source asks for it."""
-        with _authorization_errors():
+        with authorization_errors():
             attempt = None if self.source is None else self.source.attempt(method, url)
         while True:
             headers = dict(fields)
-            with _authorization_errors():
+            with authorization_errors():
                 if attempt is not None:
                     headers.update(await attempt.fields())
             async with self.engine.request(method, url, headers, content, on_sent=on_sent) as response:
                 self.is_reached = True
-                with _authorization_errors():
+                with authorization_errors():
                     wants_more = attempt is not None and attempt.on_response(response.status, response.headers)
                 if attempt is None or not wants_more or is_last_word:
                     yield response
                     return
-            with _authorization_errors():
+            with authorization_errors():
                 await attempt.resolve()
 
 
 @contextmanager
-def _authorization_errors() -> Generator[None]:
+def authorization_errors() -> Generator[None]:
     """Turn any exception of the token source, which may be the application's code, into `AuthorizationFailed`."""
     try:
         yield

@@ -9,7 +9,8 @@ Rules of this file:
    owner, but only once at a time. After a run has ended or failed, nothing is served until the next one.
 2. The host decides where the application is mounted: `root_path` is the prefix to remove, whether or not the host has
    left it in the path.
-3. Nothing is sent to a WebSocket: on Hypercorn 0.18 a reply, or an early return, lets one request end the server.
+3. Nothing is sent to a WebSocket that is not served: on Hypercorn 0.18 a reply, or an early return, lets one request
+   end the server.
 4. Era is a property of each POST. A modern one needs nothing that outlives it, so it is served even if the application
    is not run: by a serving of its own.
 5. The application never starts itself implicitly. A request that needs a run is refused with an error that says how to
@@ -48,6 +49,7 @@ from ....wire import (
     Refusal,
     RequestId,
     check_head,
+    check_place,
     parse_message,
     read_post,
 )
@@ -57,6 +59,7 @@ from ._channel import AsgiApp, AsgiChannel, AsgiMessage, HttpChannel, Receive, S
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
 from ._modern import ModernEndpoint
 from ._routes import RouteTable, answer_health, write_access
+from ._websocket import WebSocketLinks, refuse_websocket
 
 if TYPE_CHECKING:
     from ....auth import ResourceServer
@@ -97,6 +100,8 @@ class HttpSettings:
     """The path of the health check; None if there is none."""
     access_log: logging.Logger | None = None
     """The log of requests; None if they are not logged."""
+    websocket: bool = False
+    """True to serve WebSockets at the path of the endpoint."""
 
 
 @frozen
@@ -106,18 +111,21 @@ class RunningApp:
     serving: HttpServing
     posts: ModernEndpoint
     sessions: SessionRegistry
+    websockets: WebSocketLinks
 
     def stop(self) -> None:
         """End the requests that do not end by themselves; synchronous."""
         self.serving.stop()
         self.posts.stop()
         self.sessions.stop()
+        self.websockets.stop()
 
     async def drained(self) -> None:
         """Wait until all responses have ended, for a bounded time."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.posts.drained)
             nursery.start_soon(self.sessions.emptied)
+            nursery.start_soon(self.websockets.drained)
 
 
 @define(eq=False)
@@ -152,6 +160,21 @@ class HttpRouter:
             if not responding.begun:
                 error = McpError(INTERNAL_ERROR, "the request failed; the server's log says why")
                 await responding.refuse(Refusal(500, error))
+
+    async def admit_websocket(self, request: HttpRequest) -> tuple[HttpRequest, WebSocketLinks] | Refusal:
+        """Return the request with its access, and what serves its WebSocket; or its refusal."""
+        refusal = check_place(request.headers, self._settings.policy)
+        if refusal is not None:
+            return refusal
+        admitted = await self.authorizer.admit(request)
+        if isinstance(admitted, Refusal):
+            return admitted
+        if self.closed is not None or self.running is None:
+            why = (
+                self.closed or f"WebSockets need a running HTTP application, and this one is not running: {_HOW_TO_RUN}"
+            )
+            return Refusal(503, McpError(INTERNAL_ERROR, why))
+        return admitted, self.running.websockets
 
     async def _answer(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         policy = self._settings.policy
@@ -393,6 +416,8 @@ class HttpApp:
                 await self._answer(request, channel, serve_route)
             case "lifespan":
                 await serve_lifespan(self._run_unless_running, no_host, scope, receive, send)
+            case "websocket" if self.takes_websocket(scope):
+                await self._serve_websocket(scope, receive, send)
             case "websocket":
                 while (await receive())["type"] != "websocket.disconnect":
                     pass  # rule 3
@@ -400,6 +425,30 @@ class HttpApp:
                 raise ValueError(
                     f"unknown ASGI scope type {unknown!r}; this application supports http, websocket and lifespan"
                 )
+
+    def takes_websocket(self, scope: Scope) -> bool:
+        """Return True if a WebSocket is served: it is enabled, and the path is that of the endpoint."""
+        path = self._settings.path
+        if not self._settings.websocket or path is None:
+            return self._settings.websocket
+        return HttpRequest.of({"method": "GET", **scope}).local_path.rstrip("/") == path.rstrip("/")
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket, and log it."""
+        request, begun = HttpRequest.of({"method": "GET", **scope}), trio.current_time()
+        status = 101
+        await receive()  # its connect event
+        try:
+            admitted = await self._router.admit_websocket(request)
+            if isinstance(admitted, Refusal):
+                status = admitted.status
+                await refuse_websocket(admitted, scope, send)
+                return
+            request, links = admitted
+            await links.serve(request, scope, receive, send)
+        finally:
+            if self._settings.access_log is not None:
+                write_access(self._settings.access_log, request, status, trio.current_time() - begun)
 
     def answers_directly(self, request: HttpRequest) -> bool:
         """Return True if `answer` takes a request; the others are for ASGI applications, its routes."""
@@ -464,7 +513,10 @@ class HttpApp:
                     serving, self._answerer.revisions, self._settings.sessions, authorizer, self._router.budget
                 ) as sessions,
             ):
-                self._router.running = running = RunningApp(serving, ModernEndpoint(serving, authorizer), sessions)
+                running = RunningApp(
+                    serving, ModernEndpoint(serving, authorizer), sessions, WebSocketLinks(serving, authorizer)
+                )
+                self._router.running = running
                 self._router.closed = None
                 try:
                     yield
@@ -473,6 +525,7 @@ class HttpApp:
                 finally:
                     self.stop()
                     running.posts.close()
+                    running.websockets.close()
                     self._router.running = None
         finally:
             self._runs, self._router.closed = False, "the server has stopped"

@@ -1,0 +1,491 @@
+"""The client over a WebSocket: the transport contract, its opening handshake, its control frames and its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from attrs import define, field
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    Pong,
+    Request,
+    TextMessage,
+)
+
+from tests.transports.http.client.scripted_auth import ScriptedAuth
+from trio_mcp import (
+    AuthorizationFailed,
+    ConnectionBroken,
+    ErrorResponse,
+    HttpStatusError,
+    Server,
+    open_client,
+    open_http_client,
+    serve_http,
+    types,
+)
+from trio_mcp._util import owned_nursery
+from trio_mcp.abc import Answerer, HttpAnswerer, TransportOpener
+from trio_mcp.testing import TransportContract
+from trio_mcp.transports import http_transport
+from trio_mcp.transports.http.client import _websocket as module
+from trio_mcp.transports.http.client._websocket import WebSocketStream
+
+
+def websocket_url(url: str) -> str:
+    return "ws" + url.removeprefix("http")
+
+
+class TestWebSocket(TransportContract):
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        assert isinstance(server, HttpAnswerer)
+        async with owned_nursery() as nursery:
+            bound = await nursery.start(partial(serve_http, server, port=0, websocket=True))
+            await trio.testing.wait_all_tasks_blocked()  # a clause counts its tasks
+            yield http_transport(websocket_url(bound.url))
+            with trio.CancelScope(shield=True):
+                await bound.stop()
+
+
+# --- Opening ---
+
+
+@define(eq=False)
+class Accepted:
+    """The server's end of a connection."""
+
+    stream: trio.SocketStream
+    wire: WSConnection = field(factory=lambda: WSConnection(ConnectionType.SERVER))
+    events: list[Event] = field(factory=list[Event])
+
+    async def event(self) -> Event:
+        """Return the next event of the client."""
+        while not self.events:
+            self.wire.receive_data(bytes(await self.stream.receive_some()) or None)
+            self.events += self.wire.events()
+        return self.events.pop(0)
+
+    async def send(self, *events: Event) -> None:
+        await self.stream.send_all(b"".join(map(self.wire.send, events)))
+
+    async def accept(self, *more: Event) -> Request:
+        """Accept the WebSocket, and send *more* in the same piece."""
+        request = await self.event()
+        assert isinstance(request, Request)
+        accepted = AcceptConnection(subprotocol="mcp")
+        await self.send(accepted, *more)
+        return request
+
+    async def refuse(self, status: str, body: bytes = b"", *fields: str) -> Mapping[str, str]:
+        """Refuse the WebSocket; return the header fields of its request."""
+        request = await self.event()
+        assert isinstance(request, Request)
+        lines = (f"HTTP/1.1 {status}", f"content-length: {len(body)}", *fields, "", "")
+        await self.stream.send_all("\r\n".join(lines).encode() + body)
+        return {name.decode(): value.decode() for name, value in request.extra_headers}
+
+
+@define(eq=False)
+class Listening:
+    """A server that a test controls."""
+
+    url: str
+    _listener: trio.SocketListener
+
+    accepted: list[Accepted] = field(factory=list[Accepted], init=False)
+
+    async def accept(self) -> Accepted:
+        self.accepted.append(Accepted(await self._listener.accept()))
+        return self.accepted[-1]
+
+
+@asynccontextmanager
+async def listening() -> AsyncGenerator[Listening]:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener:
+        with trio.fail_after(30):
+            server = Listening(f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp", listener)
+            yield server
+        for accepted in server.accepted:
+            accepted.stream.socket.close()
+
+
+async def fail_to_open(server: Listening, react: Callable[[Accepted], Any], **options: Any) -> BaseException:
+    """Return what opening a client raises at a server that reacts so."""
+
+    async def serve() -> None:
+        accepted = await server.accept()
+        with suppress(trio.BrokenResourceError):
+            await react(accepted)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        with pytest.raises(Exception) as caught:  # noqa: PT011 # the tests check it
+            async with open_http_client(server.url, revision="2026-07-28", **options):
+                pass
+        nursery.cancel_scope.cancel()
+    return caught.value
+
+
+async def test_a_client_opens_a_websocket_by_its_url() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, server, port=0, websocket=True))
+        for revision in ("2024-11-05", "2026-07-28", None):
+            options: dict[str, Any] = {} if revision is None else {"revision": revision}
+            async with open_client(websocket_url(bound.url), **options) as client:
+                assert (await client.call_tool("add", {"a": 1, "b": 2})).content == [types.TextContent(text="3")]
+        await bound.stop()
+
+
+async def test_a_server_without_websockets_refuses_with_its_status() -> None:
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, Server("s"), port=0))
+        with pytest.raises(HttpStatusError) as caught:
+            async with open_client(websocket_url(bound.url)):
+                pass
+        await bound.stop()
+
+    assert caught.value.status == 403
+
+
+async def test_the_handshake_has_the_header_fields_of_the_caller() -> None:
+    fields: list[Mapping[str, str]] = []
+
+    async def refuse(accepted: Accepted) -> None:
+        fields.append(await accepted.refuse("404 Not Found"))
+
+    async with listening() as server:
+        error = await fail_to_open(server, refuse, headers={"X-Tenant": "a"})
+
+    assert isinstance(error, HttpStatusError)
+    assert fields[0]["x-tenant"] == "a"
+    assert fields[0]["user-agent"].startswith("trio-mcp")
+
+
+async def test_a_refusal_with_an_error_raises_that_error() -> None:
+    body = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"not now"}}'
+
+    async def refuse(accepted: Accepted) -> None:
+        await accepted.refuse("503 Service Unavailable", body, "content-type: application/json")
+
+    async with listening() as server:
+        error = await fail_to_open(server, refuse)
+
+    assert isinstance(error, ErrorResponse)
+    assert error.message == "not now"
+
+
+async def test_no_more_of_a_refusal_is_read_than_an_error_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REFUSAL_BYTES", 100)
+
+    async def refuse(accepted: Accepted) -> None:
+        await accepted.event()
+        for part in (b"HTTP/1.1 500 Oh\r\n", b"content-length: 100000\r\n\r\n", b"x" * 1000):
+            await accepted.stream.send_all(part)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        await trio.sleep_forever()
+
+    async with listening() as server:
+        error = await fail_to_open(server, refuse)
+
+    assert isinstance(error, HttpStatusError)
+
+
+@pytest.mark.parametrize("reply", [b"", b"220 smtp ready\r\n\r\n"], ids=["nothing", "another protocol"])
+async def test_a_server_that_does_not_speak_websocket_is_named(reply: bytes) -> None:
+    async def react(accepted: Accepted) -> None:
+        await accepted.stream.send_all(reply)
+        await accepted.stream.aclose()
+
+    async with listening() as server:
+        error = await fail_to_open(server, react)
+
+    assert isinstance(error, ConnectionBroken)
+    assert "does not open a WebSocket: " in str(error)
+
+
+async def test_a_handshake_that_is_not_answered_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_HANDSHAKE_SECONDS", 0.01)
+
+    async def wait(_: Accepted) -> None:
+        await trio.sleep_forever()
+
+    async with listening() as server:
+        error = await fail_to_open(server, wait)
+
+    assert isinstance(error, ConnectionBroken)
+    assert "did not answer the handshake within 0.01 s" in str(error)
+
+
+async def test_opening_can_be_cancelled_and_closes_the_connection() -> None:
+    async with listening() as server:
+        async with trio.open_nursery() as opening:
+
+            async def cancel() -> None:
+                assert isinstance(await (await server.accept()).event(), Request)
+                opening.cancel_scope.cancel()
+
+            opening.start_soon(cancel)
+            async with open_client(server.url):
+                pytest.fail("no WebSocket was opened")
+        assert not await server.accepted[0].stream.receive_some()
+
+
+async def test_a_server_that_cannot_be_reached_is_named() -> None:
+    async with listening() as server:
+        pass
+    with pytest.raises(ConnectionBroken, match="cannot connect to"):
+        async with open_http_client(server.url):
+            pass
+
+
+@pytest.mark.parametrize("option", ["engine", "http_client"])
+def test_what_carries_http_cannot_carry_a_websocket(option: str) -> None:
+    options: dict[str, Any] = {option: object()}
+    with pytest.raises(ValueError, match="the URL is that of a WebSocket"):
+        http_transport("ws://localhost/mcp", **options)
+
+
+# --- Credentials ---
+
+
+async def test_the_handshake_is_repeated_with_the_credentials_that_the_server_asks_for() -> None:
+    seen: list[str] = []
+
+    async def serve() -> None:
+        accepted = await server.accept()
+        seen.append((await accepted.refuse("401 Unauthorized", b"", "www-authenticate: Bearer"))["authorization"])
+        accepted = await server.accept()
+        request = await accepted.accept()
+        seen.extend(value.decode() for name, value in request.extra_headers if name == b"authorization")
+        await accepted.send(CloseConnection(1000))
+
+    auth = ScriptedAuth()
+    async with listening() as server, trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        with pytest.raises(ConnectionBroken):
+            async with open_http_client(server.url, auth=auth):
+                pass
+
+    address = "http" + server.url.removeprefix("ws")
+    assert seen[0] == "Bearer t0"
+    assert seen[1:] == [f"Bearer {auth.token}"]
+    assert auth.renewals == 1
+    assert auth.url == address
+    assert auth.responses == [("GET", address, 401)]
+
+
+async def test_a_server_that_still_refuses_after_a_renewal_is_named() -> None:
+    async with listening() as server, trio.open_nursery() as nursery:
+
+        async def refuse() -> None:
+            for _ in range(2):
+                await (await server.accept()).refuse("401 Unauthorized")
+
+        nursery.start_soon(refuse)
+        with pytest.raises(HttpStatusError):
+            async with open_http_client(server.url, auth=ScriptedAuth()):
+                pass
+
+
+async def test_credentials_that_cannot_be_obtained_fail_the_opening() -> None:
+    with pytest.raises(AuthorizationFailed):
+        async with open_http_client("ws://127.0.0.1:1/mcp", auth=ScriptedAuth(failure=ValueError())):
+            pass
+
+
+# --- Open WebSockets ---
+
+
+@define(eq=False)
+class Opened:
+    """Both ends of an open WebSocket."""
+
+    client: WebSocketStream
+    server: Accepted
+
+
+def transport_of(stream: WebSocketStream) -> trio.SocketStream:
+    transport = stream._transport
+    assert isinstance(transport, trio.SocketStream)
+    return transport
+
+
+async def take_nothing(_: object) -> None:
+    await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def opened(*first: Event) -> AsyncGenerator[Opened]:
+    async with listening() as server:
+        found: list[WebSocketStream] = []
+
+        async def open_() -> None:
+            found.append(await module._opened("http" + server.url.removeprefix("ws"), {}, None))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(open_)
+            accepted = await server.accept()
+            await accepted.accept(*first)
+        yield Opened(found[0], accepted)
+        transport_of(found[0]).socket.close()
+
+
+async def test_messages_in_the_piece_of_the_handshake_are_received() -> None:
+    async with opened(TextMessage("first"), TextMessage("second")) as ends:
+        assert await ends.client.receive_some() == b"first\nsecond\n"
+
+
+async def test_a_message_in_parts_is_one_line_and_its_line_breaks_do_not_end_it() -> None:
+    async with opened(TextMessage("[1,\n", message_finished=False), TextMessage("2]")) as ends:
+        assert await ends.client.receive_some(4) == b"[1,\r"
+        assert await ends.client.receive_some() == b"2]\n"
+
+
+async def test_a_line_in_parts_is_one_message() -> None:
+    async with opened() as ends:
+        await ends.client.send_all(b'{"a"')
+        await ends.client.send_all(b":1}\n\nsecond\n")
+        assert [await ends.server.event(), await ends.server.event()] == [TextMessage('{"a":1}'), TextMessage("second")]
+
+
+async def test_the_latest_of_many_pings_is_answered() -> None:
+    async with opened(Ping(b"1"), Ping(b"2"), TextMessage("x")) as ends:
+        assert await ends.client.receive_some() == b"x\n"
+        assert await ends.server.event() == Pong(b"2")
+
+
+async def test_a_close_is_answered_and_named() -> None:
+    async with opened(CloseConnection(1001, "going away")) as ends:
+        assert await ends.client.receive_some() == b""
+        assert await ends.server.event() == CloseConnection(1001, "going away")
+        assert str(ends.client.disconnect_reason()) == "the server closed the WebSocket with the code 1001: going away"
+        with pytest.raises(trio.BrokenResourceError):
+            await ends.client.send_all(b"x\n")
+
+
+async def test_a_close_without_a_reason_is_named() -> None:
+    async with opened(CloseConnection(1000)) as ends:
+        assert await ends.client.receive_some() == b""
+        assert str(ends.client.disconnect_reason()) == "the server closed the WebSocket with the code 1000"
+
+
+async def test_a_binary_message_ends_the_websocket() -> None:
+    async with opened(BytesMessage(b"x")) as ends:
+        assert await ends.client.receive_some() == b""
+        event = await ends.server.event()
+        assert isinstance(event, CloseConnection)
+        assert event.code == 1003
+
+
+async def test_the_end_of_the_connection_is_the_end_of_the_websocket() -> None:
+    async with opened() as ends:
+        await ends.server.stream.aclose()
+        assert await ends.client.receive_some() == b""
+        assert "ended before the WebSocket was closed" in str(ends.client.disconnect_reason())
+
+
+async def test_a_websocket_that_is_closed_tells_the_server() -> None:
+    async with opened() as ends:
+        await ends.client.wait_send_all_might_not_block()
+        await ends.client.aclose()
+        assert await ends.server.event() == CloseConnection(1000, "")
+
+
+async def test_the_closing_of_a_broken_connection_raises_nothing() -> None:
+    async with opened(Ping(b"1")) as ends:
+        transport_of(ends.client).socket.close()
+        with pytest.raises(trio.ClosedResourceError):
+            await ends.client.receive_some()
+        await ends.client.aclose()
+
+
+@pytest.mark.parametrize("failing", ["send_all", "receive_some"])
+async def test_an_error_of_the_system_is_a_broken_stream(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened() as ends:
+
+        async def fail(*_: object) -> None:
+            await trio.lowlevel.checkpoint()
+            raise OSError
+
+        monkeypatch.setattr(ends.client._transport, failing, fail)
+        with pytest.raises(trio.BrokenResourceError):
+            await (ends.client.send_all(b"x\n") if failing == "send_all" else ends.client.receive_some())
+
+
+async def test_a_server_that_takes_no_control_frame_loses_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CONTROL_SECONDS", 0.01)
+    async with opened(Ping(b"1")) as ends:
+        monkeypatch.setattr(transport_of(ends.client), "send_all", take_nothing)  # the server takes nothing
+        with pytest.raises(trio.ClosedResourceError):
+            await ends.client.receive_some()
+
+
+# --- Signs of life ---
+
+
+async def test_a_silent_server_is_asked_and_its_answer_keeps_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SILENCE_SECONDS", 0.05)
+    async with opened() as ends, trio.open_nursery() as nursery:
+        received: list[bytes] = []
+
+        async def receive() -> None:
+            received.append(await ends.client.receive_some())
+
+        nursery.start_soon(receive)
+        nursery.start_soon(ends.client.keep_alive)
+        for _ in range(3):
+            event = await ends.server.event()
+            assert isinstance(event, Ping)
+            await ends.server.send(event.response())
+        await ends.server.send(TextMessage("x"))
+        while not received:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        nursery.cancel_scope.cancel()
+
+    assert received == [b"x\n"]
+
+
+async def test_a_server_that_gives_no_sign_of_life_loses_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SILENCE_SECONDS", 0.01)
+    async with opened() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.client.keep_alive)
+        with pytest.raises(trio.ClosedResourceError):
+            await ends.client.receive_some()
+
+
+async def test_a_request_fails_with_the_reason_after_the_server_has_closed_the_websocket() -> None:
+    async with listening() as server:
+
+        async def serve() -> None:
+            accepted = await server.accept()
+            await accepted.accept()
+            message = await accepted.event()
+            assert isinstance(message, TextMessage)
+            assert json.loads(message.data)["method"] == "server/discover"
+            await accepted.send(CloseConnection(1001))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            with pytest.raises(ConnectionBroken, match="with the code 1001"):
+                async with open_http_client(server.url, revision="2026-07-28"):
+                    pass

@@ -1,0 +1,393 @@
+"""WebSockets of an HTTP server: who may open one, what its requests may do, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from attrs import define, field
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    RejectConnection,
+    RejectData,
+    Request,
+    TextMessage,
+)
+
+from tests.server.raw_http_client import make_server, served
+from tests.transports.http.server.token_verifier import Tokens, protection
+from trio_mcp import Context, HttpBound, Limits, Server, http_app, open_client
+from trio_mcp.abc import Fetch
+from trio_mcp.auth import LEEWAY_SECONDS, VerifiedToken
+from trio_mcp.transports import AsgiMessage, HttpApp, Scope
+from trio_mcp.transports.http.server._websocket import _WebSocketStream
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@define(eq=False)
+class Browser:
+    """A client that a test controls frame by frame."""
+
+    stream: trio.SocketStream
+    wire: WSConnection = field(factory=lambda: WSConnection(ConnectionType.CLIENT))
+    events: list[Event] = field(factory=list[Event])
+
+    async def event(self) -> Event:
+        """Return the next event of the server."""
+        while not self.events:
+            self.wire.receive_data(bytes(await self.stream.receive_some()) or None)
+            self.events += self.wire.events()
+        return self.events.pop(0)
+
+    async def send(self, event: Event) -> None:
+        await self.stream.send_all(self.wire.send(event))
+
+    async def call(self, message: Any) -> Any:
+        """Send a message; return the next one."""
+        await self.send(TextMessage(json.dumps(message)))
+        event = await self.event()
+        assert isinstance(event, TextMessage)
+        return json.loads(event.data)
+
+    async def initialize(self) -> None:
+        """Perform the handshake of a legacy client."""
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
+        await self.call({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+        await self.send(TextMessage('{"jsonrpc": "2.0", "method": "notifications/initialized"}'))
+
+    async def closed(self) -> int:
+        """Return the close code of the server."""
+        event = await self.event()
+        assert isinstance(event, CloseConnection)
+        return int(event.code)
+
+
+@asynccontextmanager
+async def browsing(bound: HttpBound, *, path: str = "/mcp", **fields: str) -> AsyncGenerator[Browser]:
+    """Ask for a WebSocket; the first event is the answer."""
+    assert bound.port is not None
+    async with await trio.open_tcp_stream("127.0.0.1", bound.port) as stream:
+        browser = Browser(stream)
+        extra = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
+        await browser.send(Request(host="localhost", target=path, extra_headers=extra, subprotocols=["mcp", "x"]))
+        yield browser
+
+
+async def refusal_of(browser: Browser) -> tuple[int, Any]:
+    """Return the status and the error of a refusal."""
+    head = await browser.event()
+    assert isinstance(head, RejectConnection)
+    body = b""
+    while head.has_body:
+        part = await browser.event()
+        assert isinstance(part, RejectData)
+        body += bytes(part.data)
+        if part.body_finished:
+            break
+    return head.status_code, json.loads(body)["error"] if body else None
+
+
+# --- Who may open one ---
+
+
+async def test_a_websocket_speaks_the_subprotocol_that_its_client_offers() -> None:
+    async with served(make_server(), websocket=True) as bound, browsing(bound) as browser:
+        accepted = await browser.event()
+        assert isinstance(accepted, AcceptConnection)
+        assert accepted.subprotocol == "mcp"
+        await browser.initialize()
+        assert await browser.call(PING) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        await browser.send(CloseConnection(1000))
+        assert await browser.closed() == 1000
+
+
+@pytest.mark.parametrize("field_", ["origin", "host"])
+async def test_pages_of_other_sites_are_refused(field_: str) -> None:
+    fields = {"origin": "https://evil.example"} if field_ == "origin" else {}
+    options: dict[str, Any] = {} if field_ == "origin" else {"allowed_hosts": ["example.com"]}
+    async with served(make_server(), websocket=True, **options) as bound, browsing(bound, **fields) as browser:
+        status, error = await refusal_of(browser)
+
+    assert status == 403
+    assert field_ in error["message"].lower()
+
+
+async def test_only_the_path_of_the_endpoint_takes_websockets() -> None:
+    async with served(make_server(), websocket=True) as bound, browsing(bound, path="/other") as browser:
+        assert (await refusal_of(browser))[0] == 403
+
+
+async def test_any_path_takes_websockets_if_any_is_that_of_the_endpoint() -> None:
+    async with served(make_server(), websocket=True, path=None) as bound, browsing(bound, path="/x") as browser:
+        assert isinstance(await browser.event(), AcceptConnection)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_websocket_carries_calls_in_every_era(revision: str) -> None:
+    server = make_server()
+    async with (
+        served(server, websocket=True) as bound,
+        open_client("ws" + bound.url.removeprefix("http"), revision=revision) as client,
+    ):
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+        assert [each.transport for each in server.snapshot().connections] == ["websocket"]
+
+
+async def test_a_message_that_is_too_long_is_refused_and_the_next_one_served() -> None:
+    server = make_server(limits=Limits(max_message_bytes=1000))
+    async with served(server, websocket=True) as bound, browsing(bound) as browser:
+        await browser.event()
+        await browser.initialize()
+        assert (await browser.call({**PING, "params": {"x": "y" * 2000}}))["error"]["code"] == -32600
+        assert (await browser.call(PING))["result"] == {}
+
+
+# --- Access ---
+
+
+@asynccontextmanager
+async def protected(tokens: Tokens, **options: Any) -> AsyncGenerator[HttpBound]:
+    """Serve a protected server with the tools ``whoami`` and, for the scope ``vault:open``, ``open``."""
+    server = Server("protected")
+
+    @server.tool
+    async def whoami(ctx: Context) -> str:
+        return f"{ctx.principal} {ctx.headers.get('x-source')}"
+
+    @server.tool(name="open", scopes=["vault:open"])
+    async def open_vault() -> str:
+        return "open"
+
+    @server.notification("notifications/acme/knock")
+    async def knock(params: dict[str, Any], ctx: Context) -> None:
+        knocks.append(ctx.principal)
+        knocked.set()
+
+    knocks: list[str | None] = []
+    knocked = trio.Event()
+    auth = protection(tokens, **options)
+    async with served(server, websocket=True, auth=auth, allowed_hosts="any") as bound:
+        yield bound
+        if tokens.known:
+            await knocked.wait()
+            assert len(knocks) == 1
+
+
+KNOCK = TextMessage('{"jsonrpc": "2.0", "method": "notifications/acme/knock", "params": {}}')
+
+
+def call_of(tool: str, id: int) -> Any:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
+
+
+async def test_a_websocket_needs_an_access_token() -> None:
+    async with protected(Tokens()) as bound, browsing(bound) as browser:
+        assert (await refusal_of(browser))[0] == 401
+
+
+async def test_the_requests_of_a_websocket_have_its_access_and_need_their_scopes() -> None:
+    tokens = Tokens()
+    poor, rich = tokens.issue("ann"), tokens.issue("bob", "vault:open")
+    async with protected(tokens) as bound:
+        async with browsing(bound, **poor, x_source="door") as browser:
+            await browser.event()
+            await browser.initialize()
+            reply = await browser.call(call_of("whoami", 1))
+            assert "ann" in reply["result"]["content"][0]["text"]
+            assert "door" in reply["result"]["content"][0]["text"]
+            assert "vault:open" in (await browser.call(call_of("open", 2)))["error"]["message"]
+        async with browsing(bound, **rich) as browser:
+            await browser.event()
+            await browser.initialize()
+            assert (await browser.call(call_of("open", 1)))["result"]["content"][0]["text"] == "open"
+            await browser.send(KNOCK)
+            assert (await browser.call(PING))["result"] == {}
+
+
+async def test_a_websocket_is_closed_when_its_access_expires() -> None:
+    tokens = Tokens()
+    fields = tokens.issue("ann", expires_at=-LEEWAY_SECONDS + 0.5)
+    async with protected(tokens) as bound, browsing(bound, **fields) as browser:
+        await browser.event()
+        await browser.initialize()
+        await browser.send(KNOCK)
+        assert await browser.closed() == 3000
+
+
+async def test_a_verifier_that_fails_refuses_the_websocket_only() -> None:
+    class Failing(Tokens):
+        async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
+            raise ZeroDivisionError
+
+    async with protected(Failing()) as bound, browsing(bound, authorization="Bearer x") as browser:
+        assert (await refusal_of(browser))[0] == 503
+
+
+# --- The end ---
+
+
+async def test_a_binary_message_ends_the_websocket() -> None:
+    async with served(make_server(), websocket=True) as bound, browsing(bound) as browser:
+        await browser.event()
+        await browser.send(BytesMessage(b"x"))
+        assert await browser.closed() == 1003
+
+
+async def test_a_stop_answers_what_is_in_flight_and_tells_that_the_server_goes_away() -> None:
+    server, begun, go_on = Server("s"), trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        await go_on.wait()
+        return "done"
+
+    async with served(server, websocket=True) as bound, browsing(bound) as browser:
+        await browser.event()
+        await browser.initialize()
+        async with trio.open_nursery() as nursery:
+            await browser.send(TextMessage(json.dumps(call_of("wait", 1))))
+            await begun.wait()
+            nursery.start_soon(bound.stop)
+            await trio.testing.wait_all_tasks_blocked()
+            go_on.set()
+            event = await browser.event()
+            assert isinstance(event, TextMessage)
+            assert "done" in event.data
+            assert await browser.closed() == 1001
+
+
+async def test_websockets_are_logged_like_requests(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trio_mcp.access")
+    async with served(make_server(), websocket=True, access_log=True) as bound:
+        async with browsing(bound) as browser:
+            await browser.event()
+            await browser.send(CloseConnection(1000))
+            await browser.closed()
+        async with browsing(bound, origin="https://evil.example") as browser:
+            await refusal_of(browser)
+
+    lines = [record.getMessage() for record in caplog.records if record.name == "trio_mcp.access"]
+    assert [line.split()[:3] for line in lines] == [["GET", "/mcp", "101"], ["GET", "/mcp", "403"]]
+
+
+# --- Under any ASGI server ---
+
+
+@define(eq=False)
+class Caller:
+    """An ASGI server that passes messages of a test to an application."""
+
+    received: list[AsgiMessage]
+    sent: list[AsgiMessage] = field(factory=list[AsgiMessage], init=False)
+    failure: Exception | None = None
+    """Raised at each message but the acceptance."""
+
+    async def run(self, app: HttpApp, **more: Any) -> None:
+        scope: Scope = {"type": "websocket", "path": "/mcp", "headers": [(b"host", b"localhost")], **more}
+        await app(scope, self.receive, self.send)
+
+    async def receive(self) -> AsgiMessage:
+        await trio.lowlevel.checkpoint()
+        if not self.received:
+            await trio.sleep_forever()
+        return self.received.pop(0)
+
+    async def send(self, message: AsgiMessage) -> None:
+        await trio.lowlevel.checkpoint()
+        self.sent.append(message)
+        if self.failure is not None and message["type"] != "websocket.accept":
+            raise self.failure
+
+
+CONNECT, LEAVE = {"type": "websocket.connect"}, {"type": "websocket.disconnect"}
+
+
+async def test_a_client_that_has_left_is_sent_nothing() -> None:
+    app = http_app(make_server(), websocket=True)
+    async with app.run():
+        caller = Caller([CONNECT, {"type": "websocket.receive", "text": json.dumps(PING)}, LEAVE])
+        await caller.run(app)
+
+    assert [message["type"] for message in caller.sent][:1] == ["websocket.accept"]
+    assert "websocket.close" not in [message["type"] for message in caller.sent]
+
+
+async def test_an_error_of_the_system_ends_the_websocket() -> None:
+    app = http_app(make_server(), websocket=True)
+    async with app.run():
+        caller = Caller([CONNECT, {"type": "websocket.receive", "text": "[]"}], failure=OSError())
+        with pytest.raises(OSError):  # noqa: PT011 # of the close
+            await caller.run(app)
+
+    assert [message["type"] for message in caller.sent] == ["websocket.accept", "websocket.send", "websocket.close"]
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["fails", "closes"])
+async def test_a_refusal_without_a_response_is_a_close(runs: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caller = Caller([CONNECT], failure=ZeroDivisionError() if runs else None)
+    await caller.run(http_app(make_server(), websocket=True))
+
+    assert caller.sent == [{"type": "websocket.close"}]
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+
+
+async def test_an_application_that_does_not_run_refuses_websockets() -> None:
+    caller = Caller([CONNECT])
+    await caller.run(http_app(make_server(), websocket=True), extensions={"websocket.http.response": {}})
+
+    assert caller.sent[0]["status"] == 503
+    assert b"app.run()" in caller.sent[1]["body"]
+
+
+async def test_websockets_of_a_cancelled_run_end(nursery: trio.Nursery) -> None:
+    app = http_app(make_server(), websocket=True)
+    caller, ended = Caller([CONNECT]), trio.Event()
+
+    async def serve() -> None:
+        await caller.run(app)
+        ended.set()
+
+    with trio.CancelScope() as running:
+        async with app.run():
+            nursery.start_soon(serve)
+            while not caller.sent:
+                await trio.lowlevel.checkpoint()
+            running.cancel()
+            await trio.lowlevel.checkpoint()
+    await ended.wait()
+
+    assert caller.sent[-1] == {"type": "websocket.close", "code": 1001}
+
+
+async def test_a_websocket_that_is_accepted_during_a_stop_is_closed() -> None:
+    app = http_app(make_server(), websocket=True)
+    caller = Caller([CONNECT])
+
+    async def send(message: AsgiMessage) -> None:
+        caller.sent.append(message)
+        app.stop()
+        await trio.lowlevel.checkpoint()
+
+    async with app.run():
+        await app({"type": "websocket", "path": "/mcp", "headers": [(b"host", b"localhost")]}, caller.receive, send)
+
+    assert caller.sent[-1] == {"type": "websocket.close", "code": 1001}
+
+
+async def test_the_stream_of_a_link_never_waits_to_send() -> None:
+    stream = _WebSocketStream(Caller([]).receive, Caller([]).send)
+    await stream.wait_send_all_might_not_block()
+    await stream.aclose()
+    assert await stream.receive_some() == b""
