@@ -77,7 +77,7 @@ async def test_a_kept_connection_that_had_ended_is_replaced_because_nothing_was_
     def is_usable(_: object) -> bool:
         return True  # it ends a moment later
 
-    monkeypatch.setattr(module._Http1Connection, "is_usable", is_usable)  # a fault that is a race
+    monkeypatch.setattr(module.Http1Connection, "is_usable", is_usable)  # a fault that is a race
     async with listening() as server, opened() as engine:
         reset(await exchange(engine, server))
         await exchange(engine, server)

@@ -36,7 +36,7 @@ from .h1 import HttpSyntaxError, ResponseHead, ResponseReader, joined_fields, re
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
 
-__all__ = ["Http1Engine"]
+__all__ = ["Http1Connection", "Http1Engine", "NothingSentError", "SentExchange"]
 
 _CONNECT_SECONDS = 30.0
 _WRITE_SECONDS = 30.0
@@ -55,7 +55,7 @@ _Key: TypeAlias = "tuple[bool, str, int, str | None]"
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
 
 
-class _NothingSentError(Exception):
+class NothingSentError(Exception):
     """The connection had ended before any byte of the request was sent."""
 
 
@@ -68,6 +68,11 @@ class _Cookies:
 
     _jar: CookieJar | None = field(default=None, init=False)
     """Made when a server sets the first cookie."""
+
+    @property
+    def are_set(self) -> bool:
+        """True once a server has set one."""
+        return self._jar is not None
 
     def note(self, url: str, values: Sequence[str]) -> None:
         """Keep the cookies in the ``Set-Cookie`` fields of the response from *url*."""
@@ -103,12 +108,12 @@ class Http1Engine:
         cookies: True to send the cookies back that servers set.
     """
 
-    _most_idle: int = field(default=_MOST_IDLE, kw_only=True, alias="most_idle")
+    most_idle: int = field(default=_MOST_IDLE, kw_only=True)
     _connect_seconds: float = field(default=_CONNECT_SECONDS, kw_only=True, alias="connect_seconds")
     _takes_cookies: bool = field(default=True, kw_only=True, alias="cookies")
     reached_at: str | None = field(default=None, init=False)
     """The address of the server of the latest response."""
-    _idle: dict[_Key, list[_Http1Connection]] = field(factory=dict["_Key", "list[_Http1Connection]"], init=False)
+    _idle: dict[_Key, list[Http1Connection]] = field(factory=dict["_Key", "list[Http1Connection]"], init=False)
     """The idle connections of each place; that which was used last is the last one."""
     _cookies: _Cookies = field(factory=_Cookies, init=False)
 
@@ -121,13 +126,18 @@ class Http1Engine:
         *,
         on_sent: Callable[[], None] | None = None,
         address: str | None = None,
-    ) -> _Http1Exchange:
+    ) -> Http1Exchange:
         """Make a request; see `HttpEngine.request`.
 
         Args:
             address: the address to connect to; by default that of the host in *url*, which TLS verifies in any case.
         """
-        return _Http1Exchange(self, method, url, headers, content, on_sent, address)
+        return Http1Exchange(self, method, url, headers, content, on_sent, address)
+
+    @property
+    def has_cookies(self) -> bool:
+        """True once a server has set a cookie."""
+        return self._cookies.are_set
 
     async def aclose(self) -> None:
         """Close the idle connections."""
@@ -138,7 +148,7 @@ class Http1Engine:
 
     def head(self, method: str, place: Place, headers: Mapping[str, str], size: int) -> bytes:
         """Return the head of a request."""
-        lasts = "keep-alive" if self._most_idle else "close"
+        lasts = "keep-alive" if self.most_idle else "close"
         fields = {"host": place.authority, "connection": lasts, "user-agent": user_agent(), **headers}
         fields["accept-encoding"] = "identity"
         if size or method == "POST":
@@ -147,14 +157,14 @@ class Http1Engine:
             fields |= self._cookies.fields(place.url)
         return request_head(method, place.target, fields)
 
-    def answered(self, connection: _Http1Connection, place: Place, head: ResponseHead) -> None:
+    def answered(self, connection: Http1Connection, place: Place, head: ResponseHead) -> None:
         """Note the sender of a response, and the cookies that it sets."""
         self.reached_at = connection.peer
         values = [value for name, value in head.fields if name == "set-cookie"]
         if values and self._takes_cookies:
             self._cookies.note(place.url, values)
 
-    async def connect(self, place: Place, address: str | None) -> _Http1Connection:
+    async def connect(self, place: Place, address: str | None) -> Http1Connection:
         """Return a new connection; raises `EngineError`."""
         try:
             with trio.fail_after(self._connect_seconds):
@@ -165,9 +175,9 @@ class Http1Engine:
             ) from None
         except (*_BROKEN, UnicodeError) as exc:
             raise cannot_connect(exc, place.url, reason_of(exc)) from exc
-        return _Http1Connection(stream, peer, (place.is_encrypted, place.host, place.port, address))
+        return Http1Connection(stream, peer, (place.is_encrypted, place.host, place.port, address))
 
-    def kept(self, place: Place, address: str | None) -> _Http1Connection | None:
+    def kept(self, place: Place, address: str | None) -> Http1Connection | None:
         """Return an idle connection, which is no longer idle; None if there is none."""
         connections = self._idle.get((place.is_encrypted, place.host, place.port, address))
         while connections:
@@ -177,14 +187,13 @@ class Http1Engine:
             connection.close()
         return None
 
-    def keep(self, connection: _Http1Connection) -> None:
+    def keep(self, connection: Http1Connection) -> None:
         """Keep a connection whose response has arrived whole."""
-        now = trio.current_time()
-        connection.expires = now + _IDLE_SECONDS
+        now = connection.become_idle()
         self._idle.setdefault(connection.key, []).append(connection)
         everything = sum(map(len, self._idle.values()))
         for key, connections in [*self._idle.items()]:  # nearly always one
-            while connections and (connections[0].expires <= now or everything > self._most_idle):
+            while connections and (connections[0].expires <= now or everything > self.most_idle):
                 connections.pop(0).close()
                 everything -= 1
             if not connections:
@@ -222,7 +231,7 @@ async def _opened(place: Place, address: str | None) -> tuple[_Stream, str]:
 
 
 @define(eq=False)
-class _Http1Connection:
+class Http1Connection:
     """One connection to a server."""
 
     stream: _Stream
@@ -232,14 +241,14 @@ class _Http1Connection:
     expires: float = field(default=0.0, init=False)
     """The time until which it is kept while it is idle, on Trio's clock."""
     _socket: trio.socket.SocketType = field(init=False)
-    _uses_descriptor: bool = field(init=False)
+    uses_descriptor: bool = field(init=False)
     """True if bytes can be written to its descriptor, and the system tells if any have arrived."""
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.stream, trio.SSLStream):
-            self._socket, self._uses_descriptor = self.stream.transport_stream.socket, False
+            self._socket, self.uses_descriptor = self.stream.transport_stream.socket, False
         else:
-            self._socket, self._uses_descriptor = self.stream.socket, sys.platform != "win32"
+            self._socket, self.uses_descriptor = self.stream.socket, sys.platform != "win32"
 
     def is_usable(self) -> bool:
         """Return True if another request may be sent."""
@@ -250,35 +259,53 @@ class _Http1Connection:
         unread = getattr(self.stream, "_incoming", None)  # records that were received and not decrypted
         return unread is not None and not unread.pending
 
+    def become_idle(self) -> float:
+        """Note that the connection waits for a request; return the time."""
+        now = trio.current_time()
+        self.expires = now + _IDLE_SECONDS
+        return now
+
     def close(self) -> None:
-        """Close the connection at once."""
+        """Close the connection at once; a task that waits for the server gets `trio.ClosedResourceError`."""
         self._socket.close()
+
+    def stop_waiting(self) -> None:
+        """Let a task that waits for the server get `trio.ClosedResourceError`, and keep the connection."""
+        trio.lowlevel.notify_closing(self._socket)
 
     async def send(self, head: bytes, content: bytes) -> None:
         """Send a request.
 
         Raises:
-            _NothingSentError: the connection had ended before.
+            NothingSentError: the connection had ended before.
             EngineError: the server takes nothing.
             trio.BrokenResourceError: the connection has ended.
         """
         parts = [head + content] if len(content) <= _PIECE_BYTES else [head, content]
-        written = self._write_now(parts[0])
+        written = self.write_now(parts[0])
         for part in parts:
-            for start in range(written, len(part), _PIECE_BYTES):
-                await self._send_piece(memoryview(part)[start : start + _PIECE_BYTES])
+            await self.send_rest(part, written)
             written = 0
 
-    def _write_now(self, data: bytes) -> int:
-        """Write without waiting, which saves a pass of the event loop; return the number of bytes."""
-        if not self._uses_descriptor:
+    async def send_rest(self, data: bytes, written: int) -> None:
+        """Send *data* after its first *written* bytes; raises what `send` does."""
+        for start in range(written, len(data), _PIECE_BYTES):
+            await self._send_piece(memoryview(data)[start : start + _PIECE_BYTES])
+
+    def write_now(self, data: bytes) -> int:
+        """Write without waiting, which saves a pass of the event loop; return the number of bytes.
+
+        Raises:
+            NothingSentError: the connection had ended before.
+        """
+        if not self.uses_descriptor:
             return 0
         try:
             return os.write(self._socket.fileno(), data)
         except BlockingIOError:
             return 0
         except OSError as exc:
-            raise _NothingSentError from exc
+            raise NothingSentError from exc
 
     async def _send_piece(self, piece: memoryview) -> None:
         with trio.move_on_after(_WRITE_SECONDS) as timeout:
@@ -288,12 +315,14 @@ class _Http1Connection:
 
     async def receive_first(self) -> bytes:
         """Do the same as `receive` at the begin of a response, without the attempt to read before it can have come."""
-        if not self._uses_descriptor:
+        if not self.uses_descriptor:
             return await self.receive()
         while True:
             await trio.lowlevel.wait_readable(self._socket)
-            with suppress(BlockingIOError):
+            try:
                 return os.read(self._socket.fileno(), _READ_BYTES)
+            except BlockingIOError:
+                pass
 
     async def receive(self) -> bytes:
         """Wait for bytes of the response; return ``b""`` at the end of the connection."""
@@ -307,7 +336,7 @@ class _Http1Connection:
 
 
 @define(eq=False, repr=False)
-class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
+class Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
     """One request and its response; entering waits for the head of the response."""
 
     _engine: Http1Engine
@@ -317,7 +346,7 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
     _content: bytes
     _on_sent: Callable[[], None] | None
     _address: str | None
-    _connection: _Http1Connection = field(init=False)
+    _connection: Http1Connection = field(init=False)
     _reader: ResponseReader = field(init=False)
     _is_broken: bool = field(default=False, init=False)
     """True if the request was not sent whole."""
@@ -328,8 +357,13 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
             head = self._engine.head(self._method, place, self._headers, len(self._content))
         except ValueError as exc:
             raise EngineError(f"{exc}", sent=False) from exc
-        self._reader = reader = ResponseReader(has_body=self._method != "HEAD")
+        self._reader = ResponseReader(has_body=self._method != "HEAD")
         await self._send(place, head)
+        return await self._response(place)
+
+    async def _response(self, place: Place) -> _Http1Response:
+        """Wait for the head of the response to the request that was sent."""
+        reader = self._reader
         try:
             if self._on_sent is not None and not self._is_broken:
                 self._on_sent()
@@ -350,7 +384,7 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
             self._connection = connection = kept or await self._engine.connect(place, self._address)
             try:
                 await connection.send(head, self._content)
-            except _NothingSentError as exc:
+            except NothingSentError as exc:
                 connection.close()
                 if kept is None:
                     raise cannot_connect(exc, place.url, reason_of(exc)) from exc
@@ -416,10 +450,44 @@ class _Http1Exchange(AbstractAsyncContextManager["HttpResponse"]):
                     return
 
 
+class SentExchange(Http1Exchange):
+    """A request that was sent already, and the rest of its response.
+
+    Args:
+        engine: keeps the connection afterwards.
+        url: the URL of the request.
+        connection: the connection on which it was sent.
+        reader: has read what has arrived.
+        failure: the reason why nothing more arrives; None if there is none.
+        is_whole: False if the request was not sent whole.
+    """
+
+    def __init__(
+        self,
+        engine: Http1Engine,
+        url: str,
+        connection: Http1Connection,
+        reader: ResponseReader,
+        failure: Exception | None,
+        *,
+        is_whole: bool,
+    ) -> None:
+        super().__init__(engine, "POST", url, {}, b"", None, None)
+        self._connection, self._reader, self._failure, self._is_broken = connection, reader, failure, not is_whole
+
+    async def __aenter__(self) -> _Http1Response:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._connection.close()
+            raise EngineError(reason_of(failure, self_explanatory=(HttpSyntaxError,)), sent=True) from failure
+        return await self._response(place_of(self._url))
+
+
 class _Http1Response:
     """An `HttpResponse` of this engine."""
 
-    def __init__(self, exchange: _Http1Exchange, head: ResponseHead) -> None:
+    def __init__(self, exchange: Http1Exchange, head: ResponseHead) -> None:
         self._exchange = exchange
         self.status = head.status
         self.headers: Mapping[str, str] = joined_fields(head.fields)

@@ -166,6 +166,11 @@ class SessionManager:
 
     # --- Messages in the session ---
 
+    @property
+    def session_now(self) -> LegacySession | None:
+        """The current session; None if it is lost, or being replaced."""
+        return None if self._renewal is not None or self.current.is_lost else self.current
+
     async def usable(self) -> LegacySession:
         """Return the current session, after a lost one was replaced.
 
@@ -333,32 +338,52 @@ class LegacyRequestTask(HttpRequestTask):
     _rejection: ResponseLost | None = field(default=None, init=False)
     """The same of the latest attempt that was rejected."""
     _begun_at: float = field(factory=trio.current_time, init=False)
-    _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    _sent: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the latest attempt has been sent completely, or there are no more attempts."""
+    _attempt_scope: trio.CancelScope | None = field(default=None, init=False)
+    """The scope of the latest attempt; None before this task makes one."""
+    _sent: trio.Event | None = field(default=None, init=False)
+    """Set when that has been sent completely, or there are no more attempts; None before this task makes one."""
+    _answered: trio.Event | None = field(default=None, init=False)
+    """Set when the answer has arrived; None while nothing waits for that."""
     _is_accepted: bool = field(default=False, init=False)
     """True once the server has begun a response to the latest attempt that is not a refusal."""
     _has_ended: bool = field(default=False, init=False)
     _is_cancelling: bool = field(default=False, init=False)
 
-    async def run(self) -> None:
-        """Run until the request is answered, has failed, or was abandoned; never raises."""
-        try:
-            await super().run()
-        finally:
-            self._has_ended = True
+    def _end(self) -> None:
+        super()._end()
+        self._has_ended = True
+        if self._sent is not None:
             self._sent.set()
+        if self._session is not None:
+            self._session.tasks.discard(self)
+
+    def send_now(self) -> bool:
+        """Send the request in the current session without a task; return False if that is not possible."""
+        session = self._manager.session_now
+        if session is None or session.is_sse or self.request.method == "initialize":
+            return False
+        if not self._post_now(session.url, {**session.fields, **self.request.sent_headers}):
+            return False
+        self._session = session
+        session.tasks.add(self)
+        return True
+
+    def _outlet(self) -> Outlet:
+        return ReplyOutlet.of(self._manager, self._session)
 
     def outcome_arrived(self, *, in_time: bool) -> None:
         """Take the outcome, unless the cancellation is still being sent."""
-        if not self._is_cancelling:
-            super().outcome_arrived(in_time=in_time)
+        if self._is_cancelling:
+            return
+        if self._answered is not None:
+            self._answered.set()
+        super().outcome_arrived(in_time=in_time)
 
     def cancel(self) -> None:
         """Send a cancellation, if the server may have received the request."""
         is_never_cancelled = self.request.method == "initialize"
         if self._session is None or self._session.is_lost or is_never_cancelled:
-            self._scope.cancel(reason="the caller has left")
+            self._leave("the caller has left")
         else:
             self._is_cancelling = True
             self.transport.finish_before_close(self._send_cancelled)
@@ -366,21 +391,29 @@ class LegacyRequestTask(HttpRequestTask):
     async def _send_cancelled(self) -> None:
         try:
             with trio.move_on_after(_CANCEL_SECONDS):
-                await self._sent.wait()
+                if self._sent is not None:
+                    await self._sent.wait()
                 if not self._has_ended:
                     assert self._session is not None
                     line = encode_notification("notifications/cancelled", {"requestId": self.request.id})
                     await self._manager.post_best_effort(self._session, line, is_last_word=True)
         finally:
-            self._scope.cancel(reason="the caller has left")
+            if not self._has_ended:
+                self._leave("the caller has left")
 
     def session_ended(self) -> None:
         """Stop waiting for the response, or wait only for the refusal that proves that the request was not executed."""
+        if self._kept is not None:  # the attempt ends as soon as this task has taken the request over
+            self._kept.hand_over()
+        elif self._attempt_scope is not None:
+            self._end_attempt(self._attempt_scope)
+
+    def _end_attempt(self, attempt: trio.CancelScope) -> None:
         assert self._session is not None
         if self._is_accepted or self._session.is_sse or self.request.repeatable:
-            self._attempt_scope.cancel(reason="the session is over")
+            attempt.cancel(reason="the session is over")
         else:
-            self._attempt_scope.deadline = trio.current_time() + _REJECTION_SECONDS
+            attempt.deadline = trio.current_time() + _REJECTION_SECONDS
 
     def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
         if failure is self._first_rejection:
@@ -400,6 +433,9 @@ class LegacyRequestTask(HttpRequestTask):
     async def _attempt(self) -> TrioMcpError | None:
         if self.request.method == "initialize":
             return await self._initialize()
+        if self._sent_before is not None:
+            assert self._session is not None
+            return await self._attempt_in(self._session)
         return await self._attempt_in(await self._manager.usable())
 
     async def _initialize(self) -> TrioMcpError | None:
@@ -425,6 +461,8 @@ class LegacyRequestTask(HttpRequestTask):
     async def _attempt_in(self, session: LegacySession) -> TrioMcpError | None:
         self._session, self._refused, self._sent, self._is_accepted = session, None, trio.Event(), False
         with trio.CancelScope() as self._attempt_scope:
+            if session.is_lost and self._sent_before is not None:
+                self._end_attempt(self._attempt_scope)
             session.tasks.add(self)
             try:
                 return await self._post(session)
@@ -433,10 +471,13 @@ class LegacyRequestTask(HttpRequestTask):
         return ResponseLost(f"the session was lost before the answer to {self.request.method!r}")
 
     async def _post(self, session: LegacySession) -> TrioMcpError | None:
-        request, outlet = self.request, ReplyOutlet.of(self._manager, session)
+        request, sender, outlet = self.request, self.transport.sender, self._outlet()
         stream = ResumableStream(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, outlet))
         fields = {**session.fields, **request.sent_headers}
-        async with self.transport.sender.post(session.url, request.line, fields, self._note_sent) as response:
+        sent, self._sent_before = self._sent_before, None
+        if session.is_sse:
+            self._answered = trio.Event()
+        async with sender.post(session.url, request.line, fields, self._note_sent, sent=sent) as response:
             self._note_sent()
             if not is_success(response):
                 return self._take_session_refusal(session, await self._read_refusal(response))
@@ -448,13 +489,14 @@ class LegacyRequestTask(HttpRequestTask):
                 if not is_event_stream(response):
                     return await self._read(response, outlet)
                 await self._read_stream(stream, response)
-        if session.is_sse:
+        if self._answered is not None:
             await self._answered.wait()
             return None
         return await self._resume(session, stream)
 
     def _note_sent(self) -> None:
         super()._note_sent()
+        assert self._sent is not None
         self._sent.set()
 
     def _take_event(self, event: SseEvent, outlet: Outlet) -> None:

@@ -73,6 +73,8 @@ from .._engine import (
     read_events,
     read_refusal,
 )
+from .._http1_engine import Http1Engine, SentExchange
+from ._kept_connections import KeptConnection, KeptConnections, QuickRequest
 
 __all__ = [
     "TRIES",
@@ -112,10 +114,17 @@ class HttpSender:
     _fields: Mapping[str, str] = field(repr=False)
     source: TokenSource | None = field(default=None, init=False)
     """The source of credentials; None if there are none beyond the caller's header fields."""
+    kept: KeptConnections | None = field(default=None, init=False)
+    """The kept connections on which messages are posted at once; None with an engine that has none."""
     is_reached: bool = field(default=False, init=False)
     """True once the server has answered any request."""
+    _quick_fields: Mapping[str, str] = field(init=False, repr=False)
+    """The header fields that each POST has."""
     _is_redirected: bool = field(default=False, init=False)
     """True once a redirect was followed."""
+
+    def __attrs_post_init__(self) -> None:
+        self._quick_fields = {**self._fields, "content-type": JSON_TYPE, "accept": _ACCEPTED_TYPES}
 
     def post(
         self,
@@ -125,6 +134,7 @@ class HttpSender:
         on_sent: Callable[[], None] | None = None,
         *,
         is_last_word: bool = False,
+        sent: SentExchange | None = None,
     ) -> AbstractAsyncContextManager[HttpResponse]:
         """Post one message; enter the result at once. See `HttpEngine.request` for the rest.
 
@@ -134,15 +144,26 @@ class HttpSender:
             fields: header fields for this message only.
             on_sent: called when the whole request has left.
             is_last_word: True if the message is sent at most once.
+            sent: the message as it was posted already by `post_now`; None if it was not.
 
         Raises:
             AuthorizationFailed: the server requires authentication, and no token is available.
         """
         message = line.removesuffix(b"\n")
-        if self._tap is not None:  # before sending: the answer could be reported first otherwise
+        if self._tap is not None and sent is None:  # before sending: the answer could be reported first otherwise
             self._tap("sent", message)
         fields = {"content-type": JSON_TYPE, "accept": _ACCEPTED_TYPES, **fields}
-        return self._request("POST", url, fields, message, on_sent, is_last_word=is_last_word)
+        return self._request("POST", url, fields, message, on_sent, is_last_word=is_last_word, sent=sent)
+
+    def post_now(self, request: QuickRequest, url: str, line: bytes, fields: Mapping[str, str]) -> KeptConnection | None:
+        """Post one message at once on a kept connection; return the connection, or None if nothing was sent."""
+        if self.kept is None or self.source is not None or not self.is_reached:
+            return None
+        message = line.removesuffix(b"\n")
+        connection = self.kept.send(request, url, {**self._quick_fields, **fields}, message)
+        if connection is not None and self._tap is not None:
+            self._tap("sent", message)
+        return connection
 
     def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
         """Request an event stream; raises what `post` does."""
@@ -169,10 +190,14 @@ class HttpSender:
         on_sent: Callable[[], None] | None = None,
         *,
         is_last_word: bool = False,
+        sent: SentExchange | None = None,
     ) -> AbstractAsyncContextManager[HttpResponse]:
         fields = {**self._fields, **fields}
+        sent_before = [sent] if sent is not None else []
 
         def send(url: str) -> AbstractAsyncContextManager[HttpResponse]:
+            if sent_before:
+                return sent_before.pop()
             if self.source is None and self.is_reached:  # no credentials to add
                 return self.engine.request(method, url, fields, content, on_sent=on_sent)
             return self._request_with_credentials(method, url, fields, content, on_sent, is_last_word=is_last_word)
@@ -396,11 +421,21 @@ class HttpRequestTask(abc.ABC):
     request: OutgoingHttpRequest
     has_sent: bool = field(default=False, init=False)
     """True once the latest attempt has been sent completely."""
-    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    _answered: trio.Event = field(factory=trio.Event, init=False)
+    _kept: KeptConnection | None = field(default=None, init=False)
+    """The connection on which the request was sent at once, until the task of the request reads the response."""
+    _sent_before: SentExchange | None = field(default=None, init=False)
+    """The request as it was sent at once, when this task begins to read the response."""
+    _running: trio.CancelScope | None = field(default=None, init=False)
     _is_repeated: bool = field(default=False, init=False)
     _has_read_all: bool = field(default=False, init=False)
     """True if the response has ended."""
+
+    @property
+    def _scope(self) -> trio.CancelScope:
+        """The scope in which the task runs; made when it is needed, because most requests need none."""
+        if self._running is None:
+            self._running = trio.CancelScope()
+        return self._running
 
     async def run(self) -> None:
         """Run until the request is answered, has failed, or was abandoned; never raises."""
@@ -408,7 +443,55 @@ class HttpRequestTask(abc.ABC):
             with self._scope:
                 await self._send_until_answered()
         finally:
-            self.transport.end_task(self)
+            self._end()
+
+    def _end(self) -> None:
+        """Note that nothing more is done for the request; called once."""
+        self.transport.end_task(self)
+
+    # --- Requests that are sent at once; see `_kept_connections` ---
+
+    @abc.abstractmethod
+    def send_now(self) -> bool:
+        """Send the request without a task; return False if that is not possible."""
+
+    def _post_now(self, url: str, fields: Mapping[str, str]) -> bool:
+        self._kept = self.transport.sender.post_now(self, url, self.request.line, fields)
+        self.has_sent = self._kept is not None
+        return self.has_sent
+
+    def take_json(self, body: bytes) -> None:
+        """Take the whole body of a response with the status 200; the request has ended."""
+        self._kept, self._has_read_all = None, True
+        try:
+            failure = self._take_body(body, self._outlet())
+        except TrioMcpError as exc:
+            failure = exc
+        if failure is not None and self.request.is_awaited():
+            self.transport.fail(self.request, failure)
+        self._end()
+
+    @abc.abstractmethod
+    def _outlet(self) -> Outlet:
+        """Return the outlet for answers to requests in the response."""
+
+    async def run_sent(self, sent: SentExchange) -> None:
+        """Do what `run` does, for a request that was sent at once."""
+        self._kept, self._sent_before = None, sent
+        await self.run()
+
+    def abandoned(self) -> None:
+        """Note that the connection has ended with the client."""
+        self._end()
+
+    def _leave(self, reason: str) -> None:
+        """End the request now, and close its connection."""
+        kept, self._kept = self._kept, None
+        if kept is None:
+            self._scope.cancel(reason=reason)
+        else:
+            kept.abandon()
+            self._end()
 
     def outcome_arrived(self, *, in_time: bool) -> None:
         """Release the slot, and end the response soon.
@@ -416,10 +499,9 @@ class HttpRequestTask(abc.ABC):
         Args:
             in_time: False if the connection is lost: then the task ends at once.
         """
-        self._answered.set()
         self.transport.release_slot(self)
         if not in_time:
-            self._scope.cancel(reason="the connection is gone")
+            self._leave("the connection is gone")
         elif not self._has_read_all:
             self._scope.deadline = trio.current_time() + _LINGER_SECONDS
 
@@ -433,7 +515,7 @@ class HttpRequestTask(abc.ABC):
     async def _send_until_answered(self) -> None:
         request, tries = self.request, 0
         while True:
-            self.has_sent = False
+            self.has_sent = self._sent_before is not None
             await trio.lowlevel.checkpoint_if_cancelled()  # if the caller has left already, nothing is sent
             failure = await self._outcome_of_attempt()
             if failure is None or not request.is_awaited():
@@ -519,6 +601,8 @@ class HttpRequestTask(abc.ABC):
         if is_object(value) and _is_nameless_error(value):
             value = {**value, "id": self.request.id}  # an error without an id answers the request of its response
         self._take_value(value, len(body), outlet)
+        if not self.request.is_awaited():
+            return None
         return RemoteProtocolError(f"the response to {self.request.method!r} holds no answer to it")
 
     def _take_value(self, value: Any, size: int, outlet: Outlet) -> None:
@@ -545,14 +629,20 @@ class ModernRequestTask(HttpRequestTask):
     """The task of a request that names its revision: closing the response cancels the request."""
 
     def cancel(self) -> None:
-        self._scope.cancel(reason="the caller has left")
+        self._leave("the caller has left")
+
+    def send_now(self) -> bool:
+        return self._post_now(self.transport.sender.url, self.request.sent_headers)
+
+    def _outlet(self) -> Outlet:
+        return self.transport.outlet
 
     async def _attempt(self) -> TrioMcpError | None:
-        transport, request = self.transport, self.request
-        sender = transport.sender
-        async with sender.post(sender.url, request.line, request.sent_headers, self._note_sent) as response:
+        request, sender = self.request, self.transport.sender
+        sent, self._sent_before = self._sent_before, None
+        async with sender.post(sender.url, request.line, request.sent_headers, self._note_sent, sent=sent) as response:
             self._note_sent()
-            return await self._read(response, transport.outlet)
+            return await self._read(response, self._outlet())
 
 
 @define(eq=False)
@@ -585,6 +675,8 @@ class HttpTransport(MessageConnection):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.request_slots = RequestSlots(self.limits.max_posts)
+        if isinstance(self.sender.engine, Http1Engine):
+            self.sender.kept = KeptConnections(self.sender.engine, self._start_soon, self.limits.max_message_bytes)
         self.sessions = self._new_sessions(self)
 
     @property
@@ -606,6 +698,9 @@ class HttpTransport(MessageConnection):
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
                 await trio.sleep_forever()
+
+    def _start_soon(self, run: Callable[[], Awaitable[None]]) -> None:
+        self.nursery.start_soon(run)
 
     @property
     def nursery(self) -> trio.Nursery:
@@ -636,7 +731,8 @@ class HttpTransport(MessageConnection):
         takes_slot = not request.needs_no_slot
         self._tasks[task] = takes_slot
         self.request_slots.taken += takes_slot
-        self.nursery.start_soon(task.run, name=f"http {request.method}")
+        if not task.send_now():
+            self.nursery.start_soon(task.run, name=f"http {request.method}")
         return task
 
     def release_slot(self, task: HttpRequestTask) -> None:

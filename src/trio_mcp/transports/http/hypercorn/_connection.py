@@ -16,12 +16,14 @@ Rules of this file:
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
@@ -73,8 +75,11 @@ class Connections:
     config: ProtocolConfig = field(init=False)
     context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
     bound: ConnectionBound[_Connection] = field(init=False)
+    is_stopping: bool = field(default=False, init=False)
+    """True if the server stops: a response is the last of its connection."""
     ends: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_ENDS_AT_ONCE), init=False)
     """Limits how many connections end their requests at once, so that clients which leave together delay nobody."""
+    deadlines: _Deadlines = field(factory=lambda: _Deadlines(), init=False)
     _open: set[_Connection] = field(factory=set["_Connection"], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -100,12 +105,18 @@ class Connections:
 
     async def stop(self) -> None:
         """End idle connections now, and the others after the responses they have begun."""
+        self.is_stopping = True
         await self.context.terminated.set()
         for connection in self._open:
             connection.end_if_idle()
 
+    async def watch(self) -> None:
+        """Expire connections whose clients are silent for too long, until `abort`; to be run as a task."""
+        await self.deadlines.watch()
+
     def abort(self) -> None:
         """End every connection now."""
+        self.deadlines.stop()
         for connection in self._open:
             connection.abort()
 
@@ -113,6 +124,54 @@ class Connections:
         """Wait until no connection is open."""
         while self._open:
             await self._left.park()
+
+
+@define(order=True)
+class _Alarm:
+    """A time at which the deadline of a connection is looked at."""
+
+    time: float
+    connection: _Connection | None = field(order=False)
+    """The connection; None once it has ended, or has an earlier alarm."""
+
+
+@define(eq=False)
+class _Deadlines:
+    """The times until which the clients of HTTP/1.1 without TLS may be silent.
+
+    A cancel scope for each wait costs a tenth of a small request (benchmark cell `http-1`). Nearly always the deadline
+    has moved before it is reached. So a connection has one alarm, which is not later than its deadline, and another one
+    only when that has gone off.
+    """
+
+    _alarms: list[_Alarm] = field(factory=list[_Alarm], init=False)
+    """A heap."""
+    _sleeping: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _is_stopped: bool = field(default=False, init=False)
+
+    def enter(self, connection: _Connection) -> None:
+        """Expire a connection at its deadline."""
+        connection.drop_alarm()
+        connection.alarm = alarm = _Alarm(connection.deadline, connection)
+        heapq.heappush(self._alarms, alarm)
+        self._sleeping.deadline = min(self._sleeping.deadline, alarm.time)
+
+    async def watch(self) -> None:
+        """Expire connections until `stop`."""
+        while not self._is_stopped:
+            until = self._alarms[0].time if self._alarms else math.inf
+            with trio.CancelScope(deadline=until) as self._sleeping:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            while self._alarms and self._alarms[0].time <= now:
+                connection = heapq.heappop(self._alarms).connection
+                if connection is not None:
+                    connection.look_at_deadline(now)
+
+    def stop(self) -> None:
+        """End `watch`."""
+        self._is_stopped = True
+        self._sleeping.cancel()
 
 
 class _Connection:
@@ -142,8 +201,10 @@ class _Connection:
         self.is_lost = False
         """True if nothing more is read or written."""
         self._lost = trio.lowlevel.ParkingLot()
-        self._deadline = trio.current_time() + common.listening.head_seconds
+        self.deadline = trio.current_time() + common.listening.head_seconds
         """The time until which the client may be silent."""
+        self.alarm: _Alarm | None = None
+        """Looks at the deadline, in HTTP/1.1 without TLS."""
         self.client = _address(self._socket.getpeername)
         self.server = _address(self._socket.getsockname)
         self._tasks: AppTasks
@@ -183,7 +244,7 @@ class _Connection:
     @property
     def is_stopping(self) -> bool:
         """True if the server stops: a response is the last of its connection."""
-        return self._common.context.terminated.is_set()
+        return self._common.is_stopping
 
     def report(self, failure: Exception) -> None:
         """Log the failure that ends the connection."""
@@ -216,6 +277,7 @@ class _Connection:
     def abort(self) -> None:
         """End now, in any state."""
         self.is_lost = True
+        self.drop_alarm()
         self._common.bound.remove(self)
         self._release_descriptor()
         self._socket.close()
@@ -244,6 +306,25 @@ class _Connection:
         """Let the task that waits for the next request, or for any bytes of HTTP/2, continue without them."""
         self._is_stopped = True
         self._waiting.cancel()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let the task that waits for a request of HTTP/1.1 continue."""
+        if self._descriptor is not None and not self._is_http2:
+            trio.lowlevel.notify_closing(self._socket)
+
+    def look_at_deadline(self, now: float) -> None:
+        """Let the waiting task continue if its client is silent for too long; take another alarm otherwise."""
+        self.alarm = None
+        if self.deadline <= now:
+            self._wake()
+        elif self.deadline < math.inf:
+            self._common.deadlines.enter(self)
+
+    def drop_alarm(self) -> None:
+        """Forget the alarm."""
+        if self.alarm is not None:
+            self.alarm.connection = self.alarm = None
 
     def become_busy(self) -> None:
         """A request has arrived: the client may be silent."""
@@ -259,22 +340,28 @@ class _Connection:
             self.stop_reading()
 
     def _set_deadline(self, deadline: float) -> None:
-        self._deadline = deadline
+        self.deadline = deadline
         if self._is_http2:  # whose task waits for bytes at any time
             self._waiting.deadline = deadline
 
     def await_rest_of_head(self) -> None:
         """The head of a request has begun to arrive: the rest has to follow in time."""
-        self._deadline = min(self._deadline, trio.current_time() + self._common.listening.head_seconds)
+        self.deadline = min(self.deadline, trio.current_time() + self._common.listening.head_seconds)
 
     async def receive(self) -> bytes:
         """Wait for bytes; return none at the end, after a timeout, or if the connection is to end."""
         if self._is_stopped:
             await trio.lowlevel.checkpoint()
             return b""
-        with trio.CancelScope(deadline=self._deadline) as self._waiting:
+        if self._descriptor is None or self._is_http2:
+            with trio.CancelScope(deadline=self.deadline) as self._waiting:
+                return await self._receive_some()
+            return await self._receive_late(self._waiting.deadline)
+        if self.alarm is None or self.deadline < self.alarm.time:
+            self._common.deadlines.enter(self)
+        with suppress(trio.ClosedResourceError):  # `_wake`
             return await self._receive_some()
-        return await self._receive_late(self._waiting.deadline)
+        return await self._receive_late(self.deadline)
 
     async def _receive_late(self, limit: float) -> bytes:
         """Return bytes that have arrived before a timeout, or none.
@@ -287,7 +374,7 @@ class _Connection:
         if self._excused < limit and self._socket.is_readable():
             self._excused, self._excused_until = limit, trio.current_time() + _LATE_SECONDS
         if self._excused == limit:
-            with trio.move_on_at(self._excused_until) as self._waiting:
+            with suppress(trio.ClosedResourceError), trio.move_on_at(self._excused_until) as self._waiting:
                 return await self._receive_some()
         return b""
 
@@ -316,8 +403,10 @@ class _Connection:
         try:
             while True:
                 await trio.lowlevel.wait_readable(self._socket)
-                with suppress(BlockingIOError):
+                try:
                     return descriptor.recv(_READ_BYTES)
+                except BlockingIOError:
+                    pass
         except OSError as error:
             raise trio.BrokenResourceError from error
 
@@ -345,10 +434,10 @@ class _Connection:
         if self.is_lost:
             return True
         if self._descriptor is not None and not self._unsent and not self._writing.locked():
-            sent = 0
             try:
-                with suppress(BlockingIOError):
-                    sent = self._descriptor.send(data)
+                sent = self._descriptor.send(data)
+            except BlockingIOError:
+                sent = 0
             except OSError:
                 self.abort()
                 return True
@@ -389,7 +478,7 @@ class _Connection:
     async def _negotiates_http2(self) -> bool:
         """Negotiate TLS, and with it the protocol."""
         if isinstance(self._stream, trio.SSLStream):
-            with trio.CancelScope(deadline=self._deadline) as self._waiting:
+            with trio.CancelScope(deadline=self.deadline) as self._waiting:
                 await self._stream.do_handshake()
                 return bool(self._stream.selected_alpn_protocol() == "h2")
             self.stop_reading()
@@ -410,7 +499,7 @@ class _Connection:
 
     async def _serve_http2(self, protocol: Http2, data: bytes) -> None:
         self._is_http2 = self._is_idle = True
-        self._deadline = trio.current_time() + self._common.listening.head_seconds
+        self.deadline = trio.current_time() + self._common.listening.head_seconds
         await protocol.initiate()
         if data:
             await protocol.handle(RawData(data))

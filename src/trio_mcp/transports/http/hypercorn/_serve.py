@@ -123,6 +123,7 @@ class _AcceptPhase:
         self, started: Callable[[], None], drain: Callable[[], Awaitable[object]], drain_seconds: float
     ) -> None:
         async with owned_nursery() as nursery:
+            nursery.start_soon(self._connections.watch)
             nursery.start_soon(self._accept, nursery)
             started()
             try:
