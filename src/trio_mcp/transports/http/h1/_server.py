@@ -22,6 +22,7 @@ Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -29,7 +30,7 @@ import httptools
 from attrs import define, field
 
 from ._chunks import ChunkedBody
-from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, options_of, values_of
+from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, joined_fields, options_of, values_of
 
 __all__ = ["HTTP2_PREFACE", "RequestHead", "RequestReader", "response_head"]
 
@@ -55,7 +56,7 @@ _REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
 
 @define(eq=False)
 class RequestHead:
-    """The head of a request."""
+    """The head of a request. It is not changed, and may be shared by equal requests."""
 
     method: str
     """As it was sent: methods are case-sensitive."""
@@ -64,10 +65,16 @@ class RequestHead:
     version: str
     """``1.1`` or ``1.0``."""
     fields: Fields = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    """The same by name, the values of repeated ones joined."""
+    length: int | None
+    """The size of the body in bytes; None if it is chunked."""
     is_last: bool
     """True if the client expects that the connection closes after the response."""
     expects_continue: bool
     """True if the client waits for an interim response before it sends the body."""
+    raw: bytes = field(repr=False)
+    """The bytes of the head, with the empty line."""
 
 
 class RequestReader:
@@ -75,9 +82,10 @@ class RequestReader:
 
     Args:
         max_head_bytes: the size of the largest head.
+        known: the head of an earlier request. The same bytes have the same meaning, and are not parsed again.
     """
 
-    def __init__(self, max_head_bytes: int) -> None:
+    def __init__(self, max_head_bytes: int, known: RequestHead | None = None) -> None:
         self.head: RequestHead | None = None
         """The head; None before it has arrived."""
         self.is_complete = False
@@ -85,7 +93,9 @@ class RequestReader:
         self.surplus: bytes = b""
         """The bytes that follow the request; settled when it is complete."""
         self._max_head_bytes = max_head_bytes
-        self._unread = bytearray()
+        self._known = known
+        self._unread: bytes | bytearray = b""
+        """The begin of the head, if that has not arrived whole."""
         self._empty_lines = 0
         self._chunks: ChunkedBody | None = None
         self._left = 0
@@ -117,11 +127,13 @@ class RequestReader:
         if self.head is not None:
             self._read_body(data)
             return
+        known = self._known
+        if known is not None and not self._unread and data.startswith(known.raw):
+            self._take_head(known)
+            self._read_body(data[len(known.raw) :])
+            return
         searched = max(0, len(self._unread) - len(_HEAD_END) + 1)
-        whole: bytes | bytearray = data
-        if self._unread:
-            self._unread += data
-            whole = self._unread
+        whole = self._unread + data if self._unread else data
         while whole.startswith(_END):
             self._empty_lines += 1
             if self._empty_lines > _MAX_EMPTY_LINES:
@@ -133,14 +145,14 @@ class RequestReader:
         if (end if end >= 0 else len(whole)) > self._max_head_bytes:
             raise HttpSyntaxError(f"the head of the request has more than {self._max_head_bytes} bytes", 431)
         if end < 0:
-            self._unread = whole if isinstance(whole, bytearray) else bytearray(whole)
+            self._unread = bytearray(whole)
             return
-        whole, self._unread = bytes(whole), bytearray()
+        whole, self._unread = bytes(whole), b""
         end += len(_HEAD_END)
         if whole[:end] == HTTP2_PREFACE:
             self.is_complete, self.surplus = True, whole[end:]
         else:
-            self._read_head(whole[:end])
+            self._take_head(_read_head(whole[:end]))
             self._read_body(whole[end:])
 
     def take_body(self) -> list[bytes]:
@@ -150,49 +162,12 @@ class RequestReader:
             self._body = []
         return body
 
-    def _read_head(self, raw: bytes) -> None:
-        text = raw.decode("latin-1")
-        match = _HEAD.fullmatch(text)
-        if match is None:
-            raise HttpSyntaxError(f"the head of the request is malformed; it begins with {raw.split(_END)[0][:100]!r}")
-        method, target, version = match[1], match[2], match[3]
-        if version not in {"1.0", "1.1"}:
-            raise HttpSyntaxError(f"the version {version} of HTTP is not supported", 505)
-        fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(4))]
-        target = _check_host(target, version, fields)
-        options = options_of(fields)
-        self._frame(version, fields)
-        _ask_llhttp(raw, method)
-        self.head = RequestHead(
-            method=method,
-            target=target,
-            version=version,
-            fields=fields,
-            is_last="close" in options or (version == "1.0" and "keep-alive" not in options),
-            expects_continue=self._expects_continue(version, fields),
-        )
-
-    def _frame(self, version: str, fields: Fields) -> None:
-        """Find out where the body ends (rule 3)."""
-        codings, lengths = values_of(fields, "transfer-encoding"), values_of(fields, "content-length")
-        if codings:
-            if lengths or version == "1.0":
-                raise HttpSyntaxError(f"the framing of the request is ambiguous: {codings!r:.50}, {lengths!r:.50}")
-            if len(codings) > 1 or codings[0].lower() != "chunked":
-                raise HttpSyntaxError(f"the transfer coding is not supported: {codings!r:.100}", 501)
+    def _take_head(self, head: RequestHead) -> None:
+        self.head = head
+        if head.length is None:
             self._chunks = ChunkedBody()
-        elif lengths:
-            if len(lengths) > 1 or LENGTH.fullmatch(lengths[0]) is None:
-                raise HttpSyntaxError(f"the length of the request is malformed: {lengths!r:.100}")
-            self._left = int(lengths[0])
-
-    def _expects_continue(self, version: str, fields: Fields) -> bool:
-        expectations = [value.lower() for value in values_of(fields, "expect")]
-        if not expectations or version == "1.0":
-            return False
-        if expectations != ["100-continue"]:
-            raise HttpSyntaxError(f"the expectation is not supported: {expectations!r:.100}", 417)
-        return self._chunks is not None or self._left > 0
+        else:
+            self._left = head.length
 
     def _read_body(self, data: bytes) -> None:
         if self._chunks is not None:
@@ -205,6 +180,58 @@ class RequestReader:
             self._body.append(data)
             self._left -= len(data)
         self.is_complete = not self._left
+
+
+def _read_head(raw: bytes) -> RequestHead:
+    text = raw.decode("latin-1")
+    match = _HEAD.fullmatch(text)
+    if match is None:
+        raise HttpSyntaxError(f"the head of the request is malformed; it begins with {raw.split(_END)[0][:100]!r}")
+    method, target, version = match[1], match[2], match[3]
+    if version not in {"1.0", "1.1"}:
+        raise HttpSyntaxError(f"the version {version} of HTTP is not supported", 505)
+    fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(4))]
+    target = _check_host(target, version, fields)
+    headers = joined_fields(fields)
+    options = options_of(headers)
+    length = _length_of(version, headers)
+    _ask_llhttp(raw, method)
+    return RequestHead(
+        method=method,
+        target=target,
+        version=version,
+        fields=fields,
+        headers=headers,
+        length=length,
+        is_last="close" in options or (version == "1.0" and "keep-alive" not in options),
+        expects_continue=_expects_continue(version, headers) and length != 0,
+        raw=raw,
+    )
+
+
+def _length_of(version: str, headers: Mapping[str, str]) -> int | None:
+    """Return the size of the body; None if it is chunked (rule 3)."""
+    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if coding is not None:
+        if length is not None or version == "1.0":
+            raise HttpSyntaxError(f"the framing of the request is ambiguous: {coding!r:.50}, {length!r:.50}")
+        if coding.lower() != "chunked":
+            raise HttpSyntaxError(f"the transfer coding is not supported: {coding!r:.100}", 501)
+        return None
+    if length is None:
+        return 0
+    if LENGTH.fullmatch(length) is None:
+        raise HttpSyntaxError(f"the length of the request is malformed: {length!r:.100}")
+    return int(length)
+
+
+def _expects_continue(version: str, headers: Mapping[str, str]) -> bool:
+    expectation = headers.get("expect")
+    if expectation is None or version == "1.0":
+        return False
+    if expectation.lower() != "100-continue":
+        raise HttpSyntaxError(f"the expectation is not supported: {expectation!r:.100}", 417)
+    return True
 
 
 def _ask_llhttp(head: bytes, method: str) -> None:

@@ -60,7 +60,7 @@ def values_of(fields: Fields, name: str) -> list[str]:
     return [value for each, value in fields if each == name]
 
 
-def options_of(fields: Fields) -> set[str]:
+def options_of(headers: Mapping[str, str]) -> Sequence[str]:
     """Return the options of the field `Connection`, in lower case."""
-    options = ",".join(values_of(fields, "connection")).split(",")
-    return {option.strip(" \t").lower() for option in options}
+    options = headers.get("connection")
+    return () if options is None else [option.strip(" \t") for option in options.lower().split(",")]
