@@ -8,7 +8,7 @@ Rules of this file:
 1. The raw bytes of a head match one strict pattern: lines end in CR LF, no line is folded,
    names are tokens, and values have no control characters.
 2. A request of HTTP/1.1 has exactly one `Host`, and one of HTTP/1.0 at most one. If the target is a whole URL, that
-   names the host instead (RFC 9112, 3.2.2).
+   names the host instead (RFC 9112, 3.2.2). CONNECT is refused: for some readers a tunnel follows, and no body.
 3. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
    only in HTTP/1.1. A request without framing has no body.
 4. The head is bounded in bytes. Before it, an empty line is ignored, as some clients send one too many. What cannot
@@ -158,6 +158,8 @@ class RequestReader:
         method, target, version = match[1], match[2], match[3]
         if version not in {"1.0", "1.1"}:
             raise HttpSyntaxError(f"the version {version} of HTTP is not supported", 505)
+        if method == "CONNECT":
+            raise HttpSyntaxError("the method CONNECT is not supported", 501)
         fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(4))]
         target = _check_host(target, version, fields)
         options = options_of(fields)
