@@ -127,6 +127,7 @@ SMUGGLED = [
     POST + b"content-length: 3 3\r\n\r\n",
     POST + b"content-length: \r\n\r\n",
     POST + b"content-length: 1_0\r\n\r\n",
+    POST + b"content-length: 010\r\n\r\n",
     POST + b"content-length: \xb2\r\n\r\n",
     POST + b"content-length: 9999999999999999999\r\n\r\n",
     POST + b"content-length : 3\r\n\r\n",

@@ -122,6 +122,7 @@ MALFORMED: Sequence[bytes] = [
     OK + b"content-length: +1\r\n\r\na",
     OK + b"content-length: -1\r\n\r\na",
     OK + b"content-length: 0x1\r\n\r\na",
+    OK + b"content-length: 01\r\n\r\na",
     OK + b"content-length: 1 1\r\n\r\na",
     OK + b"content-length:\r\n\r\na",
     OK + b"content-length: \xb2\r\n\r\na",
