@@ -155,6 +155,7 @@ SMUGGLED = [
     b"GET / HTTP/1.1\r\nhost: a test\r\n\r\n",
     b"GET / HTTP/1.1\r\nhost: a.test/b\r\n\r\n",
     b"GET / HTTP/1.1\r\nhost: a.test, b.test\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: a.test,b.test\r\n\r\n",
     b"GET / HTTP/1.1\r\nhost: u@a.test\r\n\r\n",
     b"GET / HTTP/1.1\r\nhost: a.test:80:81\r\n\r\n",
     b"GET http:///a HTTP/1.1\r\nhost: a.test\r\n\r\n",

@@ -44,7 +44,8 @@ _HEAD: Final = re.compile(
 _FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN.encode().removesuffix(b"+"))
 _FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
 _WHOLE_URL: Final = re.compile(r"(?i:https?)://([^/?#]+)(.*)")
-_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+# Without a comma, which could join two hosts:
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]*)(?::[0-9]*)?")
 _RESPONSE_FIELDS: Final = re.compile("(?:" + TOKEN + ": " + FIELD_VALUE + r"\r\n)*")
 _NAMES: Final = re.compile("(?:" + TOKEN + ")?")
 _REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
