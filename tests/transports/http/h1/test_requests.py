@@ -168,6 +168,7 @@ SMUGGLED = [
     b" GET / HTTP/1.1\r\nhost: a.test\r\n\r\n",
     b"GET /a b HTTP/1.1\r\nhost: a.test\r\n\r\n",
     b"GET /\xe4 HTTP/1.1\r\nhost: a.test\r\n\r\n",
+    b"GET /a#b HTTP/1.1\r\nhost: a.test\r\n\r\n",
     b"GET /\x7f HTTP/1.1\r\nhost: a.test\r\n\r\n",
     b"GET / HTTP/1.1 \r\nhost: a.test\r\n\r\n",
     b"GET / http/1.1\r\nhost: a.test\r\n\r\n",

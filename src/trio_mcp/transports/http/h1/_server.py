@@ -6,7 +6,7 @@ the same bytes. llhttp, through httptools, reads each head as well, and what it 
 Rules of this file:
 
 1. The raw bytes of a head match one strict pattern: lines end in CR LF, no line is folded,
-   names are tokens, and values have no control characters.
+   names are tokens, and values have no control characters. A target has no fragment, which some cut off.
 2. A request of HTTP/1.1 has exactly one `Host`, and one of HTTP/1.0 at most one. If the target is a whole URL, that
    names the host instead (RFC 9112, 3.2.2). CONNECT is refused: for some readers a tunnel follows, and no body.
 3. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
@@ -39,7 +39,7 @@ _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _MAX_EMPTY_LINES: Final = 8
 _HEAD: Final = re.compile(
-    "(" + TOKEN + r") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + r")*)\r\n",
+    "(" + TOKEN + r") ([\x21\x22\x24-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + r")*)\r\n",
 )
 _FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN.encode().removesuffix(b"+"))
 _FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
