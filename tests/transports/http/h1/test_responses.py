@@ -165,6 +165,15 @@ def test_what_two_readers_could_understand_differently_is_refused(data: bytes) -
             read(*one_by_one(data))
 
 
+def test_a_head_of_the_maximum_size_is_read() -> None:
+    head = OK + b"content-length: 0\r\nx: "
+    data = head + b"y" * (65_536 - len(head)) + b"\r\n\r\n"
+
+    for parts in ([data], [data[:-1], data[-1:]]):
+        reader, _ = read(*parts)
+        assert reader.is_complete
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"HTTP/1.1 200 OK\r\n", OK + b"content-length: 3\r\n\r\nab", CHUNKED, CHUNKED + b"3\r\nabc\r\n"]
 )

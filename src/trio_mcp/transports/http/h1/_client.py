@@ -128,7 +128,7 @@ class ResponseReader:
                 end = data.find(_HEAD_END)
             if end < 0 or end > MAX_HEAD_BYTES:
                 self._unread = self._unread or bytearray(data)
-                if len(self._unread) > MAX_HEAD_BYTES:
+                if end >= 0 or len(self._unread) >= MAX_HEAD_BYTES + len(_HEAD_END):
                     raise HttpSyntaxError(f"the head of the response has more than {MAX_HEAD_BYTES} bytes")
                 return
             whole = bytes(self._unread) or data

@@ -131,7 +131,7 @@ class RequestReader:
         if whole and _FIRST_BYTE.match(whole) is None:
             raise HttpSyntaxError(f"this is not a request of HTTP; it begins with {bytes(whole[:1])!r}")
         end = whole.find(_HEAD_END, searched)
-        if (end if end >= 0 else len(whole)) > self._max_head_bytes:
+        if (end if end >= 0 else len(whole) - len(_HEAD_END) + 1) > self._max_head_bytes:
             raise HttpSyntaxError(f"the head of the request has more than {self._max_head_bytes} bytes", 431)
         if end < 0:
             self._unread = whole if isinstance(whole, bytearray) else bytearray(whole)
