@@ -19,6 +19,7 @@ def one_by_one(data: bytes) -> list[bytes]:
         (b"3\r\n\r\n\r\r\n000\r\n\r\n", b"\r\n\r"),
         (b"003;name=value\r\nabc\r\n0;x\r\n\r\n", b"abc"),
         (b'3 \t; a="b c"\r\nabc\r\n0\r\nTrailer: one\r\nother:\r\n\r\n', b"abc"),
+        (b'3;a="\\"\\\\;\xe4" ;b = c\r\nabc\r\n0\r\n\r\n', b"abc"),
         (b"A\r\n0123456789\r\n0\r\n\r\n", b"0123456789"),
     ],
 )
@@ -52,6 +53,15 @@ def test_a_body_is_read_at_once_and_byte_by_byte_up_to_its_end(data: bytes, body
         b"3\rabc\r\n0\r\n\r\n",
         b"3;a\x00b\r\nabc\r\n",
         b"3;a\nb\r\nabc\r\n",
+        b"3;\r\nabc\r\n",
+        b"3;a;;b\r\nabc\r\n",
+        b"3;a=\r\nabc\r\n",
+        b"3;a=b=c\r\nabc\r\n",
+        b"3;a b\r\nabc\r\n",
+        b"3;a ;\r\nabc\r\n",
+        b'3;a="b\r\nabc\r\n',  # the quote could go on in the next line
+        b'3;a="b\\"\r\nabc\r\n',
+        b'3;a="b"c\r\nabc\r\n',
         b"0\r\ntrailer\r\n\r\n",
         b"0\r\n folded: x\r\n\r\n",
         b"0\r\na : b\r\n\r\n",

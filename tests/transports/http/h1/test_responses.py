@@ -122,6 +122,7 @@ MALFORMED: Sequence[bytes] = [
     OK + b"content-length: +1\r\n\r\na",
     OK + b"content-length: -1\r\n\r\na",
     OK + b"content-length: 0x1\r\n\r\na",
+    OK + b"content-length: 01\r\n\r\na",
     OK + b"content-length: 1 1\r\n\r\na",
     OK + b"content-length:\r\n\r\na",
     OK + b"content-length: \xb2\r\n\r\na",
@@ -133,6 +134,8 @@ MALFORMED: Sequence[bytes] = [
     OK + b"transfer-encoding: identity\r\n\r\na",
     OK + b"transfer-encoding: xchunked\r\n\r\na",
     OK + b"transfer-encoding:\r\n\r\na",
+    OK + b"transfer-encoding: chunked\t\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    OK + b"x: y\r\nTransfer-Encoding: chunked\t\r\n\r\n1\r\na\r\n0\r\n\r\n",
     b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     b"HTTP/1.1 101 Switching\r\n\r\n",
@@ -162,6 +165,15 @@ def test_what_two_readers_could_understand_differently_is_refused(data: bytes) -
     if len(data) < 1000:
         with pytest.raises(HttpSyntaxError):
             read(*one_by_one(data))
+
+
+def test_a_head_of_the_maximum_size_is_read() -> None:
+    head = OK + b"content-length: 0\r\nx: "
+    data = head + b"y" * (65_536 - len(head)) + b"\r\n\r\n"
+
+    for parts in ([data], [data[:-1], data[-1:]]):
+        reader, _ = read(*parts)
+        assert reader.is_complete
 
 
 @pytest.mark.parametrize(

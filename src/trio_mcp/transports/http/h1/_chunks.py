@@ -7,7 +7,8 @@ Rules of this file:
 
 1. Lines end in CR LF. A size is hexadecimal digits and nothing else, so no two readers find different chunks.
 2. A line is bounded, and so is all that a body has beside its data: sizes, extensions, trailers.
-3. Extensions and trailers are checked, and dropped.
+3. Extensions and trailers are checked, and dropped. A quote that does not end in its line is refused: for some readers
+   it goes on in the next one.
 
 Specification: RFC 9112, 7.1, https://www.rfc-editor.org/rfc/rfc9112#section-7.1
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ._syntax import FIELD, HttpSyntaxError
+from ._syntax import FIELD, TOKEN, HttpSyntaxError
 
 __all__ = ["LAST_CHUNK", "ChunkedBody", "chunk"]
 
@@ -26,7 +27,9 @@ _MAX_LINE_BYTES: Final = 4096
 _OVERHEAD_BYTES: Final = 64 * 1024
 _OVERHEAD_OF_CHUNK: Final = 32
 """The bytes beside its data that a body may have, and in addition for each chunk."""
-_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?")
+_QUOTED: Final = r'"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_EXTENSION: Final = rf"[\t ]*;[\t ]*{TOKEN}(?:[\t ]*=[\t ]*(?:{TOKEN}|{_QUOTED}))?"
+_SIZE: Final = re.compile(f"([0-9A-Fa-f]{{1,15}})(?:{_EXTENSION})*".encode("latin-1"))
 _TRAILER: Final = re.compile(FIELD.encode())
 
 LAST_CHUNK: Final = b"0\r\n\r\n"

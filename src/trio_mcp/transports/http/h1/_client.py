@@ -39,6 +39,8 @@ _HEAD: Final = re.compile(
     r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: " + FIELD_VALUE + r")?\r\n((?:" + FIELD + r")*)\r\n",
 )
 _FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
+_TAB_AFTER_CODING: Final = re.compile(r"(?i)\r\ntransfer-encoding:[^\r]*\t\r\n")
+"""A coding with which llhttp reads no chunks, but a body that lasts until the connection ends."""
 _FRAMING: Final = ("content-length", "transfer-encoding")
 _SWITCHING, _NO_CONTENT, _NOT_MODIFIED = 101, 204, 304
 
@@ -128,7 +130,7 @@ class ResponseReader:
                 end = data.find(_HEAD_END)
             if end < 0 or end > MAX_HEAD_BYTES:
                 self._unread = self._unread or bytearray(data)
-                if len(self._unread) > MAX_HEAD_BYTES:
+                if end >= 0 or len(self._unread) >= MAX_HEAD_BYTES + len(_HEAD_END):
                     raise HttpSyntaxError(f"the head of the response has more than {MAX_HEAD_BYTES} bytes")
                 return
             whole = bytes(self._unread) or data
@@ -172,6 +174,8 @@ class ResponseReader:
             return
         self.head = ResponseHead(status, fields)
         self._frame(status, fields, is_old=match[1] == "0")
+        if self._chunks is not None and _TAB_AFTER_CODING.search(text):
+            raise HttpSyntaxError("a tab follows the transfer coding of the response")
 
     def _frame(self, status: int, fields: Fields, *, is_old: bool) -> None:
         """Find out where the body ends (rule 2)."""

@@ -6,9 +6,9 @@ the same bytes. llhttp, through httptools, reads each head as well, and what it 
 Rules of this file:
 
 1. The raw bytes of a head match one strict pattern: lines end in CR LF, no line is folded,
-   names are tokens, and values have no control characters.
+   names are tokens, and values have no control characters. A target has no fragment, which some cut off.
 2. A request of HTTP/1.1 has exactly one `Host`, and one of HTTP/1.0 at most one. If the target is a whole URL, that
-   names the host instead (RFC 9112, 3.2.2).
+   names the host instead (RFC 9112, 3.2.2). CONNECT is refused: for some readers a tunnel follows, and no body.
 3. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
    only in HTTP/1.1. A request without framing has no body.
 4. The head is bounded in bytes. Before it, an empty line is ignored, as some clients send one too many. What cannot
@@ -40,12 +40,13 @@ _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _MAX_EMPTY_LINES: Final = 8
 _HEAD: Final = re.compile(
-    "(" + TOKEN + r") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + r")*)\r\n",
+    "(" + TOKEN + r") ([\x21\x22\x24-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + r")*)\r\n",
 )
 _FIRST_BYTE: Final = re.compile(rb"\r|" + TOKEN.encode().removesuffix(b"+"))
 _FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
 _WHOLE_URL: Final = re.compile(r"(?i:https?)://([^/?#]+)(.*)")
-_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+# Without a comma, which could join two hosts:
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]*)(?::[0-9]*)?")
 _RESPONSE_FIELDS: Final = re.compile("(?:" + TOKEN + ": " + FIELD_VALUE + r"\r\n)*")
 _NAMES: Final = re.compile("(?:" + TOKEN + ")?")
 _REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
@@ -94,7 +95,7 @@ class RequestReader:
         """The bytes that follow the request; settled when it is complete."""
         self._max_head_bytes = max_head_bytes
         self._known = known
-        self._unread: bytes | bytearray = b""
+        self._unread = bytearray()
         """The begin of the head, if that has not arrived whole."""
         self._empty_lines = 0
         self._chunks: ChunkedBody | None = None
@@ -133,7 +134,10 @@ class RequestReader:
             self._read_body(data[len(known.raw) :])
             return
         searched = max(0, len(self._unread) - len(_HEAD_END) + 1)
-        whole = self._unread + data if self._unread else data
+        whole: bytes | bytearray = data
+        if self._unread:
+            self._unread += data
+            whole = self._unread
         while whole.startswith(_END):
             self._empty_lines += 1
             if self._empty_lines > _MAX_EMPTY_LINES:
@@ -142,12 +146,12 @@ class RequestReader:
         if whole and _FIRST_BYTE.match(whole) is None:
             raise HttpSyntaxError(f"this is not a request of HTTP; it begins with {bytes(whole[:1])!r}")
         end = whole.find(_HEAD_END, searched)
-        if (end if end >= 0 else len(whole)) > self._max_head_bytes:
+        if (end if end >= 0 else len(whole) - len(_HEAD_END) + 1) > self._max_head_bytes:
             raise HttpSyntaxError(f"the head of the request has more than {self._max_head_bytes} bytes", 431)
         if end < 0:
-            self._unread = bytearray(whole)
+            self._unread = whole if isinstance(whole, bytearray) else bytearray(whole)
             return
-        whole, self._unread = bytes(whole), b""
+        whole, self._unread = bytes(whole), bytearray()
         end += len(_HEAD_END)
         if whole[:end] == HTTP2_PREFACE:
             self.is_complete, self.surplus = True, whole[end:]
@@ -190,6 +194,8 @@ def _read_head(raw: bytes) -> RequestHead:
     method, target, version = match[1], match[2], match[3]
     if version not in {"1.0", "1.1"}:
         raise HttpSyntaxError(f"the version {version} of HTTP is not supported", 505)
+    if method == "CONNECT":
+        raise HttpSyntaxError("the method CONNECT is not supported", 501)
     fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(4))]
     target = _check_host(target, version, fields)
     headers = joined_fields(fields)

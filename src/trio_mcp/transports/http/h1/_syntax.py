@@ -25,8 +25,8 @@ TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 # no secret
 FIELD_VALUE: Final = r"[\t\x20-\x7e\x80-\xff]*"
 FIELD: Final = TOKEN + ":" + FIELD_VALUE + r"\r\n"
 """The pattern of a field line: nothing is folded, no space precedes the colon, values have no control characters."""
-LENGTH: Final = re.compile("[0-9]{1,18}")
-"""The pattern of `Content-Length`. `str.isdigit` accepts other digits as well."""
+LENGTH: Final = re.compile("0|[1-9][0-9]{0,17}")
+"""The pattern of `Content-Length`. `str.isdigit` accepts other digits as well. Some read ``010`` as an octal number."""
 
 Fields = Sequence[tuple[str, str]]
 """The names in lower case, and the values without outer whitespace, in the order of the message. Bytes are Latin-1."""
