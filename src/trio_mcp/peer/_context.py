@@ -86,6 +86,22 @@ class ExchangeContext:
     headers: Mapping[str, str] = NO_HEADERS
     """The header fields of the message, if the transport has any."""
 
+    def arrived_by(self, origin: MessageOrigin) -> ExchangeContext:
+        """Return the same facts with those that the transport knows.
+
+        Not by `attrs.evolve`, which takes ten times as long.
+        """
+        return ExchangeContext(
+            revision=self.revision,
+            capabilities=self.capabilities,
+            peer_info=self.peer_info,
+            meta=self.meta,
+            progress_token=self.progress_token,
+            log_level=self.log_level,
+            access=origin.access,
+            headers=origin.headers,
+        )
+
     @property
     def principal(self) -> str | None:
         """The name of the authenticated principal; None without authentication."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from .. import types
 from .._errors import ConnectionLost, LocalProtocolError, McpError, StructureError
@@ -132,7 +132,7 @@ class NotificationQueue:
         except McpError as error:
             self._warn(f"notification {method!r}: {error}")
             return
-        context = evolve(terms, access=envelope.access, headers=envelope.headers)
+        context = terms.arrived_by(envelope)
         notification, slots = _QueuedNotification(method, params, context, 0, peer), self._slots.of(peer)
         if slots.full:
             self.dropped += 1

@@ -27,6 +27,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from attrs import frozen
@@ -121,7 +122,7 @@ def name_of(method: str, params: JsonObject | None) -> str | None:
     return name if type(name) is str else None
 
 
-def request_fields(method: str, params: JsonObject | None) -> dict[str, str]:
+def request_fields(method: str, params: JsonObject | None) -> Mapping[str, str]:
     """Return the fields that mirror the revision, the method and the name of a modern message.
 
     The revision is left out if `params._meta` names none.
@@ -131,13 +132,25 @@ def request_fields(method: str, params: JsonObject | None) -> dict[str, str]:
     """
     meta = (params or {}).get("_meta")
     revision = meta.get(REVISION_KEY) if is_object(meta) else None
-    fields = {METHOD_FIELD: _plain("method", method)}
-    if type(revision) is str:
-        fields[VERSION_FIELD] = _plain("protocol version", revision)
+    revision = revision if type(revision) is str else None
     name = name_of(method, params)
+    if name is not None and len(name) > _LONGEST_KNOWN:
+        return _request_fields(method, revision, name)
+    return _known_request_fields(method, revision, name)
+
+
+def _request_fields(method: str, revision: str | None, name: str | None) -> Mapping[str, str]:
+    fields = {METHOD_FIELD: _plain("method", method)}
+    if revision is not None:
+        fields[VERSION_FIELD] = _plain("protocol version", revision)
     if name is not None:
         fields[NAME_FIELD] = encode_field(name)
     return fields
+
+
+_LONGEST_KNOWN = 256
+"""The length of the longest name whose fields are remembered."""
+_known_request_fields = lru_cache(maxsize=256)(_request_fields)
 
 
 def _plain(what: str, text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from .._errors import McpError
 from ._http_headers import METHOD_FIELD, NAME_FIELD, PROXY_ADVICE, VERSION_FIELD, decode_field, name_of
@@ -111,7 +111,7 @@ class ModernPost:
     revision: str
 
 
-@frozen
+@define(eq=False)
 class Post:
     """A POST, as the rules see it."""
 
@@ -122,22 +122,19 @@ class Post:
     """The message in the body; None for an array of messages."""
     supported: Sequence[str]
     """The revisions that can be offered, of the eras that the server serves."""
+    version: str | None = field(init=False)
+    """The revision that the header names; None if it names none."""
+    params: JsonObject = field(init=False)
+    """The params of the message; empty if it has none."""
+    meta: JsonObject = field(init=False)
+    """The `_meta` of the message; empty if it has none."""
 
-    @property
-    def version(self) -> str | None:
-        """The revision that the header names; None if it names none."""
-        return self.headers.get(VERSION_FIELD) or None
-
-    @property
-    def params(self) -> JsonObject:
-        """The params of the message; empty if it has none."""
-        return (self.message.params or {}) if isinstance(self.message, JsonRpcRequest | Notification) else {}
-
-    @property
-    def meta(self) -> JsonObject:
-        """The `_meta` of the message; empty if it has none."""
+    def __attrs_post_init__(self) -> None:
+        message = self.message
+        self.version = self.headers.get(VERSION_FIELD) or None
+        self.params = (message.params or {}) if isinstance(message, JsonRpcRequest | Notification) else {}
         meta = self.params.get("_meta")
-        return meta if is_object(meta) else {}
+        self.meta = meta if is_object(meta) else {}
 
     @property
     def names_its_revision(self) -> bool:

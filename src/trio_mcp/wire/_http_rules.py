@@ -139,7 +139,7 @@ def _read_origin(text: str) -> _HostPort | None:
     return _HostPort(scheme, place.host, port)
 
 
-@frozen
+@frozen(eq=False)
 class HttpPolicy:
     """The requests that a server accepts.
 
@@ -187,12 +187,22 @@ def check_head(http_method: str, headers: Headers, policy: HttpPolicy) -> Refusa
         headers: the header fields of the request.
         policy: the requests that the server accepts.
     """
-    head = _Head(http_method, headers, policy)
-    for rule in _HEAD_RULES:
-        refusal = rule(head)
-        if refusal is not None:
-            return refusal
-    return None
+    looked_at = http_method, *map(headers.get, _LOOKED_AT)
+    if sum(map(len, filter(None, looked_at))) <= _LONGEST_KNOWN and _is_known_to_pass(looked_at, policy):
+        return None
+    return _first_refusal(_Head(http_method, headers, policy))
+
+
+def _first_refusal(head: _Head) -> Refusal | None:
+    return next(filter(None, (rule(head) for rule in _HEAD_RULES)), None)
+
+
+@lru_cache(maxsize=256)  # a client sends the same fields with each request
+def _is_known_to_pass(looked_at: Sequence[str | None], policy: HttpPolicy) -> bool:
+    method, *values = looked_at
+    assert method is not None
+    fields = {name: value for name, value in zip(_LOOKED_AT, values, strict=True) if value is not None}
+    return _first_refusal(_Head(method, fields, policy)) is None
 
 
 def check_place(headers: Headers, policy: HttpPolicy) -> Refusal | None:
@@ -262,6 +272,10 @@ _HEAD_RULES: Sequence[Callable[[_Head], Refusal | None]] = (
     _response_is_accepted,
     _body_is_small,
 )
+_LOOKED_AT = ("host", "origin", "sec-fetch-site", "content-type", "accept", "content-length")
+"""The header fields that the rules look at."""
+_LONGEST_KNOWN = 512
+"""The number of characters in these fields above which the verdict is not remembered."""
 _RESPONSE_TYPES = {"POST": (JSON_TYPE, EVENT_STREAM_TYPE), "GET": (EVENT_STREAM_TYPE,), "DELETE": ()}
 _FOREIGN_SITES = ("cross-site", "same-site")
 _LONGEST_SIZE = 18  # digits: int() refuses numbers with thousands of them

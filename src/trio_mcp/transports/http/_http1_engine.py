@@ -31,7 +31,7 @@ import trio
 from attrs import define, field
 
 from ._engine import EngineError, HttpResponse, Place, cannot_connect, place_of, reason_of, user_agent
-from .h1 import HttpSyntaxError, ResponseHead, ResponseReader, joined_fields, request_head
+from .h1 import HttpSyntaxError, ResponseHead, ResponseReader, request_head, values_of
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
@@ -160,9 +160,8 @@ class Http1Engine:
     def answered(self, connection: Http1Connection, place: Place, head: ResponseHead) -> None:
         """Note the sender of a response, and the cookies that it sets."""
         self.reached_at = connection.peer
-        values = [value for name, value in head.fields if name == "set-cookie"]
-        if values and self._takes_cookies:
-            self._cookies.note(place.url, values)
+        if "set-cookie" in head.headers and self._takes_cookies:
+            self._cookies.note(place.url, values_of(head.fields, "set-cookie"))
 
     async def connect(self, place: Place, address: str | None) -> Http1Connection:
         """Return a new connection; raises `EngineError`."""
@@ -490,7 +489,7 @@ class _Http1Response:
     def __init__(self, exchange: Http1Exchange, head: ResponseHead) -> None:
         self._exchange = exchange
         self.status = head.status
-        self.headers: Mapping[str, str] = joined_fields(head.fields)
+        self.headers = head.headers
 
     def chunks(self) -> AsyncGenerator[bytes]:
         return self._exchange.chunks()

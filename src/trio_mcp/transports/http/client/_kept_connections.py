@@ -25,7 +25,7 @@ from attrs import define, field
 from ....wire import JSON_TYPE
 from .._engine import EngineError, Place, place_of
 from .._http1_engine import Http1Connection, Http1Engine, NothingSentError, SentExchange
-from ..h1 import HttpSyntaxError, ResponseReader
+from ..h1 import HttpSyntaxError, ResponseHead, ResponseReader
 
 __all__ = ["KeptConnection", "KeptConnections", "QuickRequest"]
 
@@ -33,6 +33,9 @@ _MOST_BYTES = 32 * 1024
 """The size of the largest body that is sent here: an idle connection takes that at once."""
 _MOST_HEADS = 64
 """The number of heads that are remembered."""
+_LONGEST_KNOWN = 2048
+"""The size of the largest head of a response that is remembered."""
+_UNUSUAL = frozenset({"content-encoding", "set-cookie", "transfer-encoding"})
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
 
 
@@ -58,11 +61,13 @@ class KeptConnections:
 
     Args:
         engine: makes and keeps the connections.
+        fields: the header fields of each request.
         start_soon: starts a task.
         max_body_bytes: the size of the largest body of a response.
     """
 
     engine: Http1Engine
+    _fields: Mapping[str, str] = field(repr=False)
     start_soon: Callable[[Callable[[], Awaitable[None]]], object]
     max_body_bytes: int
     _idle: list[KeptConnection] = field(factory=list["KeptConnection"], init=False)
@@ -71,7 +76,7 @@ class KeptConnections:
     """The latest heads. They hold header fields of the caller, and live no longer than the client."""
 
     def send(self, request: QuickRequest, url: str, fields: Mapping[str, str], content: bytes) -> KeptConnection | None:
-        """Send a POST at once; return the connection that it is sent on, or None if nothing was sent."""
+        """Send a POST at once, with *fields* in addition; return its connection, or None if nothing was sent."""
         if len(content) > _MOST_BYTES:
             return None
         place = place_of(url)
@@ -102,14 +107,13 @@ class KeptConnections:
         return kept
 
     def _head(self, place: Place, fields: Mapping[str, str], size: int) -> bytes:
-        if self.engine.has_cookies:  # which change
-            return self.engine.head("POST", place, fields, size)
         key = (place.url, size, *fields.items())
         head = self._heads.get(key)
-        if head is None:
+        if head is None or self.engine.has_cookies:  # which change
+            head = self.engine.head("POST", place, {**self._fields, **fields}, size)
             if len(self._heads) >= _MOST_HEADS:
                 self._heads.clear()
-            self._heads[key] = head = self.engine.head("POST", place, fields, size)
+            self._heads[key] = head
         return head
 
     def keep(self, kept: KeptConnection) -> None:
@@ -137,6 +141,8 @@ class KeptConnection:
     """Its URL."""
     _reader: ResponseReader = field(factory=ResponseReader, init=False)
     """Reads the response to it."""
+    _known: ResponseHead | None = field(default=None, init=False)
+    """The head of the latest response that was taken."""
     _is_sending: bool = field(default=False, init=False)
     """True while it has not left completely, and ever after if it cannot."""
     _is_handed_over: bool = field(default=False, init=False)
@@ -149,7 +155,7 @@ class KeptConnection:
         except NothingSentError:
             self.connection.close()
             return False
-        self._request, self._url, self._reader = request, url, ResponseReader()
+        self._request, self._url, self._reader = request, url, ResponseReader(self._known)
         if written < len(data):
             self._is_sending = True
             self._owner.start_soon(partial(self._send_rest, data, written))
@@ -215,12 +221,13 @@ class KeptConnection:
     def _is_quick(self, reader: ResponseReader) -> bool:
         """Return True if rule 2 lets the response be taken here."""
         head = reader.head
-        if head is None or not reader.is_complete or reader.is_last or self._is_sending or head.status != 200:
+        if head is None or not reader.is_complete or reader.is_last or self._is_sending:
             return False
-        fields = dict(head.fields)
-        if len(fields) < len(head.fields) or "content-encoding" in fields or "set-cookie" in fields:
-            return False
-        return fields.get("content-type") == JSON_TYPE and reader.body_bytes <= self._owner.max_body_bytes
+        if head is not self._known:
+            if head.status != 200 or head.headers.get("content-type") != JSON_TYPE or not _UNUSUAL.isdisjoint(head.headers):
+                return False
+            self._known = head if len(head.raw) <= _LONGEST_KNOWN else None
+        return (head.length or 0) <= self._owner.max_body_bytes
 
 
 def _failure_to_read(reader: ResponseReader, data: bytes) -> HttpSyntaxError | None:

@@ -94,7 +94,7 @@ _LINGER_SECONDS = 1.0
 TRIES = 7
 """The maximum number of attempts to reach a server that was reachable before: about 6 s in total."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_ACCEPTED_TYPES = f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"
+_FIELDS_OF_POSTS = {"content-type": JSON_TYPE, "accept": f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"}
 
 
 @define(eq=False)
@@ -118,13 +118,13 @@ class HttpSender:
     """The kept connections on which messages are posted at once; None with an engine that has none."""
     is_reached: bool = field(default=False, init=False)
     """True once the server has answered any request."""
-    _quick_fields: Mapping[str, str] = field(init=False, repr=False)
-    """The header fields that each POST has."""
     _is_redirected: bool = field(default=False, init=False)
     """True once a redirect was followed."""
 
-    def __attrs_post_init__(self) -> None:
-        self._quick_fields = {**self._fields, "content-type": JSON_TYPE, "accept": _ACCEPTED_TYPES}
+    @property
+    def fields_of_posts(self) -> Mapping[str, str]:
+        """The header fields that each POST has."""
+        return {**self._fields, **_FIELDS_OF_POSTS}
 
     def post(
         self,
@@ -152,7 +152,7 @@ class HttpSender:
         message = line.removesuffix(b"\n")
         if self._tap is not None and sent is None:  # before sending: the answer could be reported first otherwise
             self._tap("sent", message)
-        fields = {"content-type": JSON_TYPE, "accept": _ACCEPTED_TYPES, **fields}
+        fields = {**_FIELDS_OF_POSTS, **fields}
         return self._request("POST", url, fields, message, on_sent, is_last_word=is_last_word, sent=sent)
 
     def post_now(self, request: QuickRequest, url: str, line: bytes, fields: Mapping[str, str]) -> KeptConnection | None:
@@ -160,7 +160,7 @@ class HttpSender:
         if self.kept is None or self.source is not None or not self.is_reached:
             return None
         message = line.removesuffix(b"\n")
-        connection = self.kept.send(request, url, {**self._quick_fields, **fields}, message)
+        connection = self.kept.send(request, url, fields, message)
         if connection is not None and self._tap is not None:
             self._tap("sent", message)
         return connection
@@ -675,8 +675,10 @@ class HttpTransport(MessageConnection):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.request_slots = RequestSlots(self.limits.max_posts)
-        if isinstance(self.sender.engine, Http1Engine):
-            self.sender.kept = KeptConnections(self.sender.engine, self._start_soon, self.limits.max_message_bytes)
+        sender = self.sender
+        if isinstance(sender.engine, Http1Engine):
+            fields, most = sender.fields_of_posts, self.limits.max_message_bytes
+            sender.kept = KeptConnections(sender.engine, fields, self._start_soon, most)
         self.sessions = self._new_sessions(self)
 
     @property

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ._client import request_head as request_head
     from ._server import RequestHead as RequestHead
     from ._server import RequestReader as RequestReader
+    from ._server import field_lines as field_lines
     from ._server import response_head as response_head
+    from ._server import status_line as status_line
     from ._syntax import Fields as Fields
     from ._syntax import HttpSyntaxError as HttpSyntaxError
     from ._syntax import joined_fields as joined_fields
@@ -27,7 +29,7 @@ else:
         {
             "_chunks": ("LAST_CHUNK", "ChunkedBody", "chunk"),
             "_client": ("ResponseHead", "ResponseReader", "request_head"),
-            "_server": ("RequestHead", "RequestReader", "response_head"),
+            "_server": ("RequestHead", "RequestReader", "field_lines", "response_head", "status_line"),
             "_syntax": ("Fields", "HttpSyntaxError", "joined_fields", "options_of", "values_of"),
         },
     )

@@ -26,7 +26,7 @@ import httptools
 from attrs import define, field
 
 from ._chunks import ChunkedBody
-from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, options_of, values_of
+from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, joined_fields, options_of
 
 __all__ = ["ResponseHead", "ResponseReader", "request_head"]
 
@@ -80,26 +80,38 @@ def request_head(method: str, target: str, fields: Mapping[str, str]) -> bytes:
 
 @define(eq=False)
 class ResponseHead:
-    """The head of a final response."""
+    """The head of a response. It is not changed, and may be shared by equal responses."""
 
     status: int
     fields: Fields = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    """The same by name, the values of repeated ones joined."""
+    length: int | None
+    """The announced size of the body in bytes; None if there is none."""
+    is_chunked: bool
+    """True if the body is chunked."""
+    is_last: bool
+    """True if the server closes the connection after the response."""
+    raw: bytes = field(repr=False)
+    """The bytes of the head, with the empty line."""
 
 
 class ResponseReader:
     """Reads one response. `feed` takes what arrives; then `head`, `take_body` and `is_complete` tell what has arrived.
 
     Args:
+        known: the head of an earlier response. The same bytes have the same meaning, and are not parsed again.
         has_body: False if the request was a HEAD, whose response has the framing of a body and no body.
     """
 
-    def __init__(self, *, has_body: bool = True) -> None:
+    def __init__(self, known: ResponseHead | None = None, *, has_body: bool = True) -> None:
         self.head: ResponseHead | None = None
         """The head of the final response; None before it has arrived."""
         self.is_complete = False
         """True when the response has arrived whole."""
         self.is_last = False
         """True if no other response can follow on this connection. Settled when the response is complete."""
+        self._known = known
         self._has_body = has_body
         self._unread = bytearray()
         self._body: list[bytes] = []
@@ -121,6 +133,10 @@ class ResponseReader:
         if self.is_complete:
             self.is_last = True  # rule 3
             return
+        known = self._known
+        if known is not None and self.head is None and not self._unread and data.startswith(known.raw):
+            self._take_head(known)
+            data = data[len(known.raw) :]
         searched = max(0, len(self._unread) - len(_HEAD_END) + 1)
         while self.head is None:
             if self._unread:
@@ -135,7 +151,7 @@ class ResponseReader:
                 return
             whole = bytes(self._unread) or data
             searched, self._unread = 0, bytearray()
-            self._read_head(whole[: end + len(_HEAD_END)])
+            self._take_head(_read_head(whole[: end + len(_HEAD_END)]))
             data = whole[end + len(_HEAD_END) :]
         self._read_body(data)
 
@@ -156,45 +172,23 @@ class ResponseReader:
             raise HttpSyntaxError("the connection ended before the response did")
         self.is_complete = self.is_last = True
 
-    def _read_head(self, raw: bytes) -> None:
-        text = raw.decode("latin-1")
-        match = _HEAD.fullmatch(text)
-        if match is None:
-            raise HttpSyntaxError(f"the head of the response is malformed; it begins with {raw.split(_END)[0][:100]!r}")
-        try:
-            httptools.HttpResponseParser(None).feed_data(raw)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise HttpSyntaxError(f"the response is malformed: {error}") from None
-        fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(3))]
-        status = int(match[2])
+    def _take_head(self, head: ResponseHead) -> None:
+        status = head.status
         if status < 200:
             self._interim += 1
-            if status == _SWITCHING or self._interim > _MAX_INTERIM or any(name in _FRAMING for name, _ in fields):
+            if self._interim > _MAX_INTERIM:
                 raise HttpSyntaxError(f"unexpected response with the status {status}")
             return
-        self.head = ResponseHead(status, fields)
-        self._frame(status, fields, is_old=match[1] == "0")
-        if self._chunks is not None and _TAB_AFTER_CODING.search(text):
-            raise HttpSyntaxError("a tab follows the transfer coding of the response")
-
-    def _frame(self, status: int, fields: Fields, *, is_old: bool) -> None:
-        """Find out where the body ends (rule 2)."""
-        codings, lengths = values_of(fields, "transfer-encoding"), values_of(fields, "content-length")
-        options = options_of(fields)
-        self.is_last = "close" in options or (is_old and "keep-alive" not in options)
-        if codings and (lengths or is_old or len(codings) > 1 or codings[0].lower() != "chunked"):
-            raise HttpSyntaxError(f"the framing of the response is ambiguous: {codings!r:.100}, {lengths!r:.100}")
-        if lengths and (len(lengths) > 1 or LENGTH.fullmatch(lengths[0]) is None):
-            raise HttpSyntaxError(f"the length of the response is malformed: {lengths!r:.100}")
+        self.head, self.is_last = head, head.is_last
         if not self._has_body or status in {_NO_CONTENT, _NOT_MODIFIED}:
             self.is_complete = True
             self._left = 0
-            if codings or (lengths and status == _NO_CONTENT and lengths[0] != "0"):
+            if head.is_chunked or (head.length and status == _NO_CONTENT):
                 self.is_last = True  # other readers may wait for a body
-        elif codings:
+        elif head.is_chunked:
             self._chunks = ChunkedBody()
-        elif lengths:
-            self._left = int(lengths[0])
+        elif head.length is not None:
+            self._left = head.length
             self.is_complete = self._left == 0
         else:
             self.is_last = True
@@ -215,3 +209,35 @@ class ResponseReader:
             self._left -= len(data)
             self._body.append(data)
             self.is_complete = self._left == 0
+
+
+def _read_head(raw: bytes) -> ResponseHead:
+    text = raw.decode("latin-1")
+    match = _HEAD.fullmatch(text)
+    if match is None:
+        raise HttpSyntaxError(f"the head of the response is malformed; it begins with {raw.split(_END)[0][:100]!r}")
+    try:
+        httptools.HttpResponseParser(None).feed_data(raw)
+    except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        raise HttpSyntaxError(f"the response is malformed: {error}") from None
+    fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(3))]
+    status, is_old, headers = int(match[2]), match[1] == "0", joined_fields(fields)
+    options, coding, length = options_of(headers), headers.get("transfer-encoding"), headers.get("content-length")
+    if status == _SWITCHING or (status < 200 and not headers.keys().isdisjoint(_FRAMING)):
+        raise HttpSyntaxError(f"unexpected response with the status {status}")
+    if coding is not None:
+        if length is not None or is_old or coding.lower() != "chunked":
+            raise HttpSyntaxError(f"the framing of the response is ambiguous: {coding!r:.100}, {length!r:.100}")
+        if _TAB_AFTER_CODING.search(text):
+            raise HttpSyntaxError("a tab follows the transfer coding of the response")
+    if length is not None and LENGTH.fullmatch(length) is None:
+        raise HttpSyntaxError(f"the length of the response is malformed: {length!r:.100}")
+    return ResponseHead(
+        status=status,
+        fields=fields,
+        headers=headers,
+        length=None if length is None else int(length),
+        is_chunked=coding is not None,
+        is_last="close" in options or (is_old and "keep-alive" not in options),
+        raw=raw,
+    )

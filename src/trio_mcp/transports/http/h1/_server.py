@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -32,7 +33,7 @@ from attrs import define, field
 from ._chunks import ChunkedBody
 from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, joined_fields, options_of, values_of
 
-__all__ = ["HTTP2_PREFACE", "RequestHead", "RequestReader", "response_head"]
+__all__ = ["HTTP2_PREFACE", "RequestHead", "RequestReader", "field_lines", "response_head", "status_line"]
 
 HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\n"
 """The begin of HTTP/2, which looks like the head of a request."""
@@ -281,11 +282,22 @@ def response_head(status: int, fields: Fields) -> bytes:
     Raises:
         ValueError: a part of it does not belong into a head, such as a line break. The message holds no value.
     """
+    return status_line(status) + field_lines(fields) + _END
+
+
+@lru_cache(maxsize=32)
+def status_line(status: int) -> bytes:
+    """Return the first line of a response; raises what `response_head` does."""
     if not 100 <= status < 600:
         raise ValueError(f"the response has an invalid status: {status!r}")
+    return f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n".encode()
+
+
+def field_lines(fields: Fields) -> bytes:
+    """Return the lines of header fields; raises what `response_head` does."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
     # A name with a colon, or a value with line breaks, can look like other fields that are valid.
     is_valid = _RESPONSE_FIELDS.fullmatch(lines) is not None and lines.count("\r\n") == len(fields)
     if not is_valid or _NAMES.fullmatch("".join([name for name, _ in fields])) is None:
         raise ValueError(f"the response has an invalid header field: {[name[:100] for name, _ in fields]}")
-    return f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n{lines}\r\n".encode("latin-1")
+    return lines.encode("latin-1")

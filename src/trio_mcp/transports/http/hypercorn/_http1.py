@@ -37,7 +37,6 @@ from contextlib import suppress
 from contextvars import copy_context
 from email.utils import formatdate
 from functools import lru_cache
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
@@ -55,10 +54,10 @@ from ..h1 import (
     RequestHead,
     RequestReader,
     chunk,
-    joined_fields,
+    field_lines,
     options_of,
     response_head,
-    values_of,
+    status_line,
 )
 from ..server import AsgiMessage, HttpChannel, HttpRequest, ResponseHead, as_bytes, as_text
 from ._application import AppTasks
@@ -72,9 +71,15 @@ _log = logging.getLogger("trio_mcp.transports")
 
 _STREAM_ID = 1
 _CLOSE = ("connection", "close")
-_WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+_CLOSE_LINE, _KEEP_ALIVE_LINE = b"connection: close\r\n", b"connection: keep-alive\r\n"
+_CHUNKED_LINE, _END = b"transfer-encoding: chunked\r\n", b"\r\n"
+_SWITCHING, _OK, _NO_CONTENT, _NOT_MODIFIED = 101, 200, 204, 304
+_WITHOUT_BODY = frozenset({_NO_CONTENT, _NOT_MODIFIED})
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HTTP2_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
+_LONGEST_KNOWN = 2048
+"""The size of the largest head of a request that is remembered."""
+_SECRET = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 _MOST_AHEAD = 2**16
 """The number of bytes of following requests above which the connection is not read."""
 
@@ -119,11 +124,16 @@ def _date(_second: int) -> tuple[str, str]:
     return "date", formatdate(usegmt=True)
 
 
+@lru_cache(1)
+def _date_line(second: int) -> bytes:
+    return field_lines([_date(second)])
+
+
 def _is_upgrade_to_websocket(head: RequestHead) -> bool:
-    upgrades = values_of(head.fields, "upgrade")
-    if head.method != "GET" or not upgrades:
+    upgrade = head.headers.get("upgrade")
+    if upgrade is None or head.method != "GET":
         return False
-    return upgrades[0].lower() == "websocket" and "upgrade" in options_of(head.fields)
+    return upgrade.partition(",")[0].lower() == "websocket" and "upgrade" in options_of(head.headers)
 
 
 @define(eq=False, repr=False)
@@ -241,27 +251,24 @@ class HttpExchange(HttpChannel):
 
     def _begin(self, status: int, given: Fields) -> bytes:
         """Return the head of the response; decide how its body is framed, and if the connection goes on (rule 3)."""
-        if status < HTTPStatus.OK:
+        if status < _OK:
             raise ValueError(f"the response has the status {status}, which is not that of a final response")
-        fields, length, closes = _application_fields(given)
+        lines, length, closes = _known_fields(given) if type(given) is tuple else _fields_of(given, status)
         head = self.head
         self._sends_body = head.method != "HEAD" and status not in _WITHOUT_BODY
-        if status == HTTPStatus.NO_CONTENT:
-            fields = [each for each in fields if each[0] != "content-length"]
         if self._sends_body:
             self._left = length
             self._is_chunked = length is None and head.version == "1.1"
             if self._is_chunked:
-                fields.append(("transfer-encoding", "chunked"))
+                lines += _CHUNKED_LINE
         is_unbounded = self._sends_body and length is None and not self._is_chunked
         is_last = closes or is_unbounded or head.is_last or not self.reader.is_complete or self._stream.is_stopping
         if is_last or self.is_last:
             self.is_last = True
-            fields.append(_CLOSE)
+            lines += _CLOSE_LINE
         elif head.version == "1.0":
-            fields.append(("connection", "keep-alive"))
-        fields.append(_date(int(time.time())))
-        return response_head(status, fields)
+            lines += _KEEP_ALIVE_LINE
+        return status_line(status) + lines + _date_line(int(time.time())) + _END
 
     async def finish(self) -> None:
         """Answer for an application that has returned without a response; break an incomplete one off."""
@@ -291,6 +298,8 @@ class Http1:
     _common: Connections
     _ahead: bytes = field(default=b"", init=False)
     """The bytes that the client has sent after the last request."""
+    _known: RequestHead | None = field(default=None, init=False)
+    """The head of the latest request, unless it is long or holds a secret: idle connections are many."""
     _exchange: HttpExchange | None = field(default=None, init=False)
     """The request that is answered now, or was answered last."""
     _has_failed: bool = field(default=False, init=False)
@@ -309,7 +318,7 @@ class Http1:
         is_first, context, task = True, copy_context(), trio.lowlevel.current_task()
         while True:
             task.context = context.copy()  # what a request sets in its context variables is for that request
-            reader = RequestReader(self._common.listening.max_head_bytes)
+            reader = RequestReader(self._common.listening.max_head_bytes, self._known)
             try:
                 head = await self._read_head(reader)
             except HttpSyntaxError as error:
@@ -322,6 +331,7 @@ class Http1:
             if head is None:
                 return b""
             is_first = False
+            self._known = head if len(head.raw) <= _LONGEST_KNOWN and _SECRET.isdisjoint(head.headers) else None
             self._stream.become_busy()
             if _is_upgrade_to_websocket(head):
                 await self._serve_websocket(reader, head)
@@ -374,7 +384,7 @@ class Http1:
                 path=path,
                 local_path=path,
                 query=query,
-                headers=joined_fields(exchange.head.fields),
+                headers=exchange.head.headers,
                 client=None if client is None else client[0],
             )
             if direct.answers_directly(request):
@@ -452,7 +462,7 @@ class Http1:
         match event:
             case Response(status_code=status, headers=headers):
                 fields, _, _ = _application_fields(as_text(headers))
-                if status != HTTPStatus.SWITCHING_PROTOCOLS:
+                if status != _SWITCHING:
                     fields = [*(each for each in fields if each[0] != "connection"), _CLOSE]
                 await self._stream.write(response_head(status, [*fields, _date(int(time.time()))]))
             case Body(data=data) | Data(data=data):
@@ -510,6 +520,20 @@ class _AsgiSender:
         self._exchange.put(head, data, more=more)
         await self._exchange.flush()
         await trio.lowlevel.cancel_shielded_checkpoint()  # an application that keeps sending must not block other tasks
+
+
+@lru_cache(maxsize=256)
+def _known_fields(given: Fields) -> tuple[bytes, int | None, bool]:
+    """Do the same as `_fields_of` for fields that many responses have, which are a tuple."""
+    return _fields_of(given, _OK)
+
+
+def _fields_of(given: Fields, status: int) -> tuple[bytes, int | None, bool]:
+    """Return the lines of the fields of an application; the rest is that of `_application_fields`."""
+    fields, length, closes = _application_fields(given)
+    if status == _NO_CONTENT:
+        fields = [each for each in fields if each[0] != "content-length"]
+    return field_lines(fields), length, closes
 
 
 def _application_fields(given: Fields) -> tuple[list[tuple[str, str]], int | None, bool]:

@@ -29,7 +29,7 @@ https://asgi.readthedocs.io/en/stable/specs/lifespan.html
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -384,10 +384,14 @@ class HttpApp:
     _answerer: HttpAnswerer
     _settings: HttpSettings
     _router: HttpRouter = field(init=False)
+    _places: Collection[str] = field(init=False)
+    """The paths of the endpoint and of HTTP+SSE, without a slash at the end."""
     _runs: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._router = HttpRouter(self._answerer, self._settings)
+        places = (self._settings.path, self._settings.sessions.sse_path)
+        self._places = frozenset(place.rstrip("/") for place in places if place)
 
     def __repr__(self) -> str:
         return f"<HttpApp of {self._answerer!r}>"
@@ -600,6 +604,4 @@ class HttpApp:
 
     def _is_addressed(self, path: str) -> bool:
         """Return True if a path without the mount point is that of this application; a slash at the end is ignored."""
-        settings = self._settings  # rule 2
-        places = (settings.path, settings.sessions.sse_path)
-        return settings.path is None or path.rstrip("/") in [place.rstrip("/") for place in places if place]
+        return self._settings.path is None or path.rstrip("/") in self._places  # rule 2

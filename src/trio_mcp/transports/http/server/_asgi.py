@@ -38,6 +38,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 import trio
@@ -131,8 +132,10 @@ class HttpRequest:
     @property
     def envelope(self) -> MessageOrigin:
         """The part of the request that handlers may see."""
-        shown = {name: value for name, value in self.headers.items() if name not in _SECRET_FIELDS}
-        return MessageOrigin(shown, self.access)
+        shown: Mapping[str, str] = self.headers
+        if not _SECRET_FIELDS.isdisjoint(shown):
+            shown = {name: value for name, value in shown.items() if name not in _SECRET_FIELDS}
+        return MessageOrigin(MappingProxyType(shown), self.access)
 
     @classmethod
     def of(cls, scope: Scope) -> Self:
@@ -226,6 +229,7 @@ QUICK_PASSES = 2
 """The number of scheduler passes after which a handler that waits for nothing has ended. For such handlers it does not
 pay to watch whether the client leaves."""
 _NO_HEADERS: Mapping[str, str] = {}
+_JSON_FIELDS = (("content-type", JSON_TYPE), ("cache-control", "no-store"))
 _KEEP_ALIVE = sse_comment()
 _PIECE_BYTES = 64 * 1024
 """A larger body is sent in pieces of this size, each within the stall limit."""
@@ -305,8 +309,12 @@ class Responding(ByteHolder):
 
     async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with one JSON document."""
-        fields = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store", **headers}
-        await self._transmit(self._head(status, fields), body, more=False)
+        length = ("content-length", str(len(body)))
+        if headers or (self.request is not None and self.request.is_framed_twice):
+            head = self._head(status, dict([*_JSON_FIELDS, length, *headers.items()]))
+        else:  # as usual; a tuple, because many responses have these fields
+            head = status, (*_JSON_FIELDS, length)
+        await self._transmit(head, body, more=False)
 
     async def text(self, text: str, *, status: int = 200) -> None:
         """Answer a GET or a HEAD with plain text."""

@@ -41,7 +41,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, quote, urlencode
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from ...._errors import AskExpired, ConnectionBroken, ConnectionClosed, ConnectionLost, McpError
 from ...._shares import Sender
@@ -244,7 +244,7 @@ class HttpSession(MessageConnection):
             )
         context = super()._admit(request, outlet)
         assert isinstance(outlet, HttpOutlet)
-        return evolve(context, access=outlet.envelope.access, headers=outlet.envelope.headers)
+        return context.arrived_by(outlet.envelope)
 
     def begun(self, exchange: IncomingMessageRequest) -> None:
         """Expect an answer to a request."""

@@ -26,7 +26,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ...._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, LocalProtocolError, McpError
 from ...._shares import Sender
@@ -88,12 +88,16 @@ class IncomingHttpRequest(IncomingRequest):
     """The number of bytes being written."""
     _is_disconnected: bool = field(default=False, init=False)
     """True once no answer is awaited any more."""
-    _written: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
-    _space: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _written: trio.lowlevel.ParkingLot | None = field(default=None, init=False)
+    """The task that waits for messages; made when there is one, because most responses are ready at once."""
+    _space: trio.lowlevel.ParkingLot | None = field(default=None, init=False)
+    """The handlers that wait for room; likewise."""
 
     async def wait_output(self) -> None:
         """Wait until there is a message to write, or the exchange has ended."""
         while not self._lines and self.open:
+            if self._written is None:
+                self._written = trio.lowlevel.ParkingLot()
             await self._written.park()
 
     def sole_answer(self) -> bytes | None:
@@ -107,7 +111,7 @@ class IncomingHttpRequest(IncomingRequest):
         """Return the messages to write next, in order; empty at the end. Those taken before are written."""
         self._size -= self._taken
         self._taken = 0
-        if self._size < self._bound:
+        if self._size < self._bound and self._space is not None:
             self._space.unpark_all()
         await self.wait_output()
         lines = list(self._lines)
@@ -129,6 +133,8 @@ class IncomingHttpRequest(IncomingRequest):
         """Wait for a slow client; raises `ConnectionBroken` if it has left."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._size >= self._bound and self.open:
+            if self._space is None:
+                self._space = trio.lowlevel.ParkingLot()
             await self._space.park()
         if self._is_disconnected:
             await trio.lowlevel.checkpoint_if_cancelled()  # the waiting handler has been cancelled
@@ -139,7 +145,7 @@ class IncomingHttpRequest(IncomingRequest):
         if isinstance(outcome, McpError):
             self.status = status_of(outcome.code)
         self._put(line)
-        if self._space:
+        if self._space is not None:
             self._space.unpark_all()
 
     def _notify(self, method: str, params: JsonObject) -> None:
@@ -149,14 +155,16 @@ class IncomingHttpRequest(IncomingRequest):
         self._lines.append(line)
         self._size += len(line)
         self._holder.hold(len(line))
-        if self._written:
+        if self._written is not None:
             self._written.unpark_all()
 
     def _end(self) -> None:
         self._is_disconnected = True
         self._lines.clear()
-        self._written.unpark_all()
-        self._space.unpark_all()
+        if self._written is not None:
+            self._written.unpark_all()
+        if self._space is not None:
+            self._space.unpark_all()
 
 
 _REMEMBERED = 256
@@ -327,8 +335,7 @@ class ModernEndpoint:
         fault = self._mirroring.fault(message, request.headers, request.access)
         if fault is not None:
             raise fault
-        envelope = request.envelope
-        return evolve(context, access=envelope.access, headers=envelope.headers)
+        return context.arrived_by(request.envelope)
 
     def stop(self) -> None:
         """End the endless requests; synchronous."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ...._errors import McpError
 from ....abc import HttpServing
@@ -134,8 +134,7 @@ class _WebSocketLink(Link):
         refusal = self.authorizer.refusal([request], self.request, self.serving)
         if refusal is not None:  # rule 2
             raise refusal.error or McpError(INVALID_REQUEST, "the access does not have the scopes of this request")
-        envelope = self.request.envelope
-        return evolve(context, access=envelope.access, headers=envelope.headers)
+        return context.arrived_by(self.request.envelope)
 
 
 @define(eq=False)
