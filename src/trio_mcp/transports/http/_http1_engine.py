@@ -253,7 +253,7 @@ class Http1Connection:
         """Return True if another request may be sent."""
         if trio.current_time() >= self.expires or self._socket.is_readable():
             return False
-        if not isinstance(self.stream, trio.SSLStream):
+        if self.uses_descriptor or not isinstance(self.stream, trio.SSLStream):
             return True
         unread = getattr(self.stream, "_incoming", None)  # records that were received and not decrypted
         return unread is not None and not unread.pending

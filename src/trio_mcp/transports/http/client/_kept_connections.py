@@ -224,7 +224,11 @@ class KeptConnection:
         if head is None or not reader.is_complete or reader.is_last or self._is_sending:
             return False
         if head is not self._known:
-            if head.status != 200 or head.headers.get("content-type") != JSON_TYPE or not _UNUSUAL.isdisjoint(head.headers):
+            if (
+                head.status != 200
+                or head.headers.get("content-type") != JSON_TYPE
+                or not _UNUSUAL.isdisjoint(head.headers)
+            ):
                 return False
             self._known = head if len(head.raw) <= _LONGEST_KNOWN else None
         return (head.length or 0) <= self._owner.max_body_bytes

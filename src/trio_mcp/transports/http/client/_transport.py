@@ -155,7 +155,9 @@ class HttpSender:
         fields = {**_FIELDS_OF_POSTS, **fields}
         return self._request("POST", url, fields, message, on_sent, is_last_word=is_last_word, sent=sent)
 
-    def post_now(self, request: QuickRequest, url: str, line: bytes, fields: Mapping[str, str]) -> KeptConnection | None:
+    def post_now(
+        self, request: QuickRequest, url: str, line: bytes, fields: Mapping[str, str]
+    ) -> KeptConnection | None:
         """Post one message at once on a kept connection; return the connection, or None if nothing was sent."""
         if self.kept is None or self.source is not None or not self.is_reached:
             return None

@@ -1,17 +1,12 @@
 """A connection to a server over a WebSocket, each message in a text message of its own.
 
-A WebSocket carries messages in both directions, as a byte stream does. So `WebSocketStream` shows it as a stream of
-lines, and a link carries the messages by the rules of all streams, in every revision.
+A link carries the messages by the rules of all streams, in every revision; see `ws`.
 
 Rules of this file:
 
-1. Only whole frames are sent: a task that is cancelled meanwhile sends the rest, for a bounded time.
-2. A line break in a message is whitespace of JSON. It becomes a carriage return, which is the same to JSON, so that the
-   lines of the stream are the messages.
-3. A server that has sent nothing for a while is asked for a sign of life. This also keeps proxies from closing the
-   connection.
-4. The connection is opened by a GET with the header fields and the credentials of a POST over HTTP. Redirects are not
+1. The connection is opened by a GET with the header fields and the credentials of a POST over HTTP. Redirects are not
    followed: credentials are for the origin that the caller named.
+2. A server that refuses is named with its status or its error, of which no more is read than an error shows.
 
 Specification: RFC 6455, https://www.rfc-editor.org/rfc/rfc6455 and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports
@@ -19,26 +14,14 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+import os
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 from attrs import define, field, frozen
-from wsproto import ConnectionType, WSConnection
-from wsproto.connection import ConnectionState
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    RejectData,
-    Request,
-    TextMessage,
-)
-from wsproto.frame_protocol import CloseReason
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from ...._errors import ConnectionBroken
 from ...._util import owned_nursery
@@ -46,18 +29,17 @@ from ....abc import TokenSource, TransportClient
 from ....peer import Link
 from ..._stream import connect_link
 from .._engine import EngineError, Place, place_of, read_refusal, user_agent
-from .._http1_engine import Http1Engine
-from ..h1 import joined_fields
+from .._http1_engine import Http1Connection, Http1Engine, NothingSentError
+from ..h1 import HttpSyntaxError, ResponseReader, options_of, request_head
+from ..ws import WebSocketStream, accept_token
 from ._transport import authorization_errors
 
-__all__ = ["WebSocketStream", "open_websocket"]
+__all__ = ["open_websocket"]
 
 _SUBPROTOCOL = "mcp"
-_READ_BYTES = 64 * 1024
+_SWITCHING = 101
 _HANDSHAKE_SECONDS = 30.0
 """The time for the server to answer the opening handshake."""
-_CONTROL_SECONDS = 5.0
-"""The time for the server to take a frame that is no message."""
 _SILENCE_SECONDS = 20.0
 """The time without a byte of the server after which it is asked for one; after another such time it counts as gone."""
 _REFUSAL_BYTES = 64 * 1024
@@ -67,133 +49,58 @@ _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
 
 
 @define(eq=False)
-class WebSocketStream(trio.abc.Stream):
-    """The lines that are the messages of an open WebSocket.
+class _SocketChannel:
+    """A connection to a server, as a `ByteChannel`."""
 
-    Args:
-        transport: the connection, which this stream closes.
-        wire: the state of the WebSocket, after its opening handshake.
-    """
-
-    _transport: trio.abc.Stream
-    _wire: WSConnection
-    closed_by_peer: CloseConnection | None = field(default=None, init=False)
-    """The code and the reason with which the peer has closed the WebSocket; None if it has not."""
-    _received: bytearray = field(factory=bytearray, init=False)
-    _unfinished: bytearray = field(factory=bytearray, init=False)
-    """The begin of a line whose rest was not sent yet."""
-    _has_ended: bool = field(default=False, init=False)
-    """True if nothing more is received."""
+    _connection: Http1Connection
+    _first: bytes
+    """What has arrived with the answer to the handshake."""
+    _unsent: bytearray = field(factory=bytearray, init=False)
     _sending: trio.Lock = field(factory=trio.Lock, init=False)
-    _is_silent: bool = field(default=False, init=False)
-    """True if the peer has sent nothing since `keep_alive` looked."""
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send each whole line as a message; keep the rest until its line break is sent.
+    async def receive(self) -> bytes:
+        """Wait for bytes; return none at the end of the connection."""
+        data, self._first = self._first, b""
+        try:
+            return data or await self._connection.receive_first()
+        except OSError as exc:
+            raise trio.BrokenResourceError from exc
 
-        Raises:
-            trio.BrokenResourceError: the WebSocket is closed.
-        """
-        self._unfinished += data
-        *lines, rest = self._unfinished.split(b"\n")
-        self._unfinished = rest
-        await self._send(TextMessage(data=line.decode()) for line in lines if line)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        """Wait until the connection takes bytes."""
-        async with self._sending:
-            await self._transport.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return bytes of lines as they arrive; none after either side has closed the WebSocket."""
-        await self._take()
-        while not self._received and not self._has_ended:
+    def put(self, data: bytes) -> bool:
+        """Send what the connection takes at once; return False if `flush` has to send the rest."""
+        if not self._unsent and not self._sending.locked():
             try:
-                data = await self._transport.receive_some(_READ_BYTES)
-            except OSError as exc:
-                raise trio.BrokenResourceError from exc
-            self._is_silent = False
-            if data:
-                self._wire.receive_data(bytes(data))
-                await self._take()
-            else:
-                self._has_ended = True
-        await trio.lowlevel.checkpoint_if_cancelled()
-        size = len(self._received) if max_bytes is None else max_bytes
-        taken = bytes(self._received[:size])
-        del self._received[:size]
-        return taken
+                data = data[self._connection.write_now(data) :]
+            except NothingSentError:
+                pass  # `flush` finds out too
+        self._unsent += data
+        return not self._unsent
 
-    async def _take(self) -> None:
-        reply: Event | None = None
-        for event in self._wire.events():
-            match event:
-                case TextMessage(data=data, message_finished=finished):
-                    self._received += data.encode().replace(b"\n", b"\r")  # rule 2
-                    self._received += b"\n" if finished else b""
-                case Ping():
-                    reply = event.response()  # the latest one answers them all
-                case CloseConnection():
-                    self.closed_by_peer, reply, self._has_ended = event, event.response(), True
-                case BytesMessage():
-                    why = "messages are text"
-                    reply, self._has_ended = CloseConnection(CloseReason.UNSUPPORTED_DATA, why), True
-                case _:
-                    pass
-            if self._has_ended:
-                break
-        if reply is not None:
-            with suppress(*_BROKEN):
-                await self._send_control(reply)
+    async def flush(self) -> None:
+        """Send what was put, whether or not this task is cancelled; raises `trio.BrokenResourceError`."""
+        with trio.CancelScope(shield=True):
+            async with self._sending:
+                data, self._unsent = bytes(self._unsent), bytearray()
+                try:
+                    await self._connection.send_rest(data, 0)
+                except (EngineError, OSError) as exc:
+                    self.close()
+                    raise trio.BrokenResourceError(str(exc)) from exc
 
-    async def keep_alive(self) -> None:
-        """Find out if the peer is still there (rule 3); close the connection if not. To be run as a task."""
-        is_asked = False
-        while True:
-            self._is_silent = True
-            await trio.sleep(_SILENCE_SECONDS)
-            if not self._is_silent:
-                is_asked = False
-            elif is_asked:
-                await trio.aclose_forcefully(self._transport)
-                return
-            else:
-                is_asked = True
-                with suppress(*_BROKEN):
-                    await self._send_control(Ping())
+    def close(self) -> None:
+        """Close the connection at once."""
+        self._connection.close()
 
-    async def _send_control(self, event: Event) -> None:
-        """Send a frame that is no message, whether or not this task is cancelled (rule 1)."""
-        with trio.move_on_after(_CONTROL_SECONDS, shield=True) as timeout:
-            await self._send([event])
-        if timeout.cancelled_caught:
-            await trio.aclose_forcefully(self._transport)
 
-    async def _send(self, events: Iterable[Event]) -> None:
-        async with self._sending:
-            try:
-                data = b"".join(map(self._wire.send, events))
-            except LocalProtocolError:
-                raise trio.BrokenResourceError("the WebSocket is closed") from None
-            try:
-                await self._transport.send_all(data)
-            except OSError as exc:
-                raise trio.BrokenResourceError from exc
-
-    async def aclose(self) -> None:
-        """Tell the peer, and close the connection."""
-        if self._wire.state is ConnectionState.OPEN:
-            with suppress(*_BROKEN):
-                await self._send_control(CloseConnection(CloseReason.NORMAL_CLOSURE))
-        await self._transport.aclose()
-
-    def disconnect_reason(self) -> ConnectionBroken:
-        """Return the reason for the end of the stream, after it has ended."""
-        closed = self.closed_by_peer
-        if closed is None:
-            return ConnectionBroken("the connection ended before the WebSocket was closed")
-        why = f": {closed.reason}" if closed.reason else ""
-        return ConnectionBroken(f"the server closed the WebSocket with the code {int(closed.code)}{why}"[:_SHOWN])
+def _disconnect_reason(stream: WebSocketStream) -> ConnectionBroken:
+    """Return the reason for the end of a stream, after it has ended."""
+    closed, fault = stream.closed_by_peer, stream.fault
+    if fault is not None:
+        return ConnectionBroken(f"the server breaks the protocol of WebSockets: {fault}")
+    if closed is None:
+        return ConnectionBroken("the connection ended before the WebSocket was closed")
+    why = f": {closed.reason}" if closed.reason else ""
+    return ConnectionBroken(f"the server closed the WebSocket with the code {closed.code}{why}"[:_SHOWN])
 
 
 @asynccontextmanager
@@ -217,7 +124,7 @@ async def open_websocket(
     stream = await _opened(url, fields, source)
     async with owned_nursery() as nursery:
         nursery.start_soon(stream.keep_alive, name="WebSocket keep-alive")
-        async with connect_link(stream, client, stream.disconnect_reason) as link:
+        async with connect_link(stream, client, partial(_disconnect_reason, stream)) as link:
             yield link
 
 
@@ -264,12 +171,12 @@ async def _shake_hands(place: Place, fields: Mapping[str, str]) -> WebSocketStre
         raise ConnectionBroken(str(exc)) from exc
     try:
         with trio.fail_after(_HANDSHAKE_SECONDS):
-            reply = await _exchange_heads(connection.stream, place, fields)
+            reply = await _exchange_heads(connection, place, fields)
     except BaseException as exc:
         connection.close()
         if isinstance(exc, trio.TooSlowError):
             why = f"did not answer the handshake within {_HANDSHAKE_SECONDS:g} s"
-        elif isinstance(exc, (*_BROKEN, RemoteProtocolError)):
+        elif isinstance(exc, (*_BROKEN, HttpSyntaxError, ValueError)):
             why = f"does not open a WebSocket: {exc}"
         else:
             raise
@@ -280,29 +187,40 @@ async def _shake_hands(place: Place, fields: Mapping[str, str]) -> WebSocketStre
 
 
 async def _exchange_heads(
-    stream: trio.abc.Stream, place: Place, fields: Mapping[str, str]
+    connection: Http1Connection, place: Place, fields: Mapping[str, str]
 ) -> WebSocketStream | _Refused:
-    wire = WSConnection(ConnectionType.CLIENT)
-    extra = [(name.encode(), value.encode("latin-1")) for name, value in {"user-agent": user_agent(), **fields}.items()]
-    request = Request(host=place.authority, target=place.target, extra_headers=extra, subprotocols=[_SUBPROTOCOL])
-    await stream.send_all(wire.send(request))
-    head: RejectConnection | None = None
-    body = bytearray()
-    while True:
-        data = await stream.receive_some(_READ_BYTES)
-        if not data:
-            raise trio.BrokenResourceError("the connection ended")
-        wire.receive_data(bytes(data))
-        is_whole = False
-        for event in wire.events():
-            if isinstance(event, AcceptConnection):
-                return WebSocketStream(stream, wire)
-            if isinstance(event, RejectConnection):
-                head, is_whole = event, not event.has_body
-            else:
-                assert isinstance(event, RejectData)
-                body += event.data
-                is_whole = event.body_finished
-        if head is not None and (is_whole or len(body) > _REFUSAL_BYTES):
-            fields = joined_fields([(name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers])
-            return _Refused(head.status_code, fields, bytes(body[:_REFUSAL_BYTES]))
+    key = b64encode(os.urandom(16)).decode()
+    head = request_head("GET", place.target, {"host": place.authority, **_opening_fields(key), **fields})
+    await connection.stream.send_all(head)
+    reader, body = ResponseReader(may_switch=True), bytearray()
+    while not reader.is_complete and len(body) <= _REFUSAL_BYTES:
+        reader.feed(await connection.receive())
+        body += b"".join(reader.take_body())
+    assert reader.head is not None
+    headers = reader.head.headers
+    if reader.head.status != _SWITCHING:
+        return _Refused(reader.head.status, headers, bytes(body[:_REFUSAL_BYTES]))
+    _check_acceptance(headers, key)
+    channel = _SocketChannel(connection, reader.surplus)
+    return WebSocketStream(channel, is_client=True, silence_seconds=_SILENCE_SECONDS)
+
+
+def _opening_fields(key: str) -> Mapping[str, str]:
+    return {
+        "user-agent": user_agent(),
+        "upgrade": "websocket",
+        "connection": "Upgrade",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": key,
+        "sec-websocket-protocol": _SUBPROTOCOL,
+    }
+
+
+def _check_acceptance(headers: Mapping[str, str], key: str) -> None:
+    """Raise HttpSyntaxError unless the header fields of a response with the status 101 open a WebSocket."""
+    if headers.get("upgrade", "").lower() != "websocket" or "upgrade" not in options_of(headers):
+        raise HttpSyntaxError("the server goes on with another protocol")
+    if headers.get("sec-websocket-accept") != accept_token(key):
+        raise HttpSyntaxError("the field Sec-WebSocket-Accept of the response is not that of the request")
+    if headers.get("sec-websocket-protocol", _SUBPROTOCOL) != _SUBPROTOCOL or "sec-websocket-extensions" in headers:
+        raise HttpSyntaxError("the server has chosen a subprotocol or an extension that was not offered")

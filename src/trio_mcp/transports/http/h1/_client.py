@@ -102,9 +102,11 @@ class ResponseReader:
     Args:
         known: the head of an earlier response. The same bytes have the same meaning, and are not parsed again.
         has_body: False if the request was a HEAD, whose response has the framing of a body and no body.
+        may_switch: True if the request lets the server go on with another protocol (101). Such a response is complete
+            with its head.
     """
 
-    def __init__(self, known: ResponseHead | None = None, *, has_body: bool = True) -> None:
+    def __init__(self, known: ResponseHead | None = None, *, has_body: bool = True, may_switch: bool = False) -> None:
         self.head: ResponseHead | None = None
         """The head of the final response; None before it has arrived."""
         self.is_complete = False
@@ -112,7 +114,10 @@ class ResponseReader:
         self.is_last = False
         """True if no other response can follow on this connection. Settled when the response is complete."""
         self._known = known
+        self.surplus: bytes = b""
+        """The begin of the other protocol, after a switch."""
         self._has_body = has_body
+        self._may_switch = may_switch
         self._unread = bytearray()
         self._body: list[bytes] = []
         self._interim = 0
@@ -176,8 +181,10 @@ class ResponseReader:
         status = head.status
         if status < 200:
             self._interim += 1
-            if self._interim > _MAX_INTERIM:
+            if self._interim > _MAX_INTERIM or (status == _SWITCHING and not self._may_switch):
                 raise HttpSyntaxError(f"unexpected response with the status {status}")
+            if status == _SWITCHING:
+                self.head, self.is_complete, self.is_last = head, True, True
             return
         self.head, self.is_last = head, head.is_last
         if not self._has_body or status in {_NO_CONTENT, _NOT_MODIFIED}:
@@ -196,6 +203,7 @@ class ResponseReader:
     def _read_body(self, data: bytes) -> None:
         if self.is_complete:
             self.is_last = self.is_last or bool(data)
+            self.surplus = data
         elif self._chunks is not None:
             self._body += self._chunks.feed(data)
             self.is_complete = self._chunks.is_complete
@@ -218,12 +226,14 @@ def _read_head(raw: bytes) -> ResponseHead:
         raise HttpSyntaxError(f"the head of the response is malformed; it begins with {raw.split(_END)[0][:100]!r}")
     try:
         httptools.HttpResponseParser(None).feed_data(raw)
-    except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+    except httptools.HttpParserUpgrade:
+        pass  # after the status 101
+    except httptools.HttpParserError as error:
         raise HttpSyntaxError(f"the response is malformed: {error}") from None
     fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(3))]
     status, is_old, headers = int(match[2]), match[1] == "0", joined_fields(fields)
     options, coding, length = options_of(headers), headers.get("transfer-encoding"), headers.get("content-length")
-    if status == _SWITCHING or (status < 200 and not headers.keys().isdisjoint(_FRAMING)):
+    if status < 200 and not headers.keys().isdisjoint(_FRAMING):
         raise HttpSyntaxError(f"unexpected response with the status {status}")
     if coding is not None:
         if length is not None or is_old or coding.lower() != "chunked":

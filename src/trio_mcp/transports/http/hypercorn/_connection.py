@@ -323,8 +323,9 @@ class _Connection:
 
     def drop_alarm(self) -> None:
         """Forget the alarm."""
-        if self.alarm is not None:
-            self.alarm.connection = self.alarm = None
+        alarm, self.alarm = self.alarm, None
+        if alarm is not None:
+            alarm.connection = None
 
     def become_busy(self) -> None:
         """A request has arrived: the client may be silent."""

@@ -33,18 +33,16 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from email.utils import formatdate
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 import trio
 from attrs import define, field
-from hypercorn.protocol.events import Body, Data, EndBody, Event, Request, Response, StreamClosed
-from hypercorn.protocol.ws_stream import WSStream
-from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
+from hypercorn.typing import ConnectionState
 
 from ...._util import failure_of
 from ..h1 import (
@@ -59,7 +57,8 @@ from ..h1 import (
     response_head,
     status_line,
 )
-from ..server import AsgiMessage, HttpChannel, HttpRequest, ResponseHead, as_bytes, as_text
+from ..server import AsgiMessage, HttpChannel, HttpRequest, ResponseHead, UpgradableChannel, as_bytes, as_text
+from ..ws import ByteChannel
 from ._application import AppTasks
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ __all__ = ["ByteStream", "DirectApp", "Http1", "HttpExchange"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
-_STREAM_ID = 1
 _CLOSE = ("connection", "close")
 _CLOSE_LINE, _KEEP_ALIVE_LINE = b"connection: close\r\n", b"connection: keep-alive\r\n"
 _CHUNKED_LINE, _END = b"transfer-encoding: chunked\r\n", b"\r\n"
@@ -102,7 +100,6 @@ class ByteStream(Protocol):
     async def flush(self) -> None: ...
     async def write(self, data: bytes) -> None: ...
     async def wait_lost(self) -> None: ...
-    def stop_reading(self) -> None: ...
     def abort(self) -> None: ...
     def reset(self) -> None: ...
 
@@ -118,6 +115,14 @@ class DirectApp(Protocol):
         """Answer a request."""
         ...
 
+    def takes_websocket(self, request: HttpRequest) -> bool:
+        """Return True if a request may open a WebSocket."""
+        ...
+
+    async def serve_websocket(self, request: HttpRequest, channel: UpgradableChannel) -> None:
+        """Answer a request to open a WebSocket, and serve it."""
+        ...
+
 
 @lru_cache(1)
 def _date(_second: int) -> tuple[str, str]:
@@ -129,15 +134,16 @@ def _date_line(second: int) -> bytes:
     return field_lines([_date(second)])
 
 
-def _is_upgrade_to_websocket(head: RequestHead) -> bool:
+def _is_upgrade_to_websocket(exchange: HttpExchange) -> bool:
+    head = exchange.head
     upgrade = head.headers.get("upgrade")
-    if upgrade is None or head.method != "GET":
+    if upgrade is None or head.method != "GET" or head.version == "1.0" or not exchange.has_arrived:
         return False
     return upgrade.partition(",")[0].lower() == "websocket" and "upgrade" in options_of(head.headers)
 
 
 @define(eq=False, repr=False)
-class HttpExchange(HttpChannel):
+class HttpExchange(UpgradableChannel):
     """One request of a connection and its response."""
 
     _stream: ByteStream
@@ -156,6 +162,8 @@ class HttpExchange(HttpChannel):
     _sends_body: bool = field(default=True, init=False)
     """False if the response has no body, whatever the application sends."""
     _awaits_continue: bool = field(init=False)
+    is_switched: bool = field(default=False, init=False)
+    """True once the connection goes on with another protocol."""
 
     def __attrs_post_init__(self) -> None:
         self._awaits_continue = self.head.expects_continue
@@ -270,6 +278,13 @@ class HttpExchange(HttpChannel):
             lines += _KEEP_ALIVE_LINE
         return status_line(status) + lines + _date_line(int(time.time())) + _END
 
+    def switch(self, fields: Fields) -> ByteChannel:
+        """Let the connection go on with another protocol; see `UpgradableChannel`."""
+        self.has_begun = self.is_complete = self.is_last = self.is_switched = True
+        switched = _SwitchedConnection(self._stream, self.reader.surplus)
+        switched.put(response_head(_SWITCHING, [*fields, _date(int(time.time()))]))
+        return switched
+
     async def finish(self) -> None:
         """Answer for an application that has returned without a response; break an incomplete one off."""
         if self._stream.is_lost or self.is_complete:
@@ -281,6 +296,34 @@ class HttpExchange(HttpChannel):
         else:
             self._left = None
             await self.refuse(500)
+
+
+@define(eq=False)
+class _SwitchedConnection:
+    """The rest of a connection that goes on with another protocol, as a `ByteChannel`."""
+
+    _stream: ByteStream
+    _surplus: bytes
+    """The bytes that have arrived behind the request."""
+
+    async def receive(self) -> bytes:
+        """Wait for bytes; return none at the end of the connection."""
+        data, self._surplus = self._surplus, b""
+        return data or await self._stream.receive_during_request()
+
+    def put(self, data: bytes) -> bool:
+        """Send what the connection takes at once; return False if `flush` has to send the rest."""
+        return self._stream.put(data)
+
+    async def flush(self) -> None:
+        """Send what was put; raises `trio.BrokenResourceError`."""
+        await self._stream.flush()
+        if self._stream.is_lost:
+            raise trio.BrokenResourceError("the client has left, or does not read")
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self._stream.abort()
 
 
 @define(eq=False)
@@ -303,14 +346,15 @@ class Http1:
     _exchange: HttpExchange | None = field(default=None, init=False)
     """The request that is answered now, or was answered last."""
     _has_failed: bool = field(default=False, init=False)
-    """True after a request that could not be read, and after a WebSocket."""
+    """True after a request that could not be read."""
 
     @property
     def expects_more(self) -> bool:
         """True if the client may still be sending data that is not read."""
         exchange = self._exchange
         return self._has_failed or (
-            exchange is not None and (not exchange.reader.is_complete or bool(exchange.reader.surplus))
+            exchange is not None
+            and (not exchange.reader.is_complete or bool(exchange.reader.surplus) or exchange.is_switched)
         )
 
     async def serve(self) -> bytes:
@@ -333,9 +377,6 @@ class Http1:
             is_first = False
             self._known = head if len(head.raw) <= _LONGEST_KNOWN and _SECRET.isdisjoint(head.headers) else None
             self._stream.become_busy()
-            if _is_upgrade_to_websocket(head):
-                await self._serve_websocket(reader, head)
-                return b""
             exchange = self._exchange = HttpExchange(self._stream, reader, head)
             await self._answer(exchange)
             if exchange.is_last or self._stream.is_lost or self._stream.is_stopping or not reader.is_complete:
@@ -387,8 +428,11 @@ class Http1:
                 headers=exchange.head.headers,
                 client=None if client is None else client[0],
             )
+            if _is_upgrade_to_websocket(exchange) and direct.takes_websocket(request):
+                await _answer_directly(direct.serve_websocket, request, exchange)
+                return
             if direct.answers_directly(request):
-                await _answer_directly(direct, request, exchange)
+                await _answer_directly(direct.answer, request, exchange)
                 return
         await self._answer_asgi(exchange, path, raw_path, query)
 
@@ -422,60 +466,12 @@ class Http1:
             await exchange.wait_left()
         await put({"type": "http.disconnect"})
 
-    # --- WebSocket ---
 
-    async def _serve_websocket(self, reader: RequestReader, head: RequestHead) -> None:
-        self._has_failed = True
-        if not all(value.isascii() for name, value in head.fields if name.startswith("sec-websocket-")):
-            await self._refuse(400)
-            return
-        listening = self._common.listening
-        websocket = WSStream(
-            cast("AppWrapper", self._common.app),  # not called: `AppTasks` calls the application
-            self._common.config,
-            self._common.context,
-            cast("TaskGroup", self._tasks),  # it has all that protocols use of Hypercorn's `TaskGroup`
-            listening.is_encrypted,
-            self._stream.client,
-            self._stream.server,
-            self._send_for_websocket,
-            _STREAM_ID,
-        )
-        request = Request(
-            stream_id=_STREAM_ID,
-            headers=as_bytes(head.fields),
-            http_version=head.version,
-            method=head.method,
-            raw_path=head.target.encode(),
-            state=ConnectionState(self._common.lifespan_state),
-        )
-        await websocket.handle(request)
-        data = b"".join(reader.take_body()) + reader.surplus
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            while data or (data := await self._stream.receive()):
-                await websocket.handle(Data(_STREAM_ID, data))
-                data = b""
-        await websocket.handle(StreamClosed(_STREAM_ID))
-
-    async def _send_for_websocket(self, event: Event) -> None:
-        """Take what Hypercorn's WebSocket stream sends."""
-        match event:
-            case Response(status_code=status, headers=headers):
-                fields, _, _ = _application_fields(as_text(headers))
-                if status != _SWITCHING:
-                    fields = [*(each for each in fields if each[0] != "connection"), _CLOSE]
-                await self._stream.write(response_head(status, [*fields, _date(int(time.time()))]))
-            case Body(data=data) | Data(data=data):
-                await self._stream.write(data)
-            case EndBody() | StreamClosed():  # after a refusal, or a closing handshake
-                self._stream.stop_reading()
-            case _:  # nothing is left to send
-                pass
-
-
-async def _answer_directly(app: DirectApp, request: HttpRequest, exchange: HttpExchange) -> None:
+async def _answer_directly(
+    answer: Callable[[HttpRequest, HttpExchange], Awaitable[None]], request: HttpRequest, exchange: HttpExchange
+) -> None:
     try:
-        await app.answer(request, exchange)
+        await answer(request, exchange)
     except BaseException as error:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
         failure = failure_of(error, "the application", _log)
         _log.error("the application failed at %s %r", request.method, request.path, exc_info=failure)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._channel import ResponseHead as ResponseHead
     from ._channel import Scope as Scope
     from ._channel import Send as Send
+    from ._channel import UpgradableChannel as UpgradableChannel
     from ._channel import as_bytes as as_bytes
     from ._channel import as_text as as_text
     from ._event_store import MemoryEventStore as MemoryEventStore
@@ -35,7 +36,7 @@ else:
             "_asgi": ("HttpRequest", "read_body"),
             "_channel": (
                 "CUT_EXTENSION", "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpChannel", "Receive", "ResponseHead",
-                "Scope", "Send", "as_bytes", "as_text",
+                "Scope", "Send", "UpgradableChannel", "as_bytes", "as_text",
             ),
             "_event_store": ("MemoryEventStore", "SqliteEventStore"),
             "_legacy_session_manager": ("SessionSettings",),

@@ -42,6 +42,7 @@ from ....abc import HttpAnswerer, HttpServing
 from ....peer import FairLimiter
 from ....wire import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     HttpPolicy,
     JsonRpcRequest,
     ModernPost,
@@ -55,11 +56,11 @@ from ....wire import (
 )
 from ._asgi import WITHOUT_TRIO, HttpRequest, RequestAuthorizer, Responding, read_body, refuse_without_trio
 from ._byte_budget import ByteBudget, no_room
-from ._channel import AsgiApp, AsgiChannel, AsgiMessage, HttpChannel, Receive, Scope, Send
+from ._channel import AsgiApp, AsgiChannel, AsgiMessage, HttpChannel, Receive, Scope, Send, UpgradableChannel
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
 from ._modern import ModernEndpoint
 from ._routes import RouteTable, answer_health, write_access
-from ._websocket import WebSocketLinks, refuse_websocket
+from ._websocket import DirectWebSocket, WebSocketLinks, accept_asgi, read_opening, refuse_websocket
 
 if TYPE_CHECKING:
     from ....auth import ResourceServer
@@ -164,6 +165,8 @@ class HttpRouter:
     async def admit_websocket(self, request: HttpRequest) -> tuple[HttpRequest, WebSocketLinks] | Refusal:
         """Return the request with its access, and what serves its WebSocket; or its refusal."""
         refusal = check_place(request.headers, self._settings.policy)
+        if refusal is None and not self._settings.websocket:
+            refusal = Refusal(403, McpError(INVALID_REQUEST, "this server takes no WebSockets (see websocket=True)"))
         if refusal is not None:
             return refusal
         admitted = await self.authorizer.admit(request)
@@ -420,8 +423,10 @@ class HttpApp:
                 await self._answer(request, channel, serve_route)
             case "lifespan":
                 await serve_lifespan(self._run_unless_running, no_host, scope, receive, send)
-            case "websocket" if self.takes_websocket(scope):
-                await self._serve_websocket(scope, receive, send)
+            case "websocket" if self._settings.websocket and self.takes_websocket(
+                HttpRequest.of({"method": "GET", **scope})
+            ):
+                await self._serve_asgi_websocket(scope, receive, send)
             case "websocket":
                 while (await receive())["type"] != "websocket.disconnect":
                     pass  # rule 3
@@ -430,15 +435,34 @@ class HttpApp:
                     f"unknown ASGI scope type {unknown!r}; this application supports http, websocket and lifespan"
                 )
 
-    def takes_websocket(self, scope: Scope) -> bool:
-        """Return True if a WebSocket is served: it is enabled, and the path is that of the endpoint."""
+    def takes_websocket(self, request: HttpRequest) -> bool:
+        """Return True if a request to open a WebSocket is for the endpoint; `serve_websocket` answers it."""
         path = self._settings.path
-        if not self._settings.websocket or path is None:
-            return self._settings.websocket
-        return HttpRequest.of({"method": "GET", **scope}).local_path.rstrip("/") == path.rstrip("/")
+        return path is None or request.local_path.rstrip("/") == path.rstrip("/")
 
-    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one WebSocket, and log it."""
+    async def serve_websocket(self, request: HttpRequest, channel: UpgradableChannel) -> None:
+        """Answer a request to open a WebSocket, without ASGI, and serve it."""
+        begun = trio.current_time()
+        responding = Responding(channel, self._settings.keep_alive, self._answerer.limits.stall_seconds)
+        responding.request = request
+        try:
+            admitted = await self._router.admit_websocket(request)
+            if isinstance(admitted, Refusal):
+                await responding.refuse(admitted)
+                return
+            fields = read_opening(request.headers)
+            if isinstance(fields, Refusal):
+                await responding.refuse(fields)
+                return
+            responding.status, (responding.request, links) = 101, admitted
+            switched = channel.switch(fields)
+            silence = self._settings.keep_alive
+            await links.serve(responding.request, DirectWebSocket(switched, is_client=False, silence_seconds=silence))
+        finally:
+            self._log_access(responding, begun)
+
+    async def _serve_asgi_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket of an ASGI server, and log it."""
         request, begun = HttpRequest.of({"method": "GET", **scope}), trio.current_time()
         status = 101
         await receive()  # its connect event
@@ -449,7 +473,7 @@ class HttpApp:
                 await refuse_websocket(admitted, scope, send)
                 return
             request, links = admitted
-            await links.serve(request, scope, receive, send)
+            await links.serve(request, await accept_asgi(scope, receive, send))
         finally:
             if self._settings.access_log is not None:
                 write_access(self._settings.access_log, request, status, trio.current_time() - begun)
@@ -478,9 +502,13 @@ class HttpApp:
             raise
         finally:
             responding.forget()
-            if self._settings.access_log is not None:
-                seconds = trio.current_time() - begun
-                write_access(self._settings.access_log, responding.request, responding.status, seconds)
+            self._log_access(responding, begun)
+
+    def _log_access(self, responding: Responding, begun: float) -> None:
+        if self._settings.access_log is not None:
+            assert responding.request is not None
+            seconds = trio.current_time() - begun
+            write_access(self._settings.access_log, responding.request, responding.status, seconds)
 
     async def _respond(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         """Answer one request, by its path."""

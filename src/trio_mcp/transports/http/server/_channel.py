@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 from attrs import define, field
 
+from ..ws import ByteChannel
+
 __all__ = [
     "CUT_EXTENSION",
     "AsgiApp",
@@ -25,6 +27,7 @@ __all__ = [
     "ResponseHead",
     "Scope",
     "Send",
+    "UpgradableChannel",
     "as_bytes",
     "as_text",
 ]
@@ -99,6 +102,14 @@ class HttpChannel(abc.ABC):
     @abc.abstractmethod
     def cut(self) -> None:
         """Break the response off, even during a write; synchronous."""
+
+
+class UpgradableChannel(HttpChannel):
+    """Carries a request whose connection can go on with another protocol."""
+
+    @abc.abstractmethod
+    def switch(self, fields: Sequence[tuple[str, str]]) -> ByteChannel:
+        """Answer with the status 101 and these header fields; return the connection, which ends with the request."""
 
 
 @define(eq=False, repr=False)

@@ -8,9 +8,7 @@ Rules of this file:
    accepted. Browsers send the origin with it, and no page of another origin can read what is sent.
 2. Each request needs its scopes, as over HTTP.
 3. The connection is closed when its access expires. Its close code tells why: 1001 if the server stops, 3000 if the
-   access has expired, 1003 for binary messages, and 1000 otherwise.
-4. A line break in a message is whitespace of JSON. It becomes a carriage return, which is the same to JSON, so that the
-   lines of the stream are the messages.
+   access has expired, 1003 for binary messages, and 1000 otherwise. What breaks the protocol has the codes of `ws`.
 
 Specification: RFC 6455, https://www.rfc-editor.org/rfc/rfc6455 and
 https://asgi.readthedocs.io/en/stable/specs/www.html#websocket
@@ -18,7 +16,9 @@ https://asgi.readthedocs.io/en/stable/specs/www.html#websocket
 
 from __future__ import annotations
 
+import binascii
 import logging
+from collections.abc import Sequence
 
 import trio
 from attrs import define, field
@@ -26,17 +26,18 @@ from attrs import define, field
 from ...._errors import McpError
 from ....abc import HttpServing
 from ....peer import ExchangeContext, Link, Outlet, SenderSlots, note_arrival
-from ....wire import INVALID_REQUEST, JSON_TYPE, JsonObject, JsonRpcRequest, Refusal
+from ....wire import INVALID_REQUEST, JSON_TYPE, Headers, JsonObject, JsonRpcRequest, Refusal
+from ..ws import Close, CloseCode, WebSocketStream, accept_token
 from ._asgi import HttpRequest, RequestAuthorizer
 from ._channel import Receive, Scope, Send, as_bytes
 
-__all__ = ["WebSocketLinks", "refuse_websocket"]
+__all__ = ["AsgiWebSocket", "DirectWebSocket", "WebSocketLinks", "accept_asgi", "read_opening", "refuse_websocket"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
 _SUBPROTOCOL = "mcp"
-_NORMAL, _STOPPING, _BINARY, _EXPIRED = 1000, 1001, 1003, 3000
-"""The close codes of rule 3, by the registry of RFC 6455."""
+_VERSION = "13"
+_KEY_BYTES = 16
 _RESPONSE_EXTENSION = "websocket.http.response"
 
 
@@ -58,20 +59,59 @@ async def refuse_websocket(refusal: Refusal, scope: Scope, send: Send) -> None:
         _log.debug("refusing a WebSocket failed", exc_info=True)
 
 
+# --- Without ASGI ---
+
+
+def read_opening(headers: Headers) -> Sequence[tuple[str, str]] | Refusal:
+    """Return the header fields that accept a WebSocket, or the refusal of a request that opens none.
+
+    Args:
+        headers: the header fields of a GET whose connection is to become a WebSocket.
+    """
+    if headers.get("sec-websocket-version") != _VERSION:
+        return Refusal(426, headers={"upgrade": "websocket", "sec-websocket-version": _VERSION})
+    key = headers.get("sec-websocket-key", "")
+    try:
+        is_key = len(binascii.a2b_base64(key, strict_mode=True)) == _KEY_BYTES
+    except ValueError:  # also if it is not ASCII
+        is_key = False
+    if not is_key:
+        return Refusal(400, McpError(INVALID_REQUEST, "the header field Sec-WebSocket-Key is missing or malformed"))
+    fields = [("upgrade", "websocket"), ("connection", "upgrade"), ("sec-websocket-accept", accept_token(key))]
+    offered = [each.strip() for each in headers.get("sec-websocket-protocol", "").split(",")]
+    return [*fields, ("sec-websocket-protocol", _SUBPROTOCOL)] if _SUBPROTOCOL in offered else fields
+
+
+@define(eq=False)
+class DirectWebSocket(WebSocketStream):
+    """A WebSocket on a connection of `serve_http`."""
+
+    async def aclose(self) -> None:
+        """Do nothing: `WebSocketLinks` closes the WebSocket, and the server the connection."""
+        await trio.lowlevel.checkpoint()
+
+
+# --- ASGI ---
+
+
 @define(eq=False, repr=False)
-class _WebSocketStream(trio.abc.Stream):
-    """The lines that are the messages of a WebSocket of an ASGI server."""
+class AsgiWebSocket(trio.abc.Stream):
+    """The lines that are the messages of a WebSocket of an ASGI server, which looks after its connection."""
 
     _receive: Receive
     _send: Send
-    close_code: int = field(default=_NORMAL, init=False)
-    """The code with which this side closes the WebSocket."""
     has_client_closed: bool = field(default=False, init=False)
     """True once the client has closed the WebSocket, or has left."""
+    _fault: Close | None = field(default=None, init=False)
+    """What this side has to say to what the client has sent; None if nothing."""
     _has_ended: bool = field(default=False, init=False)
     """True if nothing more is received."""
     _unfinished: bytearray = field(factory=bytearray, init=False)
     """The begin of a line whose rest was not sent yet."""
+
+    async def keep_alive(self) -> None:
+        """Return at once: servers of applications look after their connections."""
+        await trio.lowlevel.checkpoint()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send each whole line as a message; keep the rest until its line break is sent."""
@@ -101,9 +141,9 @@ class _WebSocketStream(trio.abc.Stream):
         if message["type"] == "websocket.disconnect":
             self.has_client_closed = True
         elif text is not None:
-            return text.encode().replace(b"\n", b"\r") + b"\n"  # rule 4
+            return text.encode().replace(b"\n", b"\r") + b"\n"  # as in `ws`
         else:
-            self.close_code = _BINARY
+            self._fault = Close(CloseCode.UNSUPPORTED_DATA, "messages are text")
         self._has_ended = True
         return b""
 
@@ -112,10 +152,21 @@ class _WebSocketStream(trio.abc.Stream):
         self._has_ended = True
         await trio.lowlevel.checkpoint()
 
-    async def close_websocket(self) -> None:
-        """Send the close code, unless the client has closed the WebSocket."""
+    async def close_websocket(self, close: Close) -> None:
+        """Tell the client why the WebSocket is closed, unless it has closed it."""
         if not self.has_client_closed:
-            await self._send({"type": "websocket.close", "code": self.close_code})
+            close = self._fault or close
+            await self._send({"type": "websocket.close", "code": int(close.code), "reason": close.reason})
+
+
+async def accept_asgi(scope: Scope, receive: Receive, send: Send) -> AsgiWebSocket:
+    """Accept a WebSocket of an ASGI server."""
+    offered = scope.get("subprotocols") or ()
+    await send({"type": "websocket.accept", "subprotocol": _SUBPROTOCOL if _SUBPROTOCOL in offered else None})
+    return AsgiWebSocket(receive, send)
+
+
+# --- Links ---
 
 
 @define(eq=False)
@@ -147,36 +198,38 @@ class WebSocketLinks:
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _is_stopping: bool = field(default=False, init=False)
 
-    async def serve(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
-        """Accept a WebSocket, and serve it until either side closes it.
+    async def serve(self, request: HttpRequest, websocket: DirectWebSocket | AsgiWebSocket) -> None:
+        """Serve a WebSocket until either side closes it.
 
         Args:
-            request: the admitted request that opens it.
-            scope: of ASGI, like the next two.
-            receive: of ASGI.
-            send: of ASGI.
+            request: the admitted request that has opened it.
+            websocket: accepted already.
         """
-        offered = scope.get("subprotocols") or ()
-        await send({"type": "websocket.accept", "subprotocol": _SUBPROTOCOL if _SUBPROTOCOL in offered else None})
-        stream = _WebSocketStream(receive, send)
-        link = self._link(request, stream)
+        link = self._link(request, websocket)
         self._links.add(link)
         if self._is_stopping:
             link.stop()
         try:
-            link.running.deadline = request.access_until
-            with link.running:
-                await link.run(drain=True)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(websocket.keep_alive)
+                link.running.deadline = request.access_until
+                with link.running:
+                    await link.run(drain=True)
+                nursery.cancel_scope.cancel()
         finally:
             self._links.discard(link)
             self._left.unpark_all()
-        if self._is_stopping:
-            stream.close_code = _STOPPING
-        elif link.running.cancelled_caught:
-            stream.close_code = _EXPIRED
-        await stream.close_websocket()
+        await websocket.close_websocket(self._close_of(link))
 
-    def _link(self, request: HttpRequest, stream: _WebSocketStream) -> _WebSocketLink:
+    def _close_of(self, link: _WebSocketLink) -> Close:
+        """Return why the server closes a WebSocket (rule 3)."""
+        if self._is_stopping:
+            return Close(CloseCode.GOING_AWAY, "the server stops")
+        if link.running.cancelled_caught:
+            return Close(CloseCode.UNAUTHORIZED, "the access has expired")
+        return Close(CloseCode.NORMAL)
+
+    def _link(self, request: HttpRequest, stream: DirectWebSocket | AsgiWebSocket) -> _WebSocketLink:
         serving = self._serving
         envelope = request.envelope
 
@@ -189,6 +242,7 @@ class WebSocketLinks:
             notified,
             serving.limits,
             stream,
+            send_now=stream.send_now if isinstance(stream, DirectWebSocket) else None,
             request=request,
             authorizer=self._authorizer,
             serving=serving,
