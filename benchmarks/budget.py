@@ -68,25 +68,35 @@ def _near_floor(name: str, work: str, floor: str, bound: float, *, throughput: b
             yield Row(f"{name}, {era}: times as long as {floor}", measure, bound, at_least=False)
 
 
+def _near_typescript(name: str, work: str) -> Iterator[Row]:
+    for era in ERAS:
+        measure = _ratio(work, f"ours/{era}", f"ts/{era}")
+        yield Row(f"{name}, {era}: times as long as TypeScript", measure, 1, at_least=False)
+
+
 def _at_most(name: str, work: str, figure: str, bound: float, unit: str) -> Iterator[Row]:
     for era in ERAS:
         yield Row(f"{name}, {era}", _value(work, f"ours/{era}", figure), bound, at_least=False, unit=unit)
 
 
-def _over_http(name: str, work: str, figure: str) -> Iterator[Row]:
+def _of_stdio(name: str, work: str, over: str, figure: str, bound: float) -> Iterator[Row]:
     for era in ERAS:
         contender = f"ours/{era}"
 
         def measure(results: Results, contender: str = contender) -> float | None:
-            stdio, http = (results.spread(each, contender, figure) for each in (work, f"http-{work}"))
-            return None if stdio is None or http is None else http.median / stdio.median
+            stdio, other = (results.spread(each, contender, figure) for each in (work, over))
+            if stdio is None or other is None:
+                return None
+            ratio = other.median / stdio.median
+            return 1 / ratio if FIGURES[figure].more_is_better else ratio
 
-        yield Row(f"{name} over HTTP, {era}: times as long as over stdio", measure, 2, at_least=False)
+        yield Row(f"{name}, {era}: times as long as over stdio", measure, bound, at_least=False)
 
 
 ROWS = (
     *_beats_official("stdio, p50", "stdio-1", (3.5, 3.5)),
     *_near_floor("stdio, p50", "stdio-1", "floor", 1.4),
+    *_near_typescript("stdio, p50", "stdio-1"),
     *_beats_official("stdio, 64 in flight", "stdio-64", (15, 15)),
     *_near_floor("stdio, 64 in flight", "stdio-64", "floor", 0.65, throughput=True),
     # In memory, the modern era of the official SDK passes objects, not messages; the limit is about the legacy era.
@@ -112,9 +122,11 @@ ROWS = (
     *_near_floor("HTTP, 64 in flight", "http-64", "floor-httptools", 0.4, throughput=True),
     *_beats_official("HTTP, 64 in flight", "http-64", (None, 10)),
     *_beats_official("100 HTTP clients", "clients", (None, 8)),
-    *_over_http("First progress", "first", "p50_us"),
-    *_over_http("Cancelling to the handler", "cancel", "p50_us"),
-    *_over_http("Progress, per update", "storm", "per_update_us"),
+    *_of_stdio("First progress over HTTP", "first", "http-first", "p50_us", 2),
+    *_of_stdio("Cancelling to the handler over HTTP", "cancel", "http-cancel", "p50_us", 2),
+    *_of_stdio("Progress over HTTP, per update", "storm", "http-storm", "per_update_us", 2),
+    *_of_stdio("WebSocket, p50", "stdio-1", "websocket-1", "p50_us", 1.4),
+    *_of_stdio("WebSocket, 64 in flight", "stdio-64", "websocket-64", "rate", 1.4),
     Row("HTTP client: open, 2025", _value("clients", "ours/2025", "open_ms"), 1, at_least=False, unit="ms"),
     Row("HTTP client: open, 2026", _value("clients", "ours/2026", "open_ms"), 0.6, at_least=False, unit="ms"),
     *_at_most("HTTP client: memory", "clients", "client_kb", 60, "KB"),

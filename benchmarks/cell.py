@@ -24,6 +24,7 @@ WORKS = {
     "waiting": ("calls", "waiting"),
     "memory": ("calls", "memory"),
     "http": ("calls", "http"),
+    "websocket": ("calls", "websocket"),
     "list": ("payloads", "listing"),
     "text": ("payloads", "text"),
     "blob": ("payloads", "blob"),

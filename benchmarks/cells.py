@@ -99,6 +99,7 @@ WITH_FLOOR = ("floor", *SDKS)
 IN_MEMORY = tuple(
     name for name in WITH_FLOOR if name != "ts/2026"
 )  # its pair of transports supports the legacy era only
+OURS = ("ours/2025", "ours/2026")
 OVER_HTTP = ("floor-h11", "floor-httptools", *SDKS)
 
 
@@ -134,6 +135,7 @@ WORKS = {
         Work("first", "From a call to its first progress, stdio", "p50_us", WITH_FLOOR),
         Work("cancel", "From cancelling to the handler, stdio", "p50_us", WITH_FLOOR),
         *_calls("http", "HTTP", OVER_HTTP, (1, 64)),
+        *_calls("websocket", "WebSocket", OURS, (1, 64)),
         Work("http-storm", "1,000 progress updates of one call, HTTP", "per_update_us", SDKS),
         Work("http-first", "From a call to its first progress, HTTP", "p50_us", SDKS),
         Work("http-cancel", "From cancelling to the handler, HTTP", "p50_us", SDKS),

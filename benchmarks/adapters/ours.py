@@ -16,6 +16,7 @@ from trio_mcp import (
     HttpBound,
     Limits,
     Server,
+    open_client,
     open_http_client,
     open_memory_client,
     open_stdio_client,
@@ -89,8 +90,9 @@ class Ours:
         return _session(open_memory_client(server, revision=REVISIONS[era]))
 
     def http(self, url: str, era: str) -> AbstractAsyncContextManager[OursSession]:
-        """Connect with the bundled HTTP client."""
-        return _session(open_http_client(url, revision=REVISIONS[era]))
+        """Connect with the bundled HTTP client, or over a WebSocket."""
+        opening = open_client if url.startswith("ws:") else open_http_client
+        return _session(opening(url, revision=REVISIONS[era]))
 
     def server(self, dummies: int) -> Server:
         """Return a server without a progress limit, because the other SDKs have none."""
@@ -109,7 +111,7 @@ class Ours:
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                bound: HttpBound = await nursery.start(partial(serve_http, server, port=0))
+                bound: HttpBound = await nursery.start(partial(serve_http, server, port=0, websocket=True))
                 announce(bound.url)
 
         trio.run(main)

@@ -80,7 +80,7 @@ class Adapter(Protocol):
         ...
 
     def http(self, url: str, era: str) -> AbstractAsyncContextManager[Session]:
-        """Connect to the server at a URL."""
+        """Connect to the server at a URL; one of the scheme ``ws`` is that of a WebSocket."""
         ...
 
     def server(self, dummies: int) -> Any:

@@ -10,7 +10,7 @@ from ..effort import Effort
 from ..figures import percentile
 from .connections import connected
 
-__all__ = ["http", "memory", "stdio", "until", "waiting"]
+__all__ = ["http", "memory", "stdio", "until", "waiting", "websocket"]
 
 
 async def stdio(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
@@ -34,6 +34,12 @@ async def memory(adapter: Adapter, name: str, era: str, effort: Effort, in_fligh
 async def http(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
     """Call an HTTP server on this machine."""
     async with connected(adapter, name, era, "http") as session:
+        return await _measured(adapter, session, effort, in_flight, processes=2)
+
+
+async def websocket(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
+    """Call an HTTP server on this machine over a WebSocket."""
+    async with connected(adapter, name, era, "websocket") as session:
         return await _measured(adapter, session, effort, in_flight, processes=2)
 
 

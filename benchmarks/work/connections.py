@@ -47,6 +47,8 @@ async def connected(
             yield session
     else:
         with http_server(name) as url:
+            if transport == "websocket":
+                url = url.replace("http:", "ws:", 1)
             async with adapter.http(url, era) as session:
                 await session.tools()
                 yield session

@@ -17,13 +17,12 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-import itertools
 import logging
 import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
@@ -61,69 +60,6 @@ _LINGER_SECONDS = 2.0
 once, the system would discard the unread part of that response."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 """The socket option for a client that reads nothing: the system drops unsent data."""
-
-
-@define(eq=False)
-class Connections:
-    """The open connections of one server, and what they share."""
-
-    app: AsgiApp
-    listening: HttpListening
-    lifespan_state: dict[str, Any]
-    direct: DirectApp | None = None
-    """Answers requests without ASGI; None if the application cannot."""
-    config: ProtocolConfig = field(init=False)
-    context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
-    bound: ConnectionBound[_Connection] = field(init=False)
-    is_stopping: bool = field(default=False, init=False)
-    """True if the server stops: a response is the last of its connection."""
-    ends: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_ENDS_AT_ONCE), init=False)
-    """Limits how many connections end their requests at once, so that clients which leave together delay nobody."""
-    deadlines: _Deadlines = field(factory=lambda: _Deadlines(), init=False)
-    _open: set[_Connection] = field(factory=set["_Connection"], init=False)
-    _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.config = ProtocolConfig(self.listening)
-        self.bound = ConnectionBound["_Connection"](self.listening.max_connections)
-
-    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one connection
-    async def serve(self, stream: _Stream) -> None:
-        """Serve one connection until it ends; close it at once if it is beyond the bound."""
-        connection = _Connection(stream, self)  # the stream may be closed already, to make room for another
-        if not self.bound.admit(sender_at(stream), connection, socket_of(stream)):
-            connection.abort()
-            await trio.lowlevel.checkpoint()
-            return
-        self._open.add(connection)
-        try:
-            with contained(connection.report):
-                await connection.run()
-        finally:
-            self._open.discard(connection)
-            self._left.unpark_all()
-
-    async def stop(self) -> None:
-        """End idle connections now, and the others after the responses they have begun."""
-        self.is_stopping = True
-        await self.context.terminated.set()
-        for connection in self._open:
-            connection.end_if_idle()
-
-    async def watch(self) -> None:
-        """Expire connections whose clients are silent for too long, until `abort`; to be run as a task."""
-        await self.deadlines.watch()
-
-    def abort(self) -> None:
-        """End every connection now."""
-        self.deadlines.stop()
-        for connection in self._open:
-            connection.abort()
-
-    async def wait_left(self) -> None:
-        """Wait until no connection is open."""
-        while self._open:
-            await self._left.park()
 
 
 @define(order=True)
@@ -172,6 +108,69 @@ class _Deadlines:
         """End `watch`."""
         self._is_stopped = True
         self._sleeping.cancel()
+
+
+@define(eq=False)
+class Connections:
+    """The open connections of one server, and what they share."""
+
+    app: AsgiApp
+    listening: HttpListening
+    lifespan_state: dict[str, Any]
+    direct: DirectApp | None = None
+    """Answers requests without ASGI; None if the application cannot."""
+    config: ProtocolConfig = field(init=False)
+    context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
+    bound: ConnectionBound[_Connection] = field(init=False)
+    is_stopping: bool = field(default=False, init=False)
+    """True if the server stops: a response is the last of its connection."""
+    ends: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_ENDS_AT_ONCE), init=False)
+    """Limits how many connections end their requests at once, so that clients which leave together delay nobody."""
+    deadlines: _Deadlines = field(factory=_Deadlines, init=False)
+    _open: set[_Connection] = field(factory=set["_Connection"], init=False)
+    _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.config = ProtocolConfig(self.listening)
+        self.bound = ConnectionBound["_Connection"](self.listening.max_connections)
+
+    @trio.lowlevel.enable_ki_protection  # an interrupt is for the main task of the program, not for one connection
+    async def serve(self, stream: _Stream) -> None:
+        """Serve one connection until it ends; close it at once if it is beyond the bound."""
+        connection = _Connection(stream, self)  # the stream may be closed already, to make room for another
+        if not self.bound.admit(sender_at(stream), connection, socket_of(stream)):
+            connection.abort()
+            await trio.lowlevel.checkpoint()
+            return
+        self._open.add(connection)
+        try:
+            with contained(connection.report):
+                await connection.run()
+        finally:
+            self._open.discard(connection)
+            self._left.unpark_all()
+
+    async def stop(self) -> None:
+        """End idle connections now, and the others after the responses they have begun."""
+        self.is_stopping = True
+        await self.context.terminated.set()
+        for connection in self._open:
+            connection.end_if_idle()
+
+    async def watch(self) -> None:
+        """Expire connections whose clients are silent for too long, until `abort`; to be run as a task."""
+        await self.deadlines.watch()
+
+    def abort(self) -> None:
+        """End every connection now."""
+        self.deadlines.stop()
+        for connection in self._open:
+            connection.abort()
+
+    async def wait_left(self) -> None:
+        """Wait until no connection is open."""
+        while self._open:
+            await self._left.park()
 
 
 class _Connection:

@@ -137,7 +137,7 @@ def _date_line(second: int) -> bytes:
 def _is_upgrade_to_websocket(exchange: HttpExchange) -> bool:
     head = exchange.head
     upgrade = head.headers.get("upgrade")
-    if upgrade is None or head.method != "GET" or head.version == "1.0" or not exchange.has_arrived:
+    if upgrade is None or head.method != "GET" or head.version == "1.0" or head.length != 0:  # no body
         return False
     return upgrade.partition(",")[0].lower() == "websocket" and "upgrade" in options_of(head.headers)
 
