@@ -98,7 +98,8 @@ _FIRST_LINES: Iterable[tuple[str, str, bytes, int]] = [
     ("RFC 9112", "a method beyond ASCII", _line(b"G\xcbT / HTTP/1.1"), 400),
     ("RFC 9112", "a method with a colon", _line(b"GET: / HTTP/1.1"), 400),
     ("HTTP/2", "the preface without its rest", _line(b"PRI * HTTP/2.0"), 505),
-    ("HTTP/2", "the method of the preface", _line(b"PRI * HTTP/1.1"), 400),
+    ("HTTP/2", "the method of the preface", _line(b"PRI * HTTP/1.1"), 501),
+    ("HTTP/2", "the method of the preface in HTTP/1.0", b"PRI * HTTP/1.0\r\n\r\n", 501),
     ("RFC 9110", "CONNECT of a host", _line(b"CONNECT a.test:80 HTTP/1.1"), 501),
     ("RFC 9110", "CONNECT of a path, and a body", b"CONNECT / HTTP/1.1\r\n" + _HOST + _LENGTH, 501),
     (
