@@ -322,6 +322,13 @@ ACCEPTED_REQUESTS: list[AcceptedRequest] = [
         method="POST",
         body=b"abc",
     ),
+    _accepted(
+        "Http11Probe",
+        "a space after the coding",
+        _POST + _HOST + b"Transfer-Encoding: chunked \r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        method="POST",
+        body=b"abc",
+    ),
     _accepted("smuggler", "a name with underscores alone", _POST + _HOST + b"Content_Length: 3\r\n\r\n", method="POST"),
     _accepted(
         "smuggler",

@@ -39,8 +39,9 @@ _HEAD: Final = re.compile(
     r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: " + FIELD_VALUE + r")?\r\n((?:" + FIELD + r")*)\r\n",
 )
 _FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
-_TAB_AFTER_CODING: Final = re.compile(r"(?i)\r\ntransfer-encoding:[^\r]*\t\r\n")
-"""A coding with which llhttp reads no chunks, but a body that lasts until the connection ends."""
+_SPACE_AFTER_CODING: Final = re.compile(r"(?i)\r\ntransfer-encoding:[^\r]*[\t ]\r\n")
+"""White space after a coding. Then some read no chunks, but a body that lasts until the connection ends: llhttp after a
+tab, `http.client` also after a space."""
 _FRAMING: Final = ("content-length", "transfer-encoding")
 _SWITCHING, _NO_CONTENT, _NOT_MODIFIED = 101, 204, 304
 
@@ -169,8 +170,8 @@ class ResponseReader:
             return
         self.head = ResponseHead(status, fields)
         self._frame(status, fields, is_old=match[1] == "0")
-        if self._chunks is not None and _TAB_AFTER_CODING.search(text):
-            raise HttpSyntaxError("a tab follows the transfer coding of the response")
+        if self._chunks is not None and _SPACE_AFTER_CODING.search(text):
+            raise HttpSyntaxError("white space follows the transfer coding of the response")
 
     def _frame(self, status: int, fields: Fields, *, is_old: bool) -> None:
         """Find out where the body ends (rule 2)."""
