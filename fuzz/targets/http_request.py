@@ -1,117 +1,108 @@
-"""HTTP/1.1 requests: what our reader accepts is the same for any chunking, and for another reader, h11."""
+"""HTTP/1.1 requests: what our reader accepts is the same for any chunking, and for other readers to the same end."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import h11
-
+from fuzz.http_messages import Language, stream_of
+from fuzz.http_readers import Message, assert_read_alike, understood
 from fuzz.source import Source
-from trio_mcp.transports.http.h1 import HttpSyntaxError, RequestReader
+from tests.transports.http.h1.smuggled_requests import ACCEPTED_REQUESTS, REFUSED_REQUESTS
+from trio_mcp.transports.http.h1 import HttpSyntaxError, RequestHead, RequestReader
 
-_MOST_HEAD_BYTES = 2**14
-_WORDS: tuple[bytes, ...] = (
-    *(b"GET / HTTP/1.1\r\n", b"POST /a?b=c HTTP/1.1\r\n", b"POST / HTTP/1.0\r\n", b"OPTIONS * HTTP/1.1\r\n"),
-    *(b"host: a\r\n", b"Host:a:1 \r\n", b"\r\n", b"\r\n\r\n", b"\r", b"\n", b" ", b"\t", b"HTTP/1.1", b"GET /"),
-    *(b"content-length: 0\r\n", b"content-length: 3\r\n", b"Content-Length:3 \r\n", b"content-length", b"3, 3"),
-    *(b"transfer-encoding: chunked\r\n", b"Transfer-Encoding: CHUNKED\r\n", b"transfer-encoding: gzip\r\n", b"chunked"),
-    *(
-        b"0\r\n\r\n",
-        b"3\r\nabc\r\n",
-        b"3;x=y\r\nabc\r\n",
-        b"a\r\n0123456789\r\n",
-        b"0\r\nx: y\r\n\r\n",
-        b"0\r\n",
-        b"abc",
+_MOST_HEAD_BYTES = 512
+_SHORT = 128
+"""The length of a message of the corpus up to which it is spliced, so that inputs stay short."""
+_LANGUAGE = Language(
+    first_lines=(
+        *(
+            b"POST / HTTP/1.1\r\nhost: a\r\n",
+            b"GET /a?b=c HTTP/1.1\r\nHost: a:1\r\n",
+            b"POST http://b/ HTTP/1.1\r\nhost: a\r\n",
+        ),
+        *(
+            b"POST / HTTP/1.0\r\n",
+            b"OPTIONS * HTTP/1.1\r\nhost: a\r\n",
+            b"HEAD //a HTTP/1.1\r\nhost:\r\n",
+            b"PUT http://b?c HTTP/1.0\r\n",
+        ),
+        *(b"POST / HTTP/1.0\r\nconnection: keep-alive\r\n", b"\r\nDELETE / HTTP/1.1\r\nhost: [::1]:8\r\n"),
     ),
-    *(b"connection: close\r\n", b"connection: keep-alive\r\n", b"expect: 100-continue\r\n", b"upgrade: websocket\r\n"),
-    *(b"x: y\r\n", b"x:\r\n", b"x : y\r\n", b" folded\r\n", b": ", b":", b",", b"http://b/", b"PRI * HTTP/2.0\r\n"),
-    *(b"\0", b"\x7f", b"\x80", b"\xff", b"\x0b", b"-1", b"+1", b"0x1", b"00", b"9999999999999999999", b"1, 1"),
+    corpus=[
+        data
+        for data in [*(each.data for each in ACCEPTED_REQUESTS), *(each.data for each in REFUSED_REQUESTS)]
+        if len(data) <= _SHORT
+    ],
 )
 
 
-class _Found(NamedTuple):
-    method: str
-    target: str
+class _Read(NamedTuple):
+    """A request as far as our reader has read it; the places are those in the stream."""
+
+    begin: int
+    stop: int
+    """The end of the request, or of what has been read if it is incomplete."""
+    is_complete: bool
+    first: tuple[str, str]
     fields: list[tuple[str, str]]
     body: bytes
+    is_last: bool
+
+
+class _Found(NamedTuple):
+    requests: list[_Read]
+    """The requests; the last one may be incomplete."""
+    is_refused: bool
+    """True if what follows the requests is none."""
 
 
 def target(data: bytes) -> None:
-    """Read a stream of requests as a whole, in pieces, and with h11."""
+    """Read a stream of requests as a whole, in pieces, and each request with other readers."""
     source = Source(data)
     cuts = Source(source.take(source.below(32)))
-    parts: list[bytes] = []
-    for _ in range(source.below(4)):  # most random beginnings are refused at once
-        parts += [source.choose(_WORDS[:4]), b"host: a\r\n", source.choose(_WORDS), b"\r\n", source.choose(_WORDS)]
-    while not source.used_up:
-        parts.append(source.binary(8) if source.below(4) == 0 else source.choose(_WORDS))
-    stream = b"".join(parts)
-    ours = _read([stream])
-    assert _read(cuts.cut(stream)) == ours, "the chunking changes the requests"
-    for our, their in zip(ours, _read_with_h11(stream), strict=False):
-        assert our == their, "another reader reads another request"
+    stream = stream_of(source, _LANGUAGE)
+    found = _read([stream])
+    assert _read(cuts.cut(stream)) == found, "the chunking changes the requests"
+    for each in found.requests:
+        begin = each.begin
+        while stream.startswith(b"\r\n", begin):  # h11 does not ignore empty lines
+            begin += 2
+        end = each.stop - begin if each.is_complete else None
+        message = Message(each.first, understood(each.fields), each.body, end, goes_on=not each.is_last)
+        assert_read_alike("request", stream[begin : None if each.is_complete else each.stop], message)
 
 
-def _read(pieces: list[bytes]) -> list[_Found]:
-    """Return the requests before the first one that is refused, or incomplete, or the last of its connection."""
-    found: list[_Found] = []
-    reader, body = RequestReader(_MOST_HEAD_BYTES), b""
+def _read(pieces: Sequence[bytes]) -> _Found:
+    """Read requests up to the first one that is refused, or incomplete, or the last of its connection."""
+    requests: list[_Read] = []
+    reader, body, begin, given = RequestReader(_MOST_HEAD_BYTES), b"", 0, 0
     try:
         for piece in filter(None, pieces):
             data = piece
+            given += len(piece)
             while data:
                 reader.feed(data)
                 body += b"".join(reader.take_body())
-                if not reader.is_complete:
+                if not reader.is_complete or reader.head is None:
                     break
-                if reader.head is None:
-                    return found
-                head, data = reader.head, reader.surplus
-                # h11 writes the transfer coding in lower case.
-                fields = [
-                    (name, value.lower() if name == "transfer-encoding" else value) for name, value in head.fields
-                ]
-                found.append(_Found(head.method, head.target, fields, body))
-                if head.is_last:
-                    return found
+                requests.append(_request(reader, reader.head, body, begin, given))
+                if reader.head.is_last:
+                    return _Found(requests, is_refused=False)
+                begin, data = given - len(reader.surplus), reader.surplus
                 reader, body = RequestReader(_MOST_HEAD_BYTES), b""
+            if reader.starts_http2:
+                return _Found(requests, is_refused=True)
     except HttpSyntaxError:
-        pass
-    return found
+        return _Found(requests, is_refused=True)
+    if reader.head is not None:
+        requests.append(_request(reader, reader.head, body, begin, given))
+    return _Found(requests, is_refused=False)
 
 
-def _read_with_h11(stream: bytes) -> list[_Found]:
-    connection = h11.Connection(h11.SERVER)
-    connection.receive_data(stream)
-    connection.receive_data(b"")
-    found: list[_Found] = []
-    head: h11.Request | None = None
-    body = b""
-    try:
-        while connection.their_state not in {h11.MUST_CLOSE, h11.CLOSED, h11.ERROR}:
-            event = connection.next_event()
-            if isinstance(event, h11.Request):
-                head, body = event, b""
-            elif isinstance(event, h11.Data):
-                body += event.data
-            elif isinstance(event, h11.EndOfMessage):
-                assert head is not None
-                found.append(_found(head, body))
-                connection.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
-                connection.send(h11.EndOfMessage())
-                connection.start_next_cycle()
-            else:
-                break
-    except h11.ProtocolError:
-        pass
-    return found
-
-
-def _found(head: h11.Request, body: bytes) -> _Found:
-    fields = [(name.decode(), value.decode("latin-1")) for name, value in head.headers]
-    target = head.target.decode("latin-1")
-    if target.startswith("http://b/"):  # our reader takes the host from a whole URL
-        target = target.removeprefix("http://b")
-        fields = [("host", "b"), *(each for each in fields if each[0] != "host")]
-    return _Found(head.method.decode(), target, fields, body)
+def _request(reader: RequestReader, head: RequestHead, body: bytes, begin: int, given: int) -> _Read:
+    # The begin of a line of a chunked body has not been read: it may still be refused.
+    unread = 0 if reader._chunks is None else len(reader._chunks._unread)
+    stop = given - (len(reader.surplus) if reader.is_complete else unread)
+    first = (head.method, head.target)
+    return _Read(begin, stop, reader.is_complete, first, [*head.fields], body, head.is_last)

@@ -1,97 +1,92 @@
-"""HTTP/1.1 responses: a response that our reader accepts is the same for any chunking, and for another reader, h11."""
+"""HTTP/1.1 responses: what our reader accepts is the same for any chunking, and for other readers to the same end."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-import h11
-
+from fuzz.http_messages import Language, stream_of
+from fuzz.http_readers import Message, assert_read_alike, understood
 from fuzz.source import Source
+from tests.transports.http.h1.smuggled_responses import ACCEPTED_RESPONSES, REFUSED_RESPONSES
 from trio_mcp.transports.http.h1 import HttpSyntaxError, ResponseReader
 
-_WORDS: tuple[bytes, ...] = (
-    *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 204 \r\n", b"HTTP/1.1 304\r\n", b"\r\n", b"\r\n\r\n"),
-    *(b"HTTP/1.1 100 Continue\r\n", b"HTTP/1.1 101 Switching\r\n", b"HTTP/1.1 ", b"HTTP/", b"\r", b"\n", b" ", b"\t"),
-    *(
-        b"content-length: 0\r\n",
-        b"content-length: 3\r\n",
-        b"Content-Length:3 \r\n",
-        b"content-length",
-        b": ",
-        b":",
-        b",",
+_SHORT = 128
+"""The length of a message of the corpus up to which it is spliced, so that inputs stay short."""
+_LANGUAGE = Language(
+    first_lines=(
+        *(
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.1 404\r\n",
+            b"HTTP/1.0 200 OK\r\n",
+            b"HTTP/1.1 204 \r\n",
+            b"HTTP/1.1 304 \r\n",
+        ),
+        *(b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"),
+        *(
+            b"HTTP/1.1 103 Early\r\nx: y\r\n\r\nHTTP/1.1 500 \xe4\r\n",
+            b"HTTP/1.1 199 \r\n",
+            b"HTTP/1.1 205 \r\n",
+            b"HTTP/1.1 101 \r\n",
+        ),
     ),
-    *(b"transfer-encoding: chunked\r\n", b"Transfer-Encoding: CHUNKED\r\n", b"transfer-encoding: gzip\r\n", b"chunked"),
-    *(
-        b"0\r\n\r\n",
-        b"3\r\nabc\r\n",
-        b"3;x=y\r\nabc\r\n",
-        b"a\r\n0123456789\r\n",
-        b"0\r\nx: y\r\n\r\n",
-        b"0\r\n",
-        b"abc",
-    ),
-    *(b"connection: close\r\n", b"connection: keep-alive\r\n", b"x: y\r\n", b"x:\r\n", b"x : y\r\n", b" folded\r\n"),
-    *(b": ", b":", b",", b"abc"),
-    *(b"\0", b"\x7f", b"\x80", b"\xff", b"\x0b", b"-1", b"+1", b"0x1", b"00", b"9999999999999999999", b"1, 1"),
+    corpus=[
+        data
+        for data in [*(each.data for each in ACCEPTED_RESPONSES), *(each.data for each in REFUSED_RESPONSES)]
+        if len(data) <= _SHORT
+    ],
 )
 
 
-class _Found(NamedTuple):
+class _Read(NamedTuple):
+    """The response as our reader has read it."""
+
     status: int
     fields: list[tuple[str, str]]
     body: bytes
+    is_complete: bool
+    """True if it ends before the connection does."""
+    is_last: bool
 
 
 def target(data: bytes) -> None:
-    """Read a stream as a whole, in pieces, and with h11."""
+    """Read a stream that begins with a response as a whole, in pieces, and with other readers."""
     source = Source(data)
+    has_body = source.below(8) != 7
     cuts = Source(source.take(source.below(32)))
-    parts: list[bytes] = []
-    if source.below(4):  # most random beginnings are refused at once
-        parts += [source.choose(_WORDS[:4]), source.choose(_WORDS), b"\r\n"]
-    while not source.used_up:
-        parts.append(source.binary(8) if source.below(4) == 0 else source.choose(_WORDS))
-    stream = b"".join(parts)
-    ours = _read([stream])
-    assert _read(cuts.cut(stream)) == ours, "the chunking changes the response"
-    if ours is not None:
-        theirs = _read_with_h11(stream)
-        assert theirs is None or theirs == ours, "another reader reads another response"
+    stream = stream_of(source, _LANGUAGE)
+    ours = _read([stream], has_body=has_body)
+    assert _read(cuts.cut(stream), has_body=has_body) == ours, "the chunking changes the response"
+    if ours is None:
+        return
+    end = None
+    if ours.is_complete:
+        is_whole = partial(_is_whole, stream, has_body=has_body)
+        end = bisect_left(range(len(stream) + 1), True, key=is_whole)
+    message = Message(ours.status, understood(ours.fields), ours.body, end, goes_on=not ours.is_last)
+    assert_read_alike("response", stream, message, has_body=has_body)
 
 
-def _read(pieces: list[bytes]) -> _Found | None:
-    reader, body = ResponseReader(), b""
+def _is_whole(stream: bytes, size: int, *, has_body: bool) -> bool:
+    reader = ResponseReader(has_body=has_body)
+    if size:
+        reader.feed(stream[:size])
+    return reader.is_complete
+
+
+def _read(pieces: Sequence[bytes], *, has_body: bool) -> _Read | None:
+    """Return the response; None if it is refused."""
+    reader, body = ResponseReader(has_body=has_body), b""
     try:
-        for piece in [*filter(None, pieces), b""]:
+        for piece in filter(None, pieces):
             reader.feed(piece)
             body += b"".join(reader.take_body())
+        is_complete, is_last = reader.is_complete, reader.is_last
+        reader.feed(b"")
     except HttpSyntaxError:
         return None
     assert reader.head is not None
     assert reader.is_complete
-    # h11 writes the transfer coding in lower case.
-    fields = [(name, value.lower() if name == "transfer-encoding" else value) for name, value in reader.head.fields]
-    return _Found(reader.head.status, fields, body)
-
-
-def _read_with_h11(stream: bytes) -> _Found | None:
-    connection = h11.Connection(h11.CLIENT)
-    connection.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
-    connection.send(h11.EndOfMessage())
-    connection.receive_data(stream)
-    connection.receive_data(b"")
-    head: h11.Response | None = None
-    body = b""
-    try:
-        while not isinstance(event := connection.next_event(), h11.EndOfMessage):
-            if isinstance(event, h11.Response):
-                head = event
-            elif isinstance(event, h11.Data):
-                body += event.data
-            elif not isinstance(event, h11.InformationalResponse):
-                return None
-    except h11.RemoteProtocolError:
-        return None
-    assert head is not None
-    return _Found(head.status_code, [(name.decode(), value.decode("latin-1")) for name, value in head.headers], body)
+    return _Read(reader.head.status, [*reader.head.fields], body, is_complete, is_last)

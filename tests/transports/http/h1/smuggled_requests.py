@@ -98,7 +98,8 @@ _FIRST_LINES: Iterable[tuple[str, str, bytes, int]] = [
     ("RFC 9112", "a method beyond ASCII", _line(b"G\xcbT / HTTP/1.1"), 400),
     ("RFC 9112", "a method with a colon", _line(b"GET: / HTTP/1.1"), 400),
     ("HTTP/2", "the preface without its rest", _line(b"PRI * HTTP/2.0"), 505),
-    ("HTTP/2", "the method of the preface", _line(b"PRI * HTTP/1.1"), 400),
+    ("HTTP/2", "the method of the preface", _line(b"PRI * HTTP/1.1"), 501),
+    ("HTTP/2", "the method of the preface in HTTP/1.0", b"PRI * HTTP/1.0\r\n\r\n", 501),
     ("RFC 9110", "CONNECT of a host", _line(b"CONNECT a.test:80 HTTP/1.1"), 501),
     ("RFC 9110", "CONNECT of a path, and a body", b"CONNECT / HTTP/1.1\r\n" + _HOST + _LENGTH, 501),
     (
@@ -318,6 +319,13 @@ ACCEPTED_REQUESTS: list[AcceptedRequest] = [
         "http-request-smuggler",
         "an expectation",
         _POST + _HOST + b"Expect: 100-continue\r\n" + _LENGTH,
+        method="POST",
+        body=b"abc",
+    ),
+    _accepted(
+        "Http11Probe",
+        "a space after the coding",
+        _POST + _HOST + b"Transfer-Encoding: chunked \r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         method="POST",
         body=b"abc",
     ),

@@ -87,6 +87,7 @@ _FIRST_LINES: Iterable[tuple[str, str, bytes]] = [
 _FIRST_RESPONSES: Iterable[tuple[str, str, bytes]] = [
     ("RFC 9112", "chunks in HTTP/1.0", b"HTTP/1.0 200 OK\r\n" + _CHUNKED + _CHUNKS),
     ("RFC 9112", "both framings in HTTP/1.0", b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n" + _CHUNKED + b"abc"),
+    ("http.client", "a space after the coding", _OK + b"Transfer-Encoding: chunked \r\n\r\n" + _CHUNKS),
     ("RFC 9110", "an interim response with a body", b"HTTP/1.1 100 Continue\r\n" + _LENGTH + _HIDDEN),
     ("RFC 9110", "an interim response with the length 0", b"HTTP/1.1 103 Early\r\nContent-Length: 0\r\n\r\n" + _HIDDEN),
     ("RFC 9110", "an interim response with chunks", b"HTTP/1.1 102 Processing\r\n" + _CHUNKED + _CHUNKS + _HIDDEN),

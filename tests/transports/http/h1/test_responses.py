@@ -135,7 +135,7 @@ MALFORMED: Sequence[bytes] = [
     OK + b"transfer-encoding: xchunked\r\n\r\na",
     OK + b"transfer-encoding:\r\n\r\na",
     OK + b"transfer-encoding: chunked\t\r\n\r\n1\r\na\r\n0\r\n\r\n",
-    OK + b"x: y\r\nTransfer-Encoding: chunked\t\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    OK + b"x: y\r\nTransfer-Encoding: chunked \r\n\r\n1\r\na\r\n0\r\n\r\n",
     b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     b"HTTP/1.1 101 Switching\r\n\r\n",

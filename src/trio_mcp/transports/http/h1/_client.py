@@ -39,8 +39,9 @@ _HEAD: Final = re.compile(
     r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: " + FIELD_VALUE + r")?\r\n((?:" + FIELD + r")*)\r\n",
 )
 _FIELD: Final = re.compile("(" + TOKEN + "):(" + FIELD_VALUE + r")\r\n")
-_TAB_AFTER_CODING: Final = re.compile(r"(?i)\r\ntransfer-encoding:[^\r]*\t\r\n")
-"""A coding with which llhttp reads no chunks, but a body that lasts until the connection ends."""
+_SPACE_AFTER_CODING: Final = re.compile(r"(?i)\r\ntransfer-encoding:[^\r]*[\t ]\r\n")
+"""White space after a coding. Then some read no chunks, but a body that lasts until the connection ends: llhttp after a
+tab, `http.client` also after a space."""
 _FRAMING: Final = ("content-length", "transfer-encoding")
 _SWITCHING, _NO_CONTENT, _NOT_MODIFIED = 101, 204, 304
 
@@ -238,8 +239,8 @@ def _read_head(raw: bytes) -> ResponseHead:
     if coding is not None:
         if length is not None or is_old or coding.lower() != "chunked":
             raise HttpSyntaxError(f"the framing of the response is ambiguous: {coding!r:.100}, {length!r:.100}")
-        if _TAB_AFTER_CODING.search(text):
-            raise HttpSyntaxError("a tab follows the transfer coding of the response")
+        if _SPACE_AFTER_CODING.search(text):
+            raise HttpSyntaxError("white space follows the transfer coding of the response")
     if length is not None and LENGTH.fullmatch(length) is None:
         raise HttpSyntaxError(f"the length of the response is malformed: {length!r:.100}")
     return ResponseHead(

@@ -8,7 +8,7 @@ Rules of this file:
 1. The raw bytes of a head match one strict pattern: lines end in CR LF, no line is folded,
    names are tokens, and values have no control characters. A target has no fragment, which some cut off.
 2. A request of HTTP/1.1 has exactly one `Host`, and one of HTTP/1.0 at most one. If the target is a whole URL, that
-   names the host instead (RFC 9112, 3.2.2). CONNECT is refused: for some readers a tunnel follows, and no body.
+   names the host instead (RFC 9112, 3.2.2). The methods CONNECT and PRI are refused.
 3. A body has at most one framing: one `Content-Length` of digits, or the transfer coding ``chunked`` alone, and that
    only in HTTP/1.1. A request without framing has no body.
 4. The head is bounded in bytes. Before it, an empty line is ignored, as some clients send one too many. What cannot
@@ -40,6 +40,8 @@ HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\n"
 _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _MAX_EMPTY_LINES: Final = 8
+_NO_REQUESTS: Final = ("CONNECT", "PRI")
+"""The methods after which some readers read another protocol: that of a tunnel, and HTTP/2."""
 _HEAD: Final = re.compile(
     "(" + TOKEN + r") ([\x21\x22\x24-\x7e]+) HTTP/([0-9]\.[0-9])\r\n((?:" + FIELD + r")*)\r\n",
 )
@@ -195,8 +197,8 @@ def _read_head(raw: bytes) -> RequestHead:
     method, target, version = match[1], match[2], match[3]
     if version not in {"1.0", "1.1"}:
         raise HttpSyntaxError(f"the version {version} of HTTP is not supported", 505)
-    if method == "CONNECT":
-        raise HttpSyntaxError("the method CONNECT is not supported", 501)
+    if method in _NO_REQUESTS:
+        raise HttpSyntaxError(f"the method {method} is not supported", 501)
     fields = [(name.lower(), value.strip(" \t")) for name, value in _FIELD.findall(text, match.start(4))]
     target = _check_host(target, version, fields)
     headers = joined_fields(fields)
