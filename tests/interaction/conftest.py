@@ -18,13 +18,13 @@ import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
 from tests.interaction.openers import OPENERS, Opener
-from tests.interaction.over_http import IN_PROCESS, carries, over_http, over_http_socket
+from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, carries, over_http
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import Client, ClientOptions, Server, open_client, serve_stream, types
 from trio_mcp.testing import open_memory_client
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
-TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, "http-socket")
+TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS)
 
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
@@ -100,10 +100,10 @@ async def connected(
         "http": lambda: over_http("http", make(), options),
         "http-resumable": lambda: over_http("http-resumable", make(), options),
         "http-sse": lambda: over_http("http-sse", make(), options),
-        "http-socket": lambda: over_http_socket(make(), options),
     }
+    over_socket = OVER_SOCKETS.get(transport)
     with trio.fail_after(30):
-        async with openers[transport]() as client:
+        async with openers[transport]() if over_socket is None else over_socket(make(), options) as client:
             yield client
 
 
