@@ -34,7 +34,8 @@ from trio_mcp.wire import decode
 IN_PROCESS = ("http", "http-resumable", "http-sse")
 """JSON for responses without earlier messages; events that are stored; one stream of HTTP+SSE for everything."""
 URL = "http://localhost/mcp"
-SocketOpener: TypeAlias = Callable[[Server, ClientOptions], AbstractAsyncContextManager[Client]]
+SocketOpener: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
+"""Takes a server, the options of the client, and those of the serving by name."""
 
 
 def carries(transport: str, revision: str) -> bool:
@@ -130,27 +131,32 @@ def only_legacy(app: AsgiApp, status: int = 405) -> AsgiApp:
 
 
 @asynccontextmanager
-async def over_http_socket(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
+async def over_http_socket(
+    server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]
+) -> AsyncGenerator[Client]:
     """Serve *server* at a free port of this machine, and open a client of it."""
-    async with served_at_socket(server) as bound, open_http_client(bound.url, **options) as client:
+    async with served_at_socket(server, **serving) as bound, open_http_client(bound.url, **options) as client:
         yield client
 
 
 @asynccontextmanager
-async def over_websocket(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
+async def over_websocket(
+    server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]
+) -> AsyncGenerator[Client]:
     """Serve *server* at a free port of this machine, and open a client of it over a WebSocket."""
+    serving["websocket"] = True
     async with (
-        served_at_socket(server, websocket=True) as bound,
+        served_at_socket(server, **serving) as bound,
         open_client(bound.url.replace("http", "ws", 1), **options) as client,
     ):
         yield client
 
 
 @asynccontextmanager
-async def over_http2(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
+async def over_http2(server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]) -> AsyncGenerator[Client]:
     """Serve *server* at a free port of this machine, and open a client that speaks HTTP/2 from the beginning."""
     async with (
-        served_at_socket(server) as bound,
+        served_at_socket(server, **serving) as bound,
         http2_engine(bound.url) as engine,
         open_http_client(bound.url, engine=engine, **options) as client,
     ):
@@ -158,14 +164,16 @@ async def over_http2(server: Server, options: ClientOptions) -> AsyncGenerator[C
 
 
 @asynccontextmanager
-async def over_hypercorn(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
+async def over_hypercorn(
+    server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]
+) -> AsyncGenerator[Client]:
     """Serve the application of *server* with Hypercorn's own worker, and open a client of it."""
     config, stopping = Config(), trio.Event()
     config.bind = ["127.0.0.1:0"]
     config.errorlog = None  # the default is a logger on standard error
     serve: Any = vars(hypercorn.trio)["serve"]  # its type hints are incomplete
     async with trio.open_nursery() as nursery:
-        start = partial(serve, http_app(server), config, shutdown_trigger=stopping.wait, mode="asgi")
+        start = partial(serve, http_app(server, **serving), config, shutdown_trigger=stopping.wait, mode="asgi")
         (url,) = await nursery.start(start)
         async with open_http_client(f"{url}/mcp", **options) as client:
             yield client
