@@ -58,6 +58,8 @@ class RawClient:
                 self._book.fault(f"call {message['id']} was answered twice")
             self._received[message["id"]] = message
             self._arrived[message["id"]].set()
+        for arrived in self._arrived.values():
+            arrived.set()
 
     async def answer(self, n: int, size: int) -> None:
         """Wait for the answer of a call and check that it is complete.
@@ -66,6 +68,8 @@ class RawClient:
             WrongAnswerError: it is not.
         """
         await self._arrived[n].wait()
+        if n not in self._received:
+            raise WrongAnswerError(f"{n} was called, and the server ended the connection")
         message = self._received[n]
         content = message.get("result", {}).get("structuredContent", {})
         if content != {"n": n, "fill": "x" * size}:
