@@ -354,8 +354,9 @@ def spec(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def soak(session: nox.Session) -> None:
-    """A long mixed load with faults, over real processes and sockets: `-- --minutes N [--over stdio|http|both]`.
+    """A long mixed load with faults, over real processes and sockets: `-- --minutes N`.
 
+    `-- --over stdio|http|websocket` runs one transport, and `--over all`, which is the default, one after the other.
     It fails on growth, on a lost or duplicated answer, and on a process that uses CPU time at rest.
     `-- --idle-seconds 30` measures that for the full duration of the limit: under 10 ms in 30 seconds.
     """

@@ -1,4 +1,4 @@
-"""``python -m soak --minutes N``: run over stdio, HTTP or both, print a report, and fail on any fault."""
+"""``python -m soak --minutes N``: run over one or all transports, print a report, and fail on any fault."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0, help="the duration of each run")
     parser.add_argument(
         "--over",
-        choices=[*get_args(Over), "both"],
-        default="both",
-        help="the transport; both are run one after the other",
+        choices=[*get_args(Over), "all"],
+        default="all",
+        help="the transport; all are run one after the other",
     )
     parser.add_argument("--seed", type=int, default=1, help="selects the actions")
     parser.add_argument(
@@ -49,7 +49,7 @@ async def _run_all(given: argparse.Namespace) -> list[Report]:
     pace = Pace(
         total=given.minutes * 60, busy=given.busy_seconds, rest_delay=given.rest_delay_seconds, idle=given.idle_seconds
     )
-    chosen: list[Over] = [*get_args(Over)] if given.over == "both" else [given.over]
+    chosen: list[Over] = [*get_args(Over)] if given.over == "all" else [given.over]
     reports: list[Report] = []
     for over in chosen:
         report = await run(over, pace, seed=given.seed, report_progress=partial(_print_progress, over))

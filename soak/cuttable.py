@@ -6,9 +6,12 @@ import socket
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
 
 import trio
 from attrs import define, field
+
+from .places import HttpServer
 
 __all__ = ["Cuttable", "cuttable"]
 
@@ -21,10 +24,10 @@ class Cuttable:
 
     port: int
     """The port of the server."""
+    url: str
+    """The URL of the server by way of this proxy."""
     is_plugged_in: bool = True
     """False while the network is down: new connections are then reset."""
-    url: str = field(default="", init=False)
-    """The open connections."""
     _streams: set[trio.SocketStream] = field(factory=set["trio.SocketStream"], init=False)
     _scopes: set[trio.CancelScope] = field(factory=set["trio.CancelScope"], init=False)
 
@@ -69,12 +72,12 @@ async def _copy(source: trio.SocketStream, target: trio.SocketStream, both: trio
 
 
 @asynccontextmanager
-async def cuttable(port: int) -> AsyncGenerator[Cuttable]:
-    """Run a proxy in front of the server at a port during the block."""
+async def cuttable(server: HttpServer) -> AsyncGenerator[Cuttable]:
+    """Run a proxy in front of a server during the block."""
     async with trio.open_nursery() as nursery:
-        network = Cuttable(port)
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        place = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        network = Cuttable(server.port, urlsplit(server.url)._replace(netloc=place).geturl())
         nursery.start_soon(trio.serve_listeners, network.carry, listeners)
-        network.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
         yield network
         nursery.cancel_scope.cancel()

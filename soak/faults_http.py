@@ -1,118 +1,27 @@
-"""The faults over HTTP: cut sockets, killed servers, and clients that vanish, do not read, or send partial requests."""
+"""The faults over HTTP: those of connections, and clients that vanish, do not read, or send partial requests."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import trio
 
-from trio_mcp import Changes, ResponseLost, open_http_client
 from trio_mcp.testing import ScriptedPeer
 from trio_mcp.wire import decode, encode, is_object, request_fields
 
-from .accounting import CANCEL, CUT, KILL, SAFE
-from .book import TIMEOUT_SECONDS, Book, WrongAnswerError
-from .cuttable import cuttable
-from .load import LARGE, call_number, start_many_calls
-from .places import ERAS, Fault, HttpPlace, HttpServer, Place, Watched, lasting_port
+from .accounting import CANCEL
+from .book import WrongAnswerError
+from .faults_sockets import SOCKET_FAULTS
+from .load import LARGE
+from .places import ERAS, Fault, HttpPlace, Place, Watched
 from .shared_faults import SHARED
 
 __all__ = ["HTTP_FAULTS"]
 
 _MANY = 10 * LARGE
 """The size of an answer that exceeds every buffer between two processes, in bytes."""
-
-
-def _server_of(place: Place) -> HttpServer:
-    assert isinstance(place, HttpPlace)
-    return place.server
-
-
-@asynccontextmanager
-async def sockets_cut(place: Place) -> AsyncGenerator[Watched]:
-    """Reset all connections of a client with in-flight calls and a listener: each call fails, the client continues."""
-    revision = place.rng.choice(ERAS)
-    async with (
-        cuttable(_server_of(place).port) as network,
-        open_http_client(network.url, **place.options(revision)) as client,
-        client.listen(tools=True) as changes,
-    ):
-        async with trio.open_nursery() as nursery:
-            start_many_calls(nursery, client, place.book, peril=CUT)
-            await trio.sleep(place.rng.uniform(0, 0.2))
-            network.cut()
-        await place.book.ask("change", lambda n: call_number(client, n, "flip"))
-        await _expect_change(place.book, changes)
-        yield {}
-
-
-async def _expect_change(book: Book, changes: Changes) -> None:
-    """Check that a listener gets the change, or a notice that it may have missed changes."""
-    try:
-        with trio.fail_after(TIMEOUT_SECONDS):
-            await anext(changes)
-    except ResponseLost:
-        pass
-    except trio.TooSlowError:
-        book.fault("a listener whose connection was cut received neither a change nor a notice")
-
-
-@asynccontextmanager
-async def sessions_abandoned(place: Place) -> AsyncGenerator[Watched]:
-    """Cut the network permanently with calls in flight: the server must detect it."""
-    async with cuttable(_server_of(place).port) as network:
-        for revision in ERAS:
-            async with (
-                open_http_client(network.url, **place.options(revision)) as client,
-                trio.open_nursery() as nursery,
-            ):
-                start_many_calls(nursery, client, place.book, peril=KILL)
-                await trio.sleep(place.rng.uniform(0, 0.1))
-                network.is_plugged_in = False
-                network.cut()
-                await trio.sleep(0.05)
-                nursery.cancel_scope.cancel()
-            network.is_plugged_in = True
-    yield {}
-
-
-@asynccontextmanager
-async def server_killed(place: Place) -> AsyncGenerator[Watched]:
-    """Kill a server with calls in flight and restart it: the client continues with the new one."""
-    revision, port = place.rng.choice(ERAS), lasting_port(place.rng)
-    async with AsyncExitStack() as stack:
-        async with HttpServer.run(place.book, place.folder, port) as server:
-            client = await stack.enter_async_context(open_http_client(server.url, **place.options(revision)))
-            async with trio.open_nursery() as nursery:
-                start_many_calls(nursery, client, place.book, peril=KILL)
-                await trio.sleep(place.rng.uniform(0, 0.2))
-                server.process.kill()
-        yield {}
-        async with HttpServer.run(place.book, place.folder, port):
-            await place.book.ask("call", lambda n: call_number(client, n, "echo"))
-            await stack.aclose()
-
-
-@asynccontextmanager
-async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
-    """Suspend a server with calls in flight and resume it: every call is answered."""
-    revision = place.rng.choice(ERAS)
-    async with (
-        HttpServer.run(place.book, place.folder) as server,
-        open_http_client(server.url, **place.options(revision)) as client,
-        trio.open_nursery() as nursery,
-    ):
-        start_many_calls(nursery, client, place.book, peril=SAFE)
-        await trio.sleep(place.rng.uniform(0, 0.1))
-        os.kill(server.process.pid, signal.SIGSTOP)
-        try:
-            yield {"frozen server": server.process.pid}
-        finally:
-            os.kill(server.process.pid, signal.SIGCONT)
 
 
 def _post(n: int, tool: str, **arguments: object) -> tuple[bytes, bytes]:
@@ -134,7 +43,7 @@ def _post(n: int, tool: str, **arguments: object) -> tuple[bytes, bytes]:
 @asynccontextmanager
 async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
     """Request an answer larger than the socket buffers and read it much later: it is complete."""
-    server = _server_of(place)
+    server = HttpPlace.of(place).server
     async with trio.open_nursery() as calls:
         may_read = trio.Event()
 
@@ -168,7 +77,7 @@ def _check(response: bytes, n: int) -> None:
 @asynccontextmanager
 async def partial_requests(place: Place) -> AsyncGenerator[Watched]:
     """Send partial requests (half a head, half a body), and disconnect during a running request."""
-    port = _server_of(place).port
+    port = HttpPlace.of(place).server.port
     async with AsyncExitStack() as stack:
         head, body = _post(0, "echo")
         for part in (head[: len(head) // 2], head + body[: len(body) // 2]):
@@ -188,10 +97,7 @@ async def partial_requests(place: Place) -> AsyncGenerator[Watched]:
 
 
 HTTP_FAULTS: Mapping[str, Fault] = {
-    "sockets cut": sockets_cut,
-    "sessions abandoned": sessions_abandoned,
-    "server killed": server_killed,
-    "server frozen": server_frozen,
+    **SOCKET_FAULTS,
     "slow reader": slow_reader,
     "partial requests": partial_requests,
     **SHARED,

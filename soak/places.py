@@ -10,19 +10,20 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import trio
 from attrs import define
 
-from trio_mcp import Client, ClientOptions, open_http_client, open_stdio_client
+from trio_mcp import Client, ClientOptions, ConnectionLost, open_client, open_stdio_client
 
 from .book import Book
 
 __all__ = [
     "ERAS",
     "Fault",
+    "HttpOver",
     "HttpPlace",
     "HttpServer",
     "Place",
@@ -40,6 +41,8 @@ _ENDS_WITHIN = 20.0
 _LASTING_PORTS = (20_000, 30_000)
 """A port range below that of outgoing connections."""
 
+HttpOver: TypeAlias = Literal["http", "websocket"]
+"""The transports of an HTTP server."""
 Watched: TypeAlias = Mapping[str, int]
 """The processes of a fault, whose CPU time at rest is measured too, by their name in the report."""
 
@@ -86,8 +89,9 @@ class StdioPlace(Place):
 
 @define(eq=False)
 class HttpServer:
-    """A server process over HTTP."""
+    """A server process over HTTP, or over WebSockets."""
 
+    over: HttpOver
     process: trio.Process
     url: str
 
@@ -100,19 +104,19 @@ class HttpServer:
 
     @classmethod
     @asynccontextmanager
-    async def run(cls, book: Book, folder: Path, port: int = 0) -> AsyncGenerator[HttpServer]:
+    async def run(cls, over: HttpOver, book: Book, folder: Path, port: int = 0) -> AsyncGenerator[HttpServer]:
         """Run a server during the block; at the end it must exit, unless it was killed."""
-        command = [sys.executable, "-m", "soak.server", "http", str(folder), str(port)]
+        command = [sys.executable, "-m", "soak.server", over, str(folder), str(port)]
         process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             async with process.stdin, process.stdout:
-                yield cls(process, await _line(process.stdout))
+                yield cls(over, process, await _line(process.stdout))
             with trio.move_on_after(_ENDS_WITHIN):
                 await process.wait()
             if process.returncode not in {0, -9}:
-                book.fault(f"a server over HTTP was asked to end, and its status was {process.returncode}")
+                book.fault(f"a server over {over} was asked to end, and its status was {process.returncode}")
         finally:
             with trio.CancelScope(shield=True):
                 if process.returncode is None:
@@ -148,6 +152,41 @@ class HttpPlace(Place):
 
     server: HttpServer
 
+    @classmethod
+    def of(cls, place: Place) -> HttpPlace:
+        """Return the place of a fault over HTTP."""
+        assert isinstance(place, cls)
+        return place
+
     def client(self, revision: str) -> AbstractAsyncContextManager[Client]:
         """Open a client of the server."""
-        return open_http_client(self.server.url, **self.options(revision))
+        return self.client_of(self.server.url, revision)
+
+    def client_of(self, url: str, revision: str) -> AbstractAsyncContextManager[Client]:
+        """Open a client of another server, or by way of another network."""
+        return open_client(url, **self.options(revision))
+
+    def another_server(self, port: int = 0) -> AbstractAsyncContextManager[HttpServer]:
+        """Run another server during the block."""
+        return HttpServer.run(self.server.over, self.book, self.folder, port)
+
+    @asynccontextmanager
+    async def after_loss(self, client: Client, url: str, revision: str) -> AsyncGenerator[Client]:
+        """Yield the client that continues after the connections of *client* are lost.
+
+        Over HTTP it is the same. A client of a WebSocket knows that it has lost its server, and another one connects.
+        """
+        if self.server.over == "http":
+            yield client
+            return
+        try:
+            with trio.fail_after(_ENDS_WITHIN):
+                await client.call_tool("inside")
+        except ConnectionLost:
+            pass
+        except trio.TooSlowError:
+            self.book.fault("a client did not notice that it had lost its WebSocket")
+        else:
+            self.book.fault("a client that had lost its WebSocket was answered")
+        async with self.client_of(url, revision) as another:
+            yield another

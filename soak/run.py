@@ -28,17 +28,18 @@ from .accounting import account_for
 from .book import Book
 from .faults_http import HTTP_FAULTS
 from .faults_stdio import STDIO_FAULTS
+from .faults_websocket import WEBSOCKET_FAULTS
 from .journal import Journal, read_journals
 from .load import compute, do_anything
 from .log_faults import faults_go_to
-from .places import ERAS, HttpPlace, HttpServer, Place, StdioPlace, Watched
+from .places import ERAS, Fault, HttpOver, HttpPlace, HttpServer, Place, StdioPlace, Watched
 from .report import Report, Rest
 from .shared_faults import inside, pid_of
 from .vitals import cpu_ms, os_vitals, release_garbage
 
 __all__ = ["Over", "Pace", "run"]
 
-Over: TypeAlias = Literal["stdio", "http"]
+Over: TypeAlias = Literal["stdio", "http", "websocket"]
 
 _TASKS_OF_EACH = 3
 """Tasks that use each lasting client."""
@@ -94,14 +95,17 @@ async def _stdio(book: Book, folder: Path, rng: Random) -> AsyncGenerator[Place]
 
 
 @asynccontextmanager
-async def _http(book: Book, folder: Path, rng: Random) -> AsyncGenerator[Place]:
-    async with HttpServer.run(book, folder) as server:
-        yield HttpPlace(book, folder, rng, HTTP_FAULTS, server)
+async def _at_socket(
+    over: HttpOver, faults: Mapping[str, Fault], book: Book, folder: Path, rng: Random
+) -> AsyncGenerator[Place]:
+    async with HttpServer.run(over, book, folder) as server:
+        yield HttpPlace(book, folder, rng, faults, server)
 
 
 PLACES: Mapping[Over, Callable[[Book, Path, Random], AbstractAsyncContextManager[Place]]] = {
     "stdio": _stdio,
-    "http": _http,
+    "http": partial(_at_socket, "http", HTTP_FAULTS),
+    "websocket": partial(_at_socket, "websocket", WEBSOCKET_FAULTS),
 }
 
 

@@ -1,7 +1,7 @@
-"""The server under load: ``python -m soak.server stdio FOLDER`` or ``python -m soak.server http FOLDER [PORT]``.
+"""The server under load: ``python -m soak.server stdio FOLDER``, or with ``http FOLDER [PORT]`` or ``websocket ...``.
 
-What its handlers do goes into a journal in FOLDER. Over HTTP it prints its URL and serves until its input ends.
-Unused sessions expire soon, so that none is left when a run is at rest.
+What its handlers do goes into a journal in FOLDER. Over HTTP and WebSocket it prints its URL and serves until its input
+ends. Unused sessions expire soon, so that none is left when a run is at rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .vitals import release_garbage
 
 __all__ = ["LIMITS", "make_server"]
 
-LIMITS = Limits(drain_seconds=1.0, max_processes=1)
+LIMITS = Limits(drain_seconds=1.0, max_processes=1, max_message_bytes=2**22)
 SESSIONS = SessionSettings(
     idle_seconds=4.0, half_open_seconds=4.0, retry_seconds=0.1, event_store=MemoryEventStore(max_age=2.0)
 )
@@ -158,8 +158,8 @@ def look_inside() -> Inside:
     return Inside(os.getpid(), trio.lowlevel.current_statistics().tasks_living, len(gc.get_objects()))
 
 
-async def serve_at_port(server: Server, port: int) -> None:
-    """Serve over HTTP until standard input ends."""
+async def serve_at_port(server: Server, over: str, port: int) -> None:
+    """Serve over HTTP or WebSockets until standard input ends."""
     async with trio.open_nursery() as nursery:
         serving = partial(
             serve_http,
@@ -168,9 +168,10 @@ async def serve_at_port(server: Server, port: int) -> None:
             sessions=SESSIONS,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,
             write_seconds=WRITE_SECONDS,
+            websocket=over == "websocket",
         )
         bound = await nursery.start(serving)
-        print(bound.url, flush=True)
+        print(bound.url.replace("http", "ws", 1) if over == "websocket" else bound.url, flush=True)
         stdin = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
         async with stdin:
             while await stdin.receive_some():
@@ -187,7 +188,7 @@ def main(over: str, folder: str, port: str = "0") -> None:
         if over == "stdio":
             trio.run(serve_stdio, server)
         else:
-            trio.run(serve_at_port, server, int(port))
+            trio.run(serve_at_port, server, over, int(port))
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from tests.fuzz.conversation_server import make_server
 from tests.interaction.conftest import connected
+from tests.interaction.over_http import OVER_SOCKETS
 from tests.model.stage import examples
 from trio_mcp import Client, ConnectionLost, ErrorResponse, StructureError, TrioMcpError, types
 
 Step: TypeAlias = tuple[str, Any]
 Outcome: TypeAlias = Any
 
-TRANSPORTS = ("memory", "bytes", "stdio", "unix", "http", "http-socket")
+TRANSPORTS = ("memory", "bytes", "stdio", "unix", "http", *OVER_SOCKETS)
 PROGRAM = [str(Path(__file__).with_name("conversation_server.py"))]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -18,13 +18,14 @@ import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
 from tests.interaction.openers import OPENERS, Opener
-from tests.interaction.over_http import IN_PROCESS, carries, over_http, over_http_socket
+from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, carries, over_http
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import Client, ClientOptions, Server, open_client, serve_stream, types
+from trio_mcp.server import HttpOptions
 from trio_mcp.testing import open_memory_client
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
-TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, "http-socket")
+TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS)
 
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
@@ -82,7 +83,12 @@ def conversation_program() -> str:
 
 @asynccontextmanager
 async def connected(
-    transport: str, make: Callable[[], Server], program: Sequence[str], folder: Path, options: ClientOptions
+    transport: str,
+    make: Callable[[], Server],
+    program: Sequence[str],
+    folder: Path,
+    options: ClientOptions,
+    **serving: Unpack[HttpOptions],
 ) -> AsyncGenerator[Client]:
     """Open a client of a server over *transport*; a timeout bounds the block.
 
@@ -90,6 +96,8 @@ async def connected(
         make: returns the server, for transports that end in this process.
         program: the Python program that serves the same over stdio, and its arguments.
         folder: where a socket may be made.
+        options: of the client.
+        serving: the options of a server at a socket over HTTP.
     """
     openers: dict[str, Callable[[], AbstractAsyncContextManager[Client]]] = {
         "memory": lambda: open_client(make(), **options),
@@ -100,10 +108,10 @@ async def connected(
         "http": lambda: over_http("http", make(), options),
         "http-resumable": lambda: over_http("http-resumable", make(), options),
         "http-sse": lambda: over_http("http-sse", make(), options),
-        "http-socket": lambda: over_http_socket(make(), options),
     }
+    over_socket = OVER_SOCKETS.get(transport)
     with trio.fail_after(30):
-        async with openers[transport]() as client:
+        async with openers[transport]() if over_socket is None else over_socket(make(), options, **serving) as client:
             yield client
 
 

@@ -1,15 +1,18 @@
-"""Clients and servers over HTTP: through a bridge in this process, which works under any clock, or through a socket."""
+"""Clients and servers over HTTP: through a bridge in this process, which works under any clock, or through sockets."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
+import hypercorn.trio
 import trio
 from attrs import define, field
+from hypercorn.config import Config
 
+from tests.interaction.http2_engine import http2_engine
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -17,12 +20,13 @@ from trio_mcp import (
     Server,
     SessionSettings,
     http_app,
+    open_client,
     open_http_client,
     serve_http,
     types,
 )
 from trio_mcp.abc import HttpAnswerer
-from trio_mcp.server import HttpBound, HttpOptions
+from trio_mcp.server import HttpBound, HttpOptions, ServeHttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import AsgiApp, AsgiMessage, Receive, Scope, Send
 from trio_mcp.wire import decode
@@ -30,6 +34,8 @@ from trio_mcp.wire import decode
 IN_PROCESS = ("http", "http-resumable", "http-sse")
 """JSON for responses without earlier messages; events that are stored; one stream of HTTP+SSE for everything."""
 URL = "http://localhost/mcp"
+SocketOpener: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
+"""Takes a server, the options of the client, and those of the serving by name."""
 
 
 def carries(transport: str, revision: str) -> bool:
@@ -125,16 +131,68 @@ def only_legacy(app: AsgiApp, status: int = 405) -> AsgiApp:
 
 
 @asynccontextmanager
-async def over_http_socket(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
+async def over_http_socket(
+    server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]
+) -> AsyncGenerator[Client]:
     """Serve *server* at a free port of this machine, and open a client of it."""
-    async with served_at_socket(server) as bound, open_http_client(bound.url, **options) as client:
+    async with served_at_socket(server, **serving) as bound, open_http_client(bound.url, **options) as client:
         yield client
 
 
 @asynccontextmanager
-async def served_at_socket(server: Server) -> AsyncGenerator[HttpBound]:
+async def over_websocket(
+    server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]
+) -> AsyncGenerator[Client]:
+    """Serve *server* at a free port of this machine, and open a client of it over a WebSocket."""
+    serving["websocket"] = True
+    async with (
+        served_at_socket(server, **serving) as bound,
+        open_client(bound.url.replace("http", "ws", 1), **options) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def over_http2(server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]) -> AsyncGenerator[Client]:
+    """Serve *server* at a free port of this machine, and open a client that speaks HTTP/2 from the beginning."""
+    async with (
+        served_at_socket(server, **serving) as bound,
+        http2_engine(bound.url) as engine,
+        open_http_client(bound.url, engine=engine, **options) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def over_hypercorn(
+    server: Server, options: ClientOptions, **serving: Unpack[HttpOptions]
+) -> AsyncGenerator[Client]:
+    """Serve the application of *server* with Hypercorn's own worker, and open a client of it."""
+    config, stopping = Config(), trio.Event()
+    config.bind = ["127.0.0.1:0"]
+    config.errorlog = None  # the default is a logger on standard error
+    serve: Any = vars(hypercorn.trio)["serve"]  # its type hints are incomplete
+    async with trio.open_nursery() as nursery:
+        start = partial(serve, http_app(server, **serving), config, shutdown_trigger=stopping.wait, mode="asgi")
+        (url,) = await nursery.start(start)
+        async with open_http_client(f"{url}/mcp", **options) as client:
+            yield client
+        stopping.set()
+
+
+@asynccontextmanager
+async def served_at_socket(server: Server, **options: Unpack[ServeHttpOptions]) -> AsyncGenerator[HttpBound]:
     """Serve *server* at a free port of this machine."""
     async with trio.open_nursery() as nursery:
-        bound = await nursery.start(partial(serve_http, server, port=0))
+        bound = await nursery.start(partial(serve_http, server, port=0, **options))
         yield bound
         await bound.stop()
+
+
+OVER_SOCKETS: Mapping[str, SocketOpener] = {
+    "http-socket": over_http_socket,
+    "websocket": over_websocket,
+    "http2": over_http2,
+    "hypercorn": over_hypercorn,
+}
+"""Functions that serve at a socket and open a client, by the name of the transport between the two."""

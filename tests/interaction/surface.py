@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 import trio
@@ -12,7 +13,7 @@ from attrs import define, field
 
 from tests.interaction.conftest import surface_program
 from tests.interaction.openers import Opener
-from tests.interaction.over_http import over_http_socket
+from tests.interaction.over_http import OVER_SOCKETS
 from tests.interaction.surface_server import make_server
 from trio_mcp import Client, ClientOptions, open_client, types
 from trio_mcp.wire import is_array, is_object
@@ -102,8 +103,8 @@ class SharedTests:
     async def run_over_stdio(self, revision: str) -> None:
         await self._play(over_stdio, revision)
 
-    async def run_over_an_http_socket(self, revision: str) -> None:
-        await self._play(over_a_socket, revision)
+    async def run_over_a_socket(self, transport: str, revision: str) -> None:
+        await self._play(partial(over_a_socket, transport), revision)
 
     async def _play(self, opener: PageOpener, revision: str) -> None:
         with trio.fail_after(60):
@@ -116,8 +117,8 @@ def over_stdio(page_size: int | None, options: ClientOptions) -> AbstractAsyncCo
     return open_client([sys.executable, *surface_program(page_size)], **options)
 
 
-def over_a_socket(page_size: int | None, options: ClientOptions) -> AbstractAsyncContextManager[Client]:
-    return over_http_socket(make_server(page_size=page_size), options)
+def over_a_socket(transport: str, page_size: int | None, options: ClientOptions) -> AbstractAsyncContextManager[Client]:
+    return OVER_SOCKETS[transport](make_server(page_size=page_size), options)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import pytest
 from tests.interaction.book_server import make_server
 from tests.interaction.conftest import connected
 from tests.interaction.openers import Opener
-from tests.interaction.over_http import IN_PROCESS
+from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS
 from trio_mcp import Client, ClientOptions, ErrorResponse, types
 from trio_mcp.server import AskingMode
 
@@ -22,7 +22,7 @@ WITHOUT = types.REVISIONS[:2]
 MODERN = types.REVISIONS[-1]
 
 
-@pytest.fixture(params=["memory", "bytes", "stdio", "unix", *IN_PROCESS, "http-socket"])
+@pytest.fixture(params=["memory", "bytes", "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -9,6 +9,7 @@ import pytest
 from attrs import frozen
 
 from tests.interaction.openers import Opener
+from tests.interaction.over_http import OVER_SOCKETS
 from tests.interaction.surface import (
     ABOUT,
     INFO,
@@ -237,5 +238,6 @@ async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
     await shared_tests.run_over_stdio(revision)
 
 
-async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
-    await shared_tests.run_over_an_http_socket(revision)
+@pytest.mark.parametrize("over", OVER_SOCKETS)
+async def test_the_same_tests_pass_over_sockets(over: str, revision: str) -> None:
+    await shared_tests.run_over_a_socket(over, revision)

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from tests.interaction.openers import Opener
+from tests.interaction.over_http import OVER_SOCKETS
 from tests.interaction.surface import META, MODERN, PRIVATE, SharedTests, known, plain, result
 from tests.interaction.surface_server import BLOB, LEVELS
 from trio_mcp import Client, ErrorResponse, types
@@ -220,5 +221,6 @@ async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
     await shared_tests.run_over_stdio(revision)
 
 
-async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
-    await shared_tests.run_over_an_http_socket(revision)
+@pytest.mark.parametrize("over", OVER_SOCKETS)
+async def test_the_same_tests_pass_over_sockets(over: str, revision: str) -> None:
+    await shared_tests.run_over_a_socket(over, revision)

@@ -705,3 +705,28 @@ async def test_a_large_result_is_dropped_if_its_exchange_has_ended_while_it_wait
     await wait_all_tasks_blocked()
 
     assert (incoming.sent, work.pool.running) == ([], 0)
+
+
+async def test_a_large_result_waits_again_if_others_have_taken_its_room_while_it_waited_for_its_turn(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work.pool.large_results, "_clock", lambda: 0.0)  # so that no turn takes long, and none pauses
+
+    async def handler(_: HandlerRun) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"text": "x" * 2**20}
+
+    incoming = work.incoming
+    async with work.pool.large_results.turn("another sender"):
+        work.pool.begin(incoming, handler, work.explain, HandlerSlots(10, 10, is_alone=False))
+        await wait_all_tasks_blocked()
+        incoming.full = True
+    await wait_all_tasks_blocked()
+    assert incoming.sent == []
+    async with work.pool.large_results.turn("another sender"):  # nobody keeps it
+        incoming.full = False
+        incoming.emptied.set()
+    await wait_all_tasks_blocked()
+
+    assert [len(str(answer)) > 2**20 for answer in incoming.sent] == [True]
+    assert work.pool.running == 0

@@ -34,7 +34,7 @@ GOOD = Report(
 
 
 @needs_linux
-@pytest.mark.parametrize("over", ["stdio", "http"])
+@pytest.mark.parametrize("over", ["stdio", "http", "websocket"])
 async def test_a_short_run_accounts_for_every_call(over: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     short = ("--minutes", "0", "--busy-seconds", "0.8", "--rest-delay-seconds", "0.2", "--idle-seconds", "0")

@@ -367,7 +367,8 @@ class HandlerRun:
             if exchange is not None and not exchange.has_room():
                 await self._wait_for_room(exchange)
             if not self.slots.is_alone and is_large(outcome):
-                await self._respond_in_turn(outcome)
+                while (full := await self._respond_in_turn(outcome)) is not None:
+                    await self._wait_for_room(full)
             elif self.exchange is not None:
                 self.exchange.respond(outcome)
         finally:
@@ -421,12 +422,20 @@ class HandlerRun:
         if not isinstance(failure, OutOfTimeError | ConnectionLost | AskExpired):
             _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=failure)
 
-    async def _respond_in_turn(self, outcome: JsonObject | McpError) -> None:
-        """Send a large result when it is its turn (rule 10)."""
+    async def _respond_in_turn(self, outcome: JsonObject | McpError) -> IncomingRequest | None:
+        """Send a large result when it is its turn (rule 10).
+
+        Return the exchange instead if other results have taken its room meanwhile: whoever has the turn waits for
+        nothing, because all other senders wait for the turn.
+        """
         with trio.CancelScope() as self._scope:  # as below
             async with self.pool.large_results.turn(self.slots):
-                if self.exchange is not None:
-                    self.exchange.respond(outcome)
+                exchange = self.exchange
+                if exchange is not None and exchange.open and not exchange.has_room():
+                    return exchange
+                if exchange is not None:
+                    exchange.respond(outcome)
+        return None
 
     async def _wait_for_room(self, exchange: IncomingRequest) -> None:
         """Wait until the response may be queued."""

@@ -50,6 +50,8 @@ _SHOWN = 80
 """How many bytes the log shows of what precedes the first message."""
 _FLUSH_SECONDS = 1.0
 """How long a link that this side closes may take to send the queued messages."""
+_NOTHING = memoryview(b"")
+"""An empty view of nothing: one of a batch would keep the batch in memory."""
 
 
 @define(eq=False)
@@ -79,7 +81,7 @@ class Outbox:
     _queue: deque[QueuedMessage] = field(factory=deque[QueuedMessage], init=False)
     _withdrawn: int = field(default=0, init=False)
     """The number of entries in the queue that were withdrawn."""
-    _partly_sent: memoryview = field(default=memoryview(b""), init=False)
+    _partly_sent: memoryview = field(default=_NOTHING, init=False)
     """The rest of a batch that was sent in part without waiting. It is sent before the queue."""
     _is_idle: bool = field(default=False, init=False)
     """True while the writer sleeps, so that another task may send."""
@@ -152,7 +154,7 @@ class Outbox:
             batch = b"".join(self.take())
             sent = self._send_now(batch)
             self.sent(sent)
-            self._partly_sent = memoryview(batch)[sent:]
+            self._partly_sent = memoryview(batch)[sent:] or _NOTHING
             if not self._partly_sent and not self._queue:
                 if self._empty:
                     self._empty.unpark_all()
@@ -183,7 +185,7 @@ class Outbox:
                     if not batch:
                         await self._wait_for_work()
                         continue
-                    self._partly_sent = batch[:0]
+                    self._partly_sent = _NOTHING
                     sent = 0 if self._send_now is None else self._send_now(batch)
                     for start in range(sent, len(batch), _BATCH_BYTES):
                         stall.deadline = trio.current_time() + stall_seconds
@@ -365,6 +367,7 @@ class Link(MessageConnection):
                             return
                         taken = self._take_some(lines, taken)
                     size = min(2 * size, _MAX_READ_BYTES) if len(chunk) == size else _READ_BYTES
+                    del chunk, lines  # a peer may be silent for hours after a large message
                 lines = framer.finish()
                 self._take_some(lines if self._has_message else self._from_first_message(lines), 0)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
