@@ -329,12 +329,19 @@ class MessageConnection(abc.ABC):
         else:
             self._on_message(message, len(line), outlet)
 
-    def take_value(self, value: Any, size: int, outlet: Outlet) -> None:
-        """Process a message that the caller has decoded, as `take` does; *size* is its length on the wire in bytes."""
+    def take_value(self, value: Any, size: int, outlet: Outlet, message: Message | None = None) -> None:
+        """Process a message that the caller has decoded, as `take` does.
+
+        Args:
+            value: the message, or an array of them.
+            size: its length on the wire in bytes.
+            outlet: see `take`.
+            message: what `parse_message` has returned for it, if that is known.
+        """
         if is_array(value):
             self._on_batch(value, size, outlet)
         else:
-            self._on_message(parse_message(value), size, outlet)
+            self._on_message(message or parse_message(value), size, outlet)
 
     def fail_unsent(self, outlet: Outlet, reason: ConnectionLost) -> None:
         """Fail the requests that are queued in *outlet*, because it was closed while the connection is up."""

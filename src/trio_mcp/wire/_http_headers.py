@@ -46,6 +46,7 @@ __all__ = [
     "decode_field",
     "encode_field",
     "is_plain_field",
+    "is_verbatim_field",
     "mirrored_params",
     "name_of",
     "param_fault",
@@ -114,6 +115,11 @@ def decode_field(text: str) -> str:
         raise ValueError(f"it is not Base64: {exc}") from None
     except UnicodeDecodeError:
         raise ValueError("its Base64 is not UTF-8") from None
+
+
+def is_verbatim_field(text: str) -> bool:
+    """Return True if `decode_field` returns *text* as it is; False if that is not certain."""
+    return text.isascii() and text.isprintable() and not text.startswith(_PREFIX) and text == text.strip(" ")
 
 
 def name_of(method: str, params: JsonObject | None) -> str | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .._errors import McpError
 from ._http_headers import VERSION_FIELD
 from ._http_messages import Headers, Post, Refusal, Rule, first_fault, refusal_of
-from ._jsonrpc import INVALID_REQUEST, JsonRpcRequest, Malformed, is_array
+from ._jsonrpc import INVALID_REQUEST, JsonRpcRequest, Malformed, Message, is_array
 from ._revisions import BATCH_REVISION, NULL_ID_REVISIONS, is_modern
 
 __all__ = [
@@ -40,6 +40,8 @@ class LegacyPost:
     """The JSON object of one message, or an array of them, which is legal only in a session of 2025-03-26."""
     session_id: str | None
     """The session that it names; None only for a single `initialize`, which begins one."""
+    message: Message | None = field(default=None, eq=False, repr=False)
+    """The message in the value; None for an array."""
 
 
 def names_session(headers: Headers) -> bool:
@@ -65,7 +67,7 @@ def read_legacy(post: Post) -> LegacyPost | Refusal:
     fault = first_fault(_RULES, post)
     if fault is not None:
         return refusal_of(post.message, fault)
-    return LegacyPost(post.value, post.headers.get(SESSION_FIELD) or None)
+    return LegacyPost(post.value, post.headers.get(SESSION_FIELD) or None, post.message)
 
 
 def check_session(headers: Headers, supported: Sequence[str]) -> Refusal | None:
@@ -112,10 +114,9 @@ def _begins_session(post: Post) -> bool:
 
 
 def _version_fault(version: str | None, supported: Sequence[str]) -> McpError | None:
-    legacy = [revision for revision in supported if not is_modern(revision)]
-    if version is None or version in legacy:
+    if version is None or (version in supported and not is_modern(version)):
         return None
-    offered = ", ".join(legacy)
+    offered = ", ".join(revision for revision in supported if not is_modern(revision))
     return McpError(INVALID_REQUEST, f"{VERSION_FIELD} {version[:100]!r}: sessions here speak {offered}")
 
 

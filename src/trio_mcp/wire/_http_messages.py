@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from attrs import define, field, frozen
 
 from .._errors import McpError
-from ._http_headers import METHOD_FIELD, NAME_FIELD, PROXY_ADVICE, VERSION_FIELD, decode_field, name_of
+from ._http_headers import METHOD_FIELD, NAME_FIELD, PROXY_ADVICE, VERSION_FIELD, decode_field, is_verbatim_field, name_of
 from ._jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -103,7 +103,7 @@ Headers: TypeAlias = Mapping[str, str]
 """Header fields by lower-case name, values without outer whitespace, repeated ones joined by a comma and a space."""
 
 
-@frozen
+@define
 class ModernPost:
     """A message that names its own revision, and whose header fields agree with it."""
 
@@ -226,6 +226,8 @@ def _name_is_repeated(post: Post) -> McpError | None:
     repeated, name = post.headers.get(NAME_FIELD), name_of(post.message.method, post.message.params)
     if name is None:
         return None  # if a name is required, the check of the params reports it
+    if repeated == name and is_verbatim_field(name):  # as usual
+        return None
     if repeated is None:
         return _missing(NAME_FIELD)
     try:

@@ -319,7 +319,8 @@ class RequestSlots:
     def release(self) -> None:
         """Release one slot."""
         self.taken -= 1
-        self._waiting.unpark()
+        if self._waiting:
+            self._waiting.unpark()
 
     def close(self) -> None:
         """Wake every waiting task, because the connection is lost."""

@@ -51,7 +51,6 @@ from ....wire import (
     RequestId,
     check_head,
     check_place,
-    parse_message,
     read_post,
 )
 from ._asgi import WITHOUT_TRIO, HttpRequest, RequestAuthorizer, Responding, read_body, refuse_without_trio
@@ -223,7 +222,7 @@ class HttpRouter:
             request.body = b""
             await self._answer_modern(posted, request, responding)
         else:
-            message = parse_message(posted.value)
+            message = posted.message
             sessions = await self._sessions(message.id if isinstance(message, JsonRpcRequest) else None, responding)
             if sessions is not None:
                 await sessions.post(posted, request, responding)

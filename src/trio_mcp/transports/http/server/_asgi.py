@@ -130,12 +130,17 @@ class HttpRequest:
         return sender_of(self.principal, self.client)
 
     @property
-    def envelope(self) -> MessageOrigin:
-        """The part of the request that handlers may see."""
+    def shown_headers(self) -> Headers:
+        """The header fields that handlers may see."""
         shown: Mapping[str, str] = self.headers
         if not _SECRET_FIELDS.isdisjoint(shown):
             shown = {name: value for name, value in shown.items() if name not in _SECRET_FIELDS}
-        return MessageOrigin(MappingProxyType(shown), self.access)
+        return MappingProxyType(shown)
+
+    @property
+    def envelope(self) -> MessageOrigin:
+        """The part of the request that handlers may see."""
+        return MessageOrigin(self.shown_headers, self.access)
 
     @classmethod
     def of(cls, scope: Scope) -> Self:

@@ -221,21 +221,20 @@ class HttpSession(MessageConnection):
         self.fail_unsent(outlet, _no_reader())
         outlet.abandon()
 
-    def refusal(self, value: object, request: HttpRequest) -> Refusal | None:
+    def refusal(self, posted: Iterable[Message], request: HttpRequest) -> Refusal | None:
         """Return the refusal of a POST whose messages need scopes that are not granted, or None.
 
         A request to listen, which is unknown in sessions, is refused later: checking the names in thousands of them, in
         one array, would take too long.
         """
-        posted = _messages_in(value, self.limits)
         messages = [each for each in posted if not isinstance(each, JsonRpcRequest) or each.method != LISTEN]
         return self.host.authorizer.refusal(messages, request, self.host.serving)
 
-    def take_value(self, value: Any, size: int, outlet: Outlet) -> None:
+    def take_value(self, value: Any, size: int, outlet: Outlet, message: Message | None = None) -> None:
         """Take all posted messages at once; their answers go out in the outlet."""
         assert isinstance(outlet, HttpOutlet)
         self.envelope = outlet.envelope
-        super().take_value(value, size, outlet)
+        super().take_value(value, size, outlet, message)
 
     def _admit(self, request: JsonRpcRequest, outlet: Outlet) -> ExchangeContext:
         if request.method == "initialize" and self.admission.revision is not None:  # its header fields name a revision
@@ -345,7 +344,8 @@ class StreamableSession(HttpSession):
                 400, f"revision {self.admission.revision} does not allow arrays of messages", responding
             )
             return
-        refusal = self.refusal(posted.value, request)
+        message = posted.message
+        refusal = self.refusal(_messages_in(posted.value, self.limits) if message is None else [message], request)
         if refusal is not None:
             await responding.refuse(refusal)
             return
@@ -354,7 +354,7 @@ class StreamableSession(HttpSession):
         number = self._issued
         outlet = self._new_outlet(number, request.envelope, stored=not begins)
         with self.request_in_flight():
-            self.take_value(posted.value, len(request.body), outlet)
+            self.take_value(posted.value, len(request.body), outlet, message)
             outlet.resolve()
             if isinstance(outlet, StoredOutlet) and not outlet.is_silent:
                 self.host.nursery.start_soon(self._store, outlet, name="a stored stream")
@@ -577,7 +577,7 @@ class SseConnection(HttpSession):
             error = McpError(PARSE_ERROR, f"not a JSON message: {exc}")
             await responding.refuse(Refusal(400, error))
             return
-        refusal = self.refusal(value, request)
+        refusal = self.refusal(_messages_in(value, self.limits), request)
         if refusal is not None:
             await responding.refuse(refusal)
             return

@@ -335,7 +335,8 @@ class ModernEndpoint:
         fault = self._mirroring.fault(message, request.headers, request.access)
         if fault is not None:
             raise fault
-        return context.arrived_by(request.envelope)
+        context.access, context.headers = request.access, request.shown_headers  # it was made for this request
+        return context
 
     def stop(self) -> None:
         """End the endless requests; synchronous."""
