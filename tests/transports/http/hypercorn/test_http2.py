@@ -161,6 +161,31 @@ async def test_a_response_before_the_end_of_the_body_ends_the_stream_and_later_d
         assert await is_answered(client)
 
 
+@pytest.mark.parametrize("length", [WINDOW_BYTES, WINDOW_BYTES + 1])
+async def test_a_stream_is_not_reset_after_an_early_response_if_the_client_can_send_the_rest_at_once(
+    length: int,
+) -> None:
+    """Curl 7.88 takes a reset for a failure, and drops the response."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, b"forbidden", 403)
+
+    async with serving(App({"/upload": refuse})) as served:
+        client = await open_client(served)
+        number = await client.send_request("/upload", method="POST", end=False, length=length)
+        await client.next_event(h2.events.StreamEnded, number)
+        if length > WINDOW_BYTES:
+            await client.next_event(h2.events.StreamReset, number)
+        else:
+            for start in range(0, length, 2**14):
+                piece = min(2**14, length - start)
+                client.wire.send_data(number, bytes(piece), end_stream=start + piece == length)
+            await client.flush()
+
+        assert await is_answered(client)
+        assert not any(isinstance(event, h2.events.StreamReset) for event in client.events)
+
+
 async def test_unread_data_of_an_answered_stream_are_dropped() -> None:
     """The data exceed the mailbox of the application, which answers without receiving them."""
 

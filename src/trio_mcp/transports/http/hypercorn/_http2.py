@@ -4,7 +4,8 @@
 
 - A stream whose client grants no window makes its application wait, and is reset after a timeout. (In Hypercorn, the
   buffer grows without bound.)
-- A response that is complete before the request has been received ends the stream; what arrives later is dropped.
+- A response that is complete before the request has been received ends the stream; what arrives later is dropped. The
+  stream is reset only if the rest is long: curl 7.88 takes a reset for a failure, and drops the response.
 - A request whose path is missing or not ASCII is refused, and no other request.
 - An application that fails in the middle of its response, or sends one that HTTP/2 does not allow, has its stream
   reset, so the client notices.
@@ -28,7 +29,7 @@ from h2.connection import ConnectionState as Http2State
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived
 from h2.exceptions import ProtocolError
-from h2.stream import StreamState
+from h2.stream import H2Stream, StreamState
 from hypercorn.config import Config
 from hypercorn.events import Closed
 from hypercorn.events import Event as ConnectionEvent
@@ -133,7 +134,8 @@ class Http2(H2Protocol):
         await super()._send_data(stream_id)
         self._sent.unpark_all()
         stream = self.connection.streams.get(stream_id)
-        if stream is not None and stream.state_machine.state is StreamState.HALF_CLOSED_LOCAL:
+        is_early = stream is not None and stream.state_machine.state is StreamState.HALF_CLOSED_LOCAL
+        if stream is not None and is_early and not _ends_soon(stream):
             await self._reset(stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: the response is complete, stop sending
 
     async def _handle_events(self, events: Sequence[h2.events.Event]) -> None:
@@ -164,6 +166,12 @@ class Http2(H2Protocol):
             await self._flush()
         await super()._close_stream(stream_id)
         await self._window_updated(stream_id)  # wakes the sending task, which cleans up
+
+
+def _ends_soon(stream: H2Stream) -> bool:
+    """Return True if the client can send the rest of its request at once, because the window is open for it."""
+    length = stream._expected_content_length
+    return length is not None and length - stream._actual_content_length <= stream.inbound_flow_control_window
 
 
 def _check_fields(fields: Iterable[tuple[bytes, bytes]]) -> None:
