@@ -8,6 +8,8 @@ import pytest
 import trio
 import trio.testing
 from hyperframe.frame import DataFrame
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import CloseConnection
 
 from tests.transports.http.socket_clients import (
     WINDOW_BYTES,
@@ -421,3 +423,32 @@ async def test_a_stopping_server_completes_streams_and_refuses_new_ones_as_retry
         await client.next_event(h2.events.ConnectionTerminated)
         await client.read_until_closed()
         await served.ended.wait()
+
+
+async def test_a_websocket_that_the_client_closes_is_closed_in_both_directions() -> None:
+    async def accept(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        left.set()
+
+    left, frames = trio.Event(), Connection(ConnectionType.CLIENT)
+    async with serving(App({"/socket": accept})) as served:
+        client = await open_client(served)
+        await client.next_event(h2.events.RemoteSettingsChanged)
+        number = client.wire.get_next_available_stream_id()
+        head = [(":method", "CONNECT"), (":protocol", "websocket"), (":path", "/socket")]
+        head += [(":scheme", "http"), (":authority", "here"), ("sec-websocket-version", "13")]
+        client.wire.send_headers(number, head)
+        await client.flush()
+        await client.next_event(h2.events.ResponseReceived, number)
+        client.wire.send_data(number, frames.send(CloseConnection(1000)))
+        await client.flush()
+
+        frames.receive_data((await client.next_event(h2.events.DataReceived, number)).data)
+        await client.next_event(h2.events.StreamEnded, number)
+        await left.wait()
+        assert await is_answered(client)
+
+    assert [event.code for event in frames.events() if isinstance(event, CloseConnection)] == [1000]

@@ -11,6 +11,7 @@
   reset, so the client notices.
 - The header fields of responses are checked. A line break in one would become two fields behind a proxy that speaks
   HTTP/1.1.
+- When a client closes a WebSocket, it receives the close frame that answers its own. (Hypercorn drops it.)
 - When the connection ends, tasks that wait to send continue.
 - A stream that is refused because the server stops has an error code that allows the client to try elsewhere.
 - Priorities, which are obsolete, are ignored. The limit for heads is configurable.
@@ -33,8 +34,10 @@ from h2.stream import H2Stream, StreamState
 from hypercorn.config import Config
 from hypercorn.events import Closed
 from hypercorn.events import Event as ConnectionEvent
-from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event, Response
+from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event, Response, StreamClosed
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol
+from hypercorn.protocol.ws_stream import WSStream
+from wsproto.connection import ConnectionState as WsState
 
 from ._sockets import HttpListening
 
@@ -90,6 +93,11 @@ class Http2(H2Protocol):
                 await self._send_piece(type(event)(event.stream_id, event.data[start : start + _PIECE_BYTES]))
         elif isinstance(event, Response):
             await self._send_head(event)
+        elif isinstance(event, StreamClosed):
+            if _is_closed_websocket(self.streams.get(event.stream_id)) and event.stream_id in self.stream_buffers:
+                self.stream_buffers[event.stream_id].set_complete()
+                await self._window_updated(event.stream_id)  # wakes the sending task
+            await super().stream_send(event)
         elif isinstance(event, (EndBody, EndData)):
             with trio.move_on_after(self.config.write_seconds) as timeouts:
                 await super().stream_send(event)
@@ -156,8 +164,9 @@ class Http2(H2Protocol):
 
     async def _close_stream(self, stream_id: int) -> None:
         was_open = stream_id in self.streams
+        is_ending = _is_closed_websocket(self.streams.get(stream_id))
         await super()._close_stream(stream_id)
-        if was_open and not self.closed and stream_id in self.stream_buffers:
+        if was_open and not is_ending and not self.closed and stream_id in self.stream_buffers:
             await self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
 
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
@@ -168,10 +177,15 @@ class Http2(H2Protocol):
         await self._window_updated(stream_id)  # wakes the sending task, which cleans up
 
 
+def _is_closed_websocket(stream: object) -> bool:
+    """Return True if this is a WebSocket whose client and server have both sent a close frame."""
+    return isinstance(stream, WSStream) and stream.handshake.accepted and stream.connection.state is WsState.CLOSED
+
+
 def _ends_soon(stream: H2Stream) -> bool:
     """Return True if the client can send the rest of its request at once, because the window is open for it."""
-    length = stream._expected_content_length
-    return length is not None and length - stream._actual_content_length <= stream.inbound_flow_control_window
+    length, received = stream._expected_content_length, stream._actual_content_length  # noqa: SLF001 # h2 counts them
+    return length is not None and length - received <= stream.inbound_flow_control_window
 
 
 def _check_fields(fields: Iterable[tuple[bytes, bytes]]) -> None:
