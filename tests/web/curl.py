@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from subprocess import PIPE
@@ -40,7 +40,7 @@ class CurlReply:
         return json.loads(self.events[-1].data)
 
     @property
-    def events(self) -> list[SseEvent]:
+    def events(self) -> Sequence[SseEvent]:
         return SseDecoder(2**24).feed(self.body.encode())
 
 

@@ -1,4 +1,4 @@
-"""An nginx of a test in front of the server: a process in the foreground, with all of its files in a folder of the test."""
+"""An nginx in front of the server: a process in the foreground, with all of its files in a folder of the test."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def nginx(
     Args:
         folder: a folder for its files.
         ports: the ports of the servers behind it.
-        directives: further lines of its configuration.
+        directives: further directives of its configuration; a block ends in its brace.
         certificate: it speaks TLS and HTTP/2, too, with this certificate.
     """
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
@@ -71,7 +71,7 @@ async def nginx(
             servers=" ".join(f"server 127.0.0.1:{each};" for each in ports),
             protocol="" if certificate is None else " ssl http2",
             tls="" if certificate is None else _tls(certificate),
-            directives=" ".join(f"{each};" for each in directives),
+            directives=" ".join(each if each.endswith("}") else f"{each};" for each in directives),
         )
         configuration.write_text(text)
         command = ["nginx", "-p", str(folder), "-e", "stderr", "-c", str(configuration)]

@@ -29,7 +29,9 @@ async def open_session(url: str, *options: str) -> str:
     """Perform the handshake; return the name of the session."""
     opened = await curl_post(url, INITIALIZE, "--include", *options)
     assert opened.status == 200
-    (session,) = re.findall(r"^mcp-session-id: (.+?)\r?$", opened.body, re.IGNORECASE | re.MULTILINE)
+    named = re.search(r"^mcp-session-id: (.+?)\r?$", opened.body, re.IGNORECASE | re.MULTILINE)
+    assert named is not None
+    session = str(named[1])
     done = await curl_post(url, INITIALIZED, *options, session=session)
     assert (done.status, done.body) == (202, "")
     return session
@@ -118,11 +120,13 @@ async def test_the_stream_of_a_session_receives_changes(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_the_stream_of_http_sse_names_its_address_and_carries_the_answers(version: str) -> None:
-    async with serving(WebServer()) as bound:
-        async with curl_streaming("--header", "accept: text/event-stream", version, bound.url) as stream:
-            endpoint = await stream.event()
-            opened = await curl_post(urljoin(bound.url, endpoint.data.decode()), INITIALIZE, version)
-            answer = await stream.message()
+    async with (
+        serving(WebServer()) as bound,
+        curl_streaming("--header", "accept: text/event-stream", version, bound.url) as stream,
+    ):
+        endpoint = await stream.event()
+        opened = await curl_post(urljoin(bound.url, endpoint.data.decode()), INITIALIZE, version)
+        answer = await stream.message()
 
     assert (endpoint.event, opened.status, answer["id"]) == ("endpoint", 202, 0)
 

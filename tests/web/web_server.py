@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -40,6 +40,8 @@ class WebServer:
     """The handlers that wait."""
     ran: Counter[str] = field(factory=Counter[str], init=False)
     """The runs of `hold`, by the argument."""
+    fields: Mapping[str, str] = field(factory=dict[str, str], init=False)
+    """The header fields of the request of `count`."""
     cancelled: trio.Event = field(factory=trio.Event, init=False)
     """Set when `wait` is cancelled."""
     _changed: trio.Event = field(factory=trio.Event, init=False)
@@ -67,6 +69,7 @@ class WebServer:
 
     async def count(self, ctx: Context) -> str:
         """Send two progress updates, wait until the test sets `go`, send the third and end."""
+        self.fields = ctx.headers
         await ctx.report_progress(1, 3)
         await ctx.report_progress(2, 3)
         self._note("count")

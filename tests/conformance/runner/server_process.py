@@ -1,4 +1,4 @@
-"""A server as a child process, from the moment it accepts connections until it has exited; above all that under test."""
+"""A server as a child process, above all that under test, from accepting connections until it has exited."""
 
 from __future__ import annotations
 
