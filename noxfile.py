@@ -70,6 +70,9 @@ SILENT = (
     *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
 )
 
+# Debian's servers are there, and it is not on the path of every user.
+os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin"
+
 nox.needs_version = ">=2025.2.9"
 nox.options.error_on_external_run = True
 

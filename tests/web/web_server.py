@@ -121,7 +121,7 @@ def call(tool: str, arguments: JsonObject | None = None, *, id: int = 1) -> Json
 def modern(message: JsonObject) -> JsonObject:
     """Return a message of a session as one of the modern revision."""
     params = message["params"]
-    meta = {**params.get("_meta", {}), REVISION_KEY: MODERN, CAPABILITIES_KEY: {}}
+    meta: JsonObject = {**params.get("_meta", {}), REVISION_KEY: MODERN, CAPABILITIES_KEY: {}}
     return {**message, "params": {**params, "_meta": meta}}
 
 
