@@ -93,11 +93,6 @@ class Http2(H2Protocol):
                 await self._send_piece(type(event)(event.stream_id, event.data[start : start + _PIECE_BYTES]))
         elif isinstance(event, Response):
             await self._send_head(event)
-        elif isinstance(event, StreamClosed):
-            if _is_closed_websocket(self.streams.get(event.stream_id)) and event.stream_id in self.stream_buffers:
-                self.stream_buffers[event.stream_id].set_complete()
-                await self._window_updated(event.stream_id)  # wakes the sending task
-            await super().stream_send(event)
         elif isinstance(event, (EndBody, EndData)):
             with trio.move_on_after(self.config.write_seconds) as timeouts:
                 await super().stream_send(event)
@@ -106,6 +101,11 @@ class Http2(H2Protocol):
             if timeouts.cancelled_caught:
                 await self._reset(event.stream_id, ErrorCodes.CANCEL)
         else:
+            stream_id = event.stream_id
+            is_ending = isinstance(event, StreamClosed) and _is_closed_websocket(self.streams.get(stream_id))
+            if is_ending and stream_id in self.stream_buffers:
+                self.stream_buffers[stream_id].set_complete()  # it ends after its last frame
+                await self._window_updated(stream_id)  # wakes the sending task
             await super().stream_send(event)
 
     async def _send_head(self, event: Response) -> None:
