@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import nox
@@ -69,6 +70,9 @@ SILENT = (
     *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
 )
 
+# Debian's servers are there, and it is not on the path of every user.
+os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin"
+
 nox.needs_version = ">=2025.2.9"
 nox.options.error_on_external_run = True
 
@@ -122,21 +126,28 @@ def has_node(session: nox.Session) -> bool:
     return False
 
 
-def has_browser(session: nox.Session) -> bool:
-    """Return True if Chromium and its driver are installed, as in Debian's packages.
+def has_programs(session: nox.Session, packages: Mapping[str, str], users: str) -> bool:
+    """Return True if these programs are installed.
 
-    CI installs them if they are missing, and fails if it cannot; other machines print a warning.
+    CI installs Debian's packages of those that are missing, and fails if it cannot; other machines print a warning.
+
+    Args:
+        packages: the package of each program.
+        users: what is left out without them.
     """
-    programs = ("chromium", "chromedriver")
-    if IN_CI and not all(map(shutil.which, programs)) and shutil.which("apt-get"):
-        packages = ("chromium", "chromium-driver")
-        for arguments in (("update",), ("install", "--yes", "--no-install-recommends", *packages)):
-            command = ("apt-get", "--quiet", *arguments)
-            session.run(*command, env={"DEBIAN_FRONTEND": "noninteractive"}, external=True, silent=True)
-    missing = [name for name in programs if shutil.which(name) is None]
-    if not missing:
+
+    def missing() -> list[str]:
+        return [program for program in packages if shutil.which(program) is None]
+
+    if IN_CI and missing() and shutil.which("apt-get"):
+        wanted = [packages[program] for program in missing()]
+        # In runlevel 1, no package starts a service.
+        environment = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        for arguments in (("update",), ("install", "--yes", "--no-install-recommends", *wanted)):
+            session.run("apt-get", "--quiet", *arguments, env=environment, external=True, silent=True)
+    if not missing():
         return True
-    message = f"{' and '.join(missing)} not installed: the sign-in with a real browser is LEFT OUT"
+    message = f"{' and '.join(missing())} not installed: {users} LEFT OUT"
     if IN_CI:
         session.error(message)
     session.warn(message)
@@ -282,22 +293,28 @@ def bench_smoke(session: nox.Session) -> None:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Run the conformance suite of the protocol with the server and the client; `-- --only NAME` runs one scenario."""
+    """Run the conformance suite of the protocol with the server and the client; `-- --only NAME` runs one scenario.
+
+    The server runs under `serve_http` with HTTP/1.1 and, behind HAProxy, with HTTP/2, and in Hypercorn's own worker.
+    """
     if not has_node(session):
         session.skip("the suite needs npm")
     session.install(".")
     suite = str(Path(session.create_tmp()) / "suite")
     session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", suite, *CONFORMANCE_SUITE, external=True)
-    session.run("python", "-m", "tests.conformance.run", "--suite", suite, *session.posargs)
+    http2 = has_programs(session, {"haproxy": "haproxy"}, "conformance over HTTP/2 is")
+    options = () if http2 else ("--without", "http2")
+    session.run("python", "-m", "tests.conformance.run", "--suite", suite, *options, *session.posargs)
 
 
 @nox.session
-def browser(session: nox.Session) -> None:
-    """Test a sign-in of a user with a real browser: the consent page, the redirect, and the use of the tokens."""
-    if not has_browser(session):
-        session.skip("Chromium is not installed")
+def web(session: nox.Session) -> None:
+    """Test with programs that are not made for the protocol: Chromium, curl, and nginx in front of the server."""
+    packages = {"chromium": "chromium", "chromedriver": "chromium-driver", "curl": "curl", "nginx": "nginx-light"}
+    if not has_programs(session, packages, "the tests with Chromium, curl and nginx are"):
+        session.skip("it needs all of these programs")
     session.install(".", *group("runner"))
-    session.run("pytest", "tests/browser", *session.posargs)
+    session.run("pytest", "tests/web", *session.posargs)
 
 
 @nox.session

@@ -1,22 +1,26 @@
 """The server that the conformance suite tests: it offers everything that the scenarios call, over Streamable HTTP.
 
-Usage, from the root of the project: ``python -m tests.conformance.everything_server --port N [--asking replayed]``. The
-endpoint is ``http://127.0.0.1:N/mcp``, for every revision; SIGTERM ends it.
+Usage, from the root of the project: ``python -m tests.conformance.everything_server --port N [--asking replayed]
+[--under hypercorn]``. The endpoint is ``http://127.0.0.1:N/mcp``, for every revision; SIGTERM ends it.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
+import hypercorn.trio
 import trio
+from hypercorn.config import Config
 
 from tests.conformance.everything_asking import ASKING_TOOLS, personal_prompt
 from tests.conformance.everything_content import CONTENT_TOOLS, add_prompts, add_resources
 from tests.conformance.everything_control import CONTROL_TOOLS
-from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, serve_http
+from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, http_app, serve_http
+from trio_mcp.transports import AsgiApp
 
 Asking = Literal["parked", "replayed"]
 
@@ -88,15 +92,28 @@ def _passing() -> str:
     return "still here"
 
 
+async def serve_under_hypercorn(app: AsgiApp, port: int) -> None:
+    """Serve an application in Hypercorn's own Trio worker until SIGTERM."""
+    serve: Any = vars(hypercorn.trio)["serve"]  # its type hints are incomplete
+    config = Config()
+    config.bind = [f"127.0.0.1:{port}"]
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        await serve(app, config, shutdown_trigger=signals.__anext__)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until a signal."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--asking", choices=("parked", "replayed"), default="parked")
+    parser.add_argument("--under", choices=("serve_http", "hypercorn"), default="serve_http")
     options = parser.parse_args(arguments)
     server = make_server(cast("Asking", options.asking))
     sessions = SessionSettings(event_store=MemoryEventStore())
-    trio.run(partial(serve_http, server, port=options.port, sessions=sessions))
+    if options.under == "hypercorn":
+        trio.run(serve_under_hypercorn, http_app(server, sessions=sessions), options.port)
+    else:
+        trio.run(partial(serve_http, server, port=options.port, sessions=sessions))
 
 
 if __name__ == "__main__":

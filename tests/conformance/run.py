@@ -11,13 +11,14 @@ import argparse
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
 from attrs import evolve, field, frozen
 
+from tests.conformance.runner.http2_proxy import over_http2
 from tests.conformance.runner.scenarios import Leg, Scenario, Scenarios, read_scenarios
 from tests.conformance.runner.server_process import ServerFailed, everything_server
 from tests.conformance.runner.suite import ROOT, Found, Suite
@@ -33,6 +34,28 @@ INSTALLED = ROOT / ".nox" / "conformance" / "tmp" / "suite"
 EVERYTHING_CLIENT = shlex.join([sys.executable, "-m", "tests.conformance.everything_client"])
 
 
+@frozen
+class Setup:
+    """One way in which our server runs."""
+
+    name: str
+    """Its name in the report; empty for the default."""
+    options: Sequence[str] = ()
+    """The options of the server's command line."""
+    revisions: Sequence[str] | None = None
+    """The revisions in which it makes a difference; None for all."""
+    http2: bool = False
+    """True if the requests reach it over HTTP/2."""
+
+
+SETUPS = (
+    Setup(""),
+    Setup("replayed", ("--asking", "replayed"), SCORED[-1:]),
+    Setup("hypercorn", ("--under", "hypercorn")),
+    Setup("http2", http2=True),
+)
+
+
 @frozen(kw_only=True)
 class Runner:
     """One run of the chosen scenarios."""
@@ -43,6 +66,8 @@ class Runner:
     revisions: Sequence[str]
     only: str | None
     """The one scenario to run."""
+    setups: Sequence[Setup]
+    """The ways in which our server runs."""
     server: str | None
     """The URL of a server to test in place of ours."""
     client: str
@@ -58,9 +83,8 @@ class Runner:
     async def run(self) -> None:
         """Fill `verdicts` and `troubles`."""
         if "server" in self.legs:
-            await self._server_leg()
-            if self.server is None:
-                await self._server_leg("--asking", "replayed")
+            for setup in self.setups:
+                await self._server_leg(setup)
         if "client" in self.legs:
             await self._client_leg()
         if self.only is None:
@@ -70,21 +94,29 @@ class Runner:
         chosen = self.scenarios.of(leg, revision) if revision in self.revisions else {}
         return {name: each for name, each in chosen.items() if self.only in {None, name}}
 
-    async def _server_leg(self, *options: str) -> None:
-        # The asking mode makes a difference only in the newest revision.
-        revisions = SCORED[-1:] if options else self.scenarios.revisions("server")
+    async def _server_leg(self, setup: Setup) -> None:
+        revisions = setup.revisions or self.scenarios.revisions("server")
         if not any(self._chosen("server", revision) for revision in revisions):
             return
         with tempfile.TemporaryDirectory() as folder:
             try:
-                async with self._server(Path(folder) / "log", *options) as url:
+                async with self._server(setup, Path(folder)) as url:
                     for revision in revisions:
-                        await self._test_server(url, revision, options[-1] if options else "")
+                        await self._test_server(url, revision, setup.name)
             except ServerFailed as failure:
                 self.troubles.append(str(failure))
 
-    def _server(self, log: Path, *options: str) -> AbstractAsyncContextManager[str]:
-        return everything_server(log, *options) if self.server is None else nullcontext(self.server)
+    @asynccontextmanager
+    async def _server(self, setup: Setup, folder: Path) -> AsyncGenerator[str]:
+        if self.server is not None:
+            yield self.server
+            return
+        async with everything_server(folder / "log", *setup.options) as url:
+            if not setup.http2:
+                yield url
+                return
+            async with over_http2(url, folder) as url_in_front:
+                yield url_in_front
 
     async def _test_server(self, url: str, revision: str, variant: str) -> None:
         chosen = self._chosen("server", revision)
@@ -101,7 +133,7 @@ class Runner:
         verdicts = (judge(each, found.results.get(name)) for name, each in chosen.items())
         self.verdicts.extend(evolve(each, variant=variant) for each in verdicts)
         if found.crash is not None:
-            self.troubles.append(f"server {revision}: {found.crash}")
+            self.troubles.append(f"{f'server {variant}'.strip()} {revision}: {found.crash}")
 
     async def _client_leg(self) -> None:
         chosen = [each for revision in SCORED for each in self._chosen("client", revision).values()]
@@ -151,6 +183,8 @@ def make_runner(arguments: Sequence[str] | None) -> Runner:
     parser.add_argument("--leg", choices=("server", "client"), help="test only this side")
     parser.add_argument("--revision", help="test only this revision")
     parser.add_argument("--only", metavar="NAME", help="run only this scenario")
+    names = [setup.name for setup in SETUPS if setup.name]
+    parser.add_argument("--without", choices=names, default=[], action="append", help="leave this setup of ours out")
     parser.add_argument("--server", metavar="URL", help="test the server at this URL instead of ours")
     parser.add_argument(
         "--client", metavar="COMMAND", default=EVERYTHING_CLIENT, help="test this client instead of ours"
@@ -159,6 +193,9 @@ def make_runner(arguments: Sequence[str] | None) -> Runner:
     suite = Suite(options.suite.absolute())
     if not suite.node.exists():
         parser.error(f"the suite is not installed in {options.suite}: `nox -s conformance` does that")
+    setups = [setup for setup in SETUPS if setup.name not in options.without]
+    if options.server is not None:
+        setups = [Setup("")]
     scenarios = read_scenarios()
     legs: tuple[Leg, ...] = (options.leg,) if options.leg else ("server", "client")
     revisions = {revision for leg in legs for revision in scenarios.revisions(leg)}
@@ -168,6 +205,7 @@ def make_runner(arguments: Sequence[str] | None) -> Runner:
         legs=legs,
         revisions=[options.revision] if options.revision else sorted(revisions),
         only=options.only,
+        setups=setups,
         server=options.server,
         client=options.client,
     )

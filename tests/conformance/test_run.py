@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.run import Runner, make_runner
+from tests.conformance.runner.http2_proxy import over_http2
 from tests.conformance.runner.server_process import ServerFailed, everything_server
+from trio_mcp import open_http_client
 
 
 @pytest.fixture
@@ -26,10 +28,16 @@ def made(home: Path, *arguments: str) -> Runner:
 def test_every_scenario_is_chosen_by_default(home: Path) -> None:
     runner = made(home)
     assert (runner.legs, runner.only) == (("server", "client"), None)
+    assert [setup.name for setup in runner.setups] == ["", "replayed", "hypercorn", "http2"]
     assert runner.revisions == ["2025-06-18", "2025-11-25", "2026-07-28"]
 
     runner = made(home, "--leg", "client", "--revision", "2025-11-25", "--only", "sse-retry")
     assert (runner.legs, runner.revisions, runner.only) == (("client",), ["2025-11-25"], "sse-retry")
+
+
+def test_setups_of_our_server_can_be_left_out_and_another_server_has_none(home: Path) -> None:
+    assert [setup.name for setup in made(home, "--without", "http2").setups] == ["", "replayed", "hypercorn"]
+    assert [setup.name for setup in made(home, "--server", "http://localhost/mcp").setups] == [""]
 
 
 @pytest.mark.parametrize(
@@ -55,4 +63,20 @@ def test_an_impossible_selection_is_reported_before_the_run_starts(
 async def test_a_server_that_does_not_start_fails_with_its_output(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=r"(?s)has ended with status 2; it has printed:.*--asking: invalid choice"):
         async with everything_server(tmp_path / "log", "--asking", "invalid"):
+            pytest.fail("it has come up")
+
+
+async def test_the_server_runs_under_hypercorn_too(tmp_path: Path) -> None:
+    async with (
+        everything_server(tmp_path / "log", "--under", "hypercorn") as url,
+        open_http_client(url, revision="2026-07-28") as client,
+    ):
+        assert (await client.list_tools()).tools
+
+
+async def test_a_missing_proxy_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(ServerFailed, match=r"haproxy is not installed; `--without http2` leaves out what needs it"):
+        async with over_http2("http://127.0.0.1:1/mcp", tmp_path):
             pytest.fail("it has come up")

@@ -1,4 +1,4 @@
-"""The server under test as a child process, from the moment it accepts connections until it has exited."""
+"""A server as a child process, above all that under test, from accepting connections until it has exited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import trio
 
 from .suite import ROOT
 
-__all__ = ["ServerFailed", "everything_server"]
+__all__ = ["HOST", "ServerFailed", "everything_server", "free_port", "running"]
 
 HOST = "127.0.0.1"
 SECONDS_TO_START = 30
@@ -35,20 +35,37 @@ async def everything_server(log: Path, *options: str) -> AsyncGenerator[str]:
         options: options of its command line.
 
     Raises:
-        ServerFailed: it did not start, or did not exit with status 0 after SIGTERM.
+        ServerFailed: see `running`.
     """
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "tests.conformance.everything_server", "--port", str(port), *options]
+    async with running(command, port, log):
+        yield f"http://{HOST}:{port}/mcp"
+
+
+@asynccontextmanager
+async def running(command: Sequence[str], port: int, log: Path, *, last_status: int = 0) -> AsyncGenerator[None]:
+    """Run a server for as long as the block lasts.
+
+    Args:
+        command: its command line.
+        port: the port at which it listens.
+        log: the file for its output.
+        last_status: its exit status after SIGTERM.
+
+    Raises:
+        ServerFailed: it did not start, or did not exit with that status after SIGTERM.
+    """
     process = await _begin(command, log)
     try:
         await _until_it_listens(process, port, log)
-        yield f"http://{HOST}:{port}/mcp"
+        yield
         process.send_signal(signal.SIGTERM)
         with trio.move_on_after(SECONDS_TO_STOP):
             await process.wait()
         if process.returncode is None:
             raise ServerFailed(f"the server has not ended {SECONDS_TO_STOP} s after SIGTERM{_words(log)}")
-        if process.returncode != 0:
+        if process.returncode != last_status:
             raise ServerFailed(f"the server has ended with status {process.returncode}{_words(log)}")
     finally:
         if process.returncode is None:
@@ -77,7 +94,8 @@ async def _until_it_listens(process: trio.Process, port: int, log: Path) -> None
     raise ServerFailed(f"the server does not listen after {SECONDS_TO_START} s{_words(log)}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that no server uses."""
     with socket.socket() as one:
         one.bind((HOST, 0))
         port: int = one.getsockname()[1]

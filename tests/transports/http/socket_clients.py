@@ -213,10 +213,11 @@ class Http2Client:
         """Send the pending data."""
         await self.stream.send_all(self.wire.data_to_send())
 
-    async def send_request(self, path: str, *, method: str = "GET", end: bool = True) -> int:
-        """Send the head of a request; return the id of its stream."""
+    async def send_request(self, path: str, *, method: str = "GET", end: bool = True, length: int | None = None) -> int:
+        """Send the head of a request, with the length of its body if given; return the id of its stream."""
         number = self.wire.get_next_available_stream_id()
         head = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "here")]
+        head += [] if length is None else [("content-length", str(length))]
         self.wire.send_headers(number, head, end_stream=end)
         await self.flush()
         return number

@@ -8,6 +8,8 @@ import pytest
 import trio
 import trio.testing
 from hyperframe.frame import DataFrame
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import CloseConnection
 
 from tests.transports.http.socket_clients import (
     WINDOW_BYTES,
@@ -159,6 +161,31 @@ async def test_a_response_before_the_end_of_the_body_ends_the_stream_and_later_d
 
         assert (await client.next_event(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.NO_ERROR
         assert await is_answered(client)
+
+
+@pytest.mark.parametrize("length", [WINDOW_BYTES, WINDOW_BYTES + 1])
+async def test_a_stream_is_not_reset_after_an_early_response_if_the_client_can_send_the_rest_at_once(
+    length: int,
+) -> None:
+    """Curl 7.88 takes a reset for a failure, and drops the response."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, b"forbidden", 403)
+
+    async with serving(App({"/upload": refuse})) as served:
+        client = await open_client(served)
+        number = await client.send_request("/upload", method="POST", end=False, length=length)
+        await client.next_event(h2.events.StreamEnded, number)
+        if length > WINDOW_BYTES:
+            await client.next_event(h2.events.StreamReset, number)
+        else:
+            for start in range(0, length, 2**14):
+                piece = min(2**14, length - start)
+                client.wire.send_data(number, bytes(piece), end_stream=start + piece == length)
+            await client.flush()
+
+        assert await is_answered(client)
+        assert not any(isinstance(event, h2.events.StreamReset) for event in client.events)
 
 
 async def test_unread_data_of_an_answered_stream_are_dropped() -> None:
@@ -396,3 +423,32 @@ async def test_a_stopping_server_completes_streams_and_refuses_new_ones_as_retry
         await client.next_event(h2.events.ConnectionTerminated)
         await client.read_until_closed()
         await served.ended.wait()
+
+
+async def test_a_websocket_that_the_client_closes_is_closed_in_both_directions() -> None:
+    async def accept(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        left.set()
+
+    left, frames = trio.Event(), Connection(ConnectionType.CLIENT)
+    async with serving(App({"/socket": accept})) as served:
+        client = await open_client(served)
+        await client.next_event(h2.events.RemoteSettingsChanged)
+        number = client.wire.get_next_available_stream_id()
+        head = [(":method", "CONNECT"), (":protocol", "websocket"), (":path", "/socket")]
+        head += [(":scheme", "http"), (":authority", "here"), ("sec-websocket-version", "13")]
+        client.wire.send_headers(number, head)
+        await client.flush()
+        await client.next_event(h2.events.ResponseReceived, number)
+        client.wire.send_data(number, frames.send(CloseConnection(1000)))
+        await client.flush()
+
+        frames.receive_data((await client.next_event(h2.events.DataReceived, number)).data)
+        await client.next_event(h2.events.StreamEnded, number)
+        await left.wait()
+        assert await is_answered(client)
+
+    assert [event.code for event in frames.events() if isinstance(event, CloseConnection)] == [1000]

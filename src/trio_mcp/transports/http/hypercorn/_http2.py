@@ -4,12 +4,14 @@
 
 - A stream whose client grants no window makes its application wait, and is reset after a timeout. (In Hypercorn, the
   buffer grows without bound.)
-- A response that is complete before the request has been received ends the stream; what arrives later is dropped.
+- A response that is complete before the request has been received ends the stream; what arrives later is dropped. The
+  stream is reset only if the rest is long: curl 7.88 takes a reset for a failure, and drops the response.
 - A request whose path is missing or not ASCII is refused, and no other request.
 - An application that fails in the middle of its response, or sends one that HTTP/2 does not allow, has its stream
   reset, so the client notices.
 - The header fields of responses are checked. A line break in one would become two fields behind a proxy that speaks
   HTTP/1.1.
+- When a client closes a WebSocket, it receives the close frame that answers its own. (Hypercorn drops it.)
 - When the connection ends, tasks that wait to send continue.
 - A stream that is refused because the server stops has an error code that allows the client to try elsewhere.
 - Priorities, which are obsolete, are ignored. The limit for heads is configurable.
@@ -28,12 +30,14 @@ from h2.connection import ConnectionState as Http2State
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived
 from h2.exceptions import ProtocolError
-from h2.stream import StreamState
+from h2.stream import H2Stream, StreamState
 from hypercorn.config import Config
 from hypercorn.events import Closed
 from hypercorn.events import Event as ConnectionEvent
-from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event, Response
+from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event, Response, StreamClosed
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol
+from hypercorn.protocol.ws_stream import WSStream
+from wsproto.connection import ConnectionState as WsState
 
 from ._sockets import HttpListening
 
@@ -97,6 +101,11 @@ class Http2(H2Protocol):
             if timeouts.cancelled_caught:
                 await self._reset(event.stream_id, ErrorCodes.CANCEL)
         else:
+            stream_id = event.stream_id
+            is_ending = isinstance(event, StreamClosed) and _is_closed_websocket(self.streams.get(stream_id))
+            if is_ending and stream_id in self.stream_buffers:
+                self.stream_buffers[stream_id].set_complete()  # it ends after its last frame
+                await self._window_updated(stream_id)  # wakes the sending task
             await super().stream_send(event)
 
     async def _send_head(self, event: Response) -> None:
@@ -133,7 +142,8 @@ class Http2(H2Protocol):
         await super()._send_data(stream_id)
         self._sent.unpark_all()
         stream = self.connection.streams.get(stream_id)
-        if stream is not None and stream.state_machine.state is StreamState.HALF_CLOSED_LOCAL:
+        is_early = stream is not None and stream.state_machine.state is StreamState.HALF_CLOSED_LOCAL
+        if stream is not None and is_early and not _ends_soon(stream):
             await self._reset(stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: the response is complete, stop sending
 
     async def _handle_events(self, events: Sequence[h2.events.Event]) -> None:
@@ -154,8 +164,9 @@ class Http2(H2Protocol):
 
     async def _close_stream(self, stream_id: int) -> None:
         was_open = stream_id in self.streams
+        is_ending = _is_closed_websocket(self.streams.get(stream_id))
         await super()._close_stream(stream_id)
-        if was_open and not self.closed and stream_id in self.stream_buffers:
+        if was_open and not is_ending and not self.closed and stream_id in self.stream_buffers:
             await self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
 
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
@@ -164,6 +175,17 @@ class Http2(H2Protocol):
             await self._flush()
         await super()._close_stream(stream_id)
         await self._window_updated(stream_id)  # wakes the sending task, which cleans up
+
+
+def _is_closed_websocket(stream: object) -> bool:
+    """Return True if this is a WebSocket whose client and server have both sent a close frame."""
+    return isinstance(stream, WSStream) and stream.handshake.accepted and stream.connection.state is WsState.CLOSED
+
+
+def _ends_soon(stream: H2Stream) -> bool:
+    """Return True if the client can send the rest of its request at once, because the window is open for it."""
+    length, received = stream._expected_content_length, stream._actual_content_length  # noqa: SLF001 # h2 counts them
+    return length is not None and length - received <= stream.inbound_flow_control_window
 
 
 def _check_fields(fields: Iterable[tuple[bytes, bytes]]) -> None:

@@ -15,7 +15,7 @@ from attrs import define, field
 
 from tests.auth.protected_server import serving_protected
 from tests.auth.signed_tokens import Clock
-from tests.browser.webdriver import Browser
+from tests.web.webdriver import Browser
 from trio_mcp import Client, open_http_client, types
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import OAuth

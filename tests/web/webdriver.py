@@ -61,6 +61,11 @@ class Browser:
         """Click an element and wait until the resulting page has loaded."""
         await self._request("POST", f"element/{await self._find(css)}/click")
 
+    async def run(self, script: str, *arguments: Any) -> Any:
+        """Run the body of an async function in the page; return its value, or raise AssertionError with its error."""
+        body = f"return (async (...$) => {{ {script} }})(...arguments)"
+        return await self._request("POST", "execute/sync", script=body, args=arguments)
+
     async def _find(self, css: str) -> str:
         found = await self._request("POST", "element", using="css selector", value=css)
         return str(found[_ELEMENT])
@@ -83,8 +88,9 @@ async def open_browser(profile: Path) -> AsyncGenerator[Browser]:
         httpx2.AsyncClient(base_url=address, timeout=2 * TIMEOUT_SECONDS, trust_env=False) as http,
     ):
         chrome = {"args": [*FLAGS, f"--user-data-dir={profile}"]}
-        limits = {"implicit": TIMEOUT_SECONDS * 1000, "pageLoad": TIMEOUT_SECONDS * 1000}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": chrome, "timeouts": limits}
+        limits = dict.fromkeys(("implicit", "pageLoad", "script"), TIMEOUT_SECONDS * 1000)
+        wanted: dict[str, Any] = {"browserName": "chrome", "goog:chromeOptions": chrome, "timeouts": limits}
+        wanted["acceptInsecureCerts"] = True  # those of the tests have no known issuer
         started = _value(await http.post("/session", json={"capabilities": {"alwaysMatch": wanted}}))
         window = started["sessionId"]
         try:
