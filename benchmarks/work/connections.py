@@ -47,8 +47,7 @@ async def connected(
             yield session
     else:
         with http_server(name) as url:
-            if transport == "websocket":
-                url = url.replace("http:", "ws:", 1)
-            async with adapter.http(url, era) as session:
+            address = url.replace("http:", "ws:", 1) if transport == "websocket" else url
+            async with adapter.http(address, era) as session:
                 await session.tools()
                 yield session

@@ -178,7 +178,7 @@ class RawHttpClient:
         return got
 
 
-def _fields_of(message: Any) -> dict[str, str]:
+def _fields_of(message: Any) -> Mapping[str, str]:
     """Return the header fields that mirror a modern message."""
     params: Any = message.get("params", {}) if is_object(message) else {}
     return request_fields(message["method"], params) if REVISION_KEY in params.get("_meta", {}) else {}

@@ -340,6 +340,7 @@ class OpenRequest:
             capabilities=self.capabilities,
         )
         outgoing.repeatable = self.repeatable or (self._rounds is None and self.method in IDEMPOTENT)
+        outgoing.is_awaited_at_once = not self.wants_updates
         attempt = Attempt(connection.clocks, outgoing)
         await attempt.begin()
         self._attempt, self._sent_params, self._refreshes = attempt, params, refreshes

@@ -17,7 +17,15 @@ from typing import Any, TypeAlias
 from attrs import define, field, frozen
 
 from .._errors import McpError
-from ._http_headers import METHOD_FIELD, NAME_FIELD, PROXY_ADVICE, VERSION_FIELD, decode_field, is_verbatim_field, name_of
+from ._http_headers import (
+    METHOD_FIELD,
+    NAME_FIELD,
+    PROXY_ADVICE,
+    VERSION_FIELD,
+    decode_field,
+    is_verbatim_field,
+    name_of,
+)
 from ._jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,

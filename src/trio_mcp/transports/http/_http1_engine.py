@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -45,9 +46,6 @@ _WRITE_SECONDS = 30.0
 _MOST_IDLE, _IDLE_SECONDS = 100, 4.0
 """The number of idle connections, so that calls which are made together again need no new ones; and the seconds in
 which one may be used again: less than the 5 s after which many servers close them. Later requests close it."""
-_FRESH_SECONDS = 0.1
-"""The time for which an idle connection is trusted without a look at what has arrived: the look takes a tenth of a call
-(benchmark cell `http-1`), and no server closes a connection so early."""
 _PIECE_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
 _LAST_READS = 100
@@ -244,21 +242,33 @@ class Http1Connection:
     _idle_since: float = field(default=-math.inf, init=False)
     """The time since which it waits for a request, on Trio's clock."""
     _socket: trio.socket.SocketType = field(init=False)
-    uses_descriptor: bool = field(init=False)
-    """True if bytes can be written to its descriptor, and the system tells if any have arrived."""
+    _poll: select.poll | None = field(default=None, init=False)
+    """Tells if anything has arrived; None if only Trio can tell, as under TLS. Made once, because making one takes
+    longer than asking it."""
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.stream, trio.SSLStream):
-            self._socket, self.uses_descriptor = self.stream.transport_stream.socket, False
-        else:
-            self._socket, self.uses_descriptor = self.stream.socket, sys.platform != "win32"
+            self._socket = self.stream.transport_stream.socket
+            return
+        self._socket = self.stream.socket
+        if sys.platform != "win32":
+            self._poll = select.poll()
+            self._poll.register(self._socket.fileno(), select.POLLIN)
+
+    @property
+    def uses_descriptor(self) -> bool:
+        """True if bytes can be written to its descriptor."""
+        return self._poll is not None
 
     def is_usable(self) -> bool:
         """Return True if another request may be sent."""
-        idle = trio.current_time() - self._idle_since
-        if idle >= _IDLE_SECONDS or (idle > _FRESH_SECONDS and self._socket.is_readable()):
+        if self.has_expired(trio.current_time()):
             return False
-        if self.uses_descriptor or not isinstance(self.stream, trio.SSLStream):
+        if self._poll is not None:
+            return not self._poll.poll(0)
+        if self._socket.is_readable():
+            return False
+        if not isinstance(self.stream, trio.SSLStream):  # pragma: no cover # Windows
             return True
         unread = getattr(self.stream, "_incoming", None)  # records that were received and not decrypted
         return unread is not None and not unread.pending

@@ -32,6 +32,9 @@ class Direct:
 
     answer: Answer
 
+    def begin(self, request: HttpRequest, body: bytes) -> None:
+        """Leave each request to `answer`."""
+
     def answers_directly(self, request: HttpRequest) -> bool:
         return request.path != "/asgi"
 

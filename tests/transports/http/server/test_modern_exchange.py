@@ -31,8 +31,9 @@ async def receive() -> AsgiMessage:
 
 
 def incoming_request(serving: HttpServing) -> IncomingHttpRequest:
-    responding = Responding(AsgiChannel({}, receive, send), 1, 1)
-    return IncomingHttpRequest("tools/call", {}, CONTEXT, 1, address_of(serving), 10, responding)
+    exchange = IncomingHttpRequest("tools/call", {}, CONTEXT, 1, address_of(serving), 10)
+    exchange.hold_with(Responding(AsgiChannel({}, receive, send), 1, 1))
+    return exchange
 
 
 @pytest.mark.requirement("B.8-S4b")

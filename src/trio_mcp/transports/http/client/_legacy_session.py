@@ -403,8 +403,8 @@ class LegacyRequestTask(HttpRequestTask):
 
     def session_ended(self) -> None:
         """Stop waiting for the response, or wait only for the refusal that proves that the request was not executed."""
-        if self._kept is not None:  # the attempt ends as soon as this task has taken the request over
-            self._kept.hand_over()
+        if self.response is not None:  # the attempt ends as soon as this task has taken the request over
+            self.response.hand_over()
         elif self._attempt_scope is not None:
             self._end_attempt(self._attempt_scope)
 

@@ -74,7 +74,7 @@ from .._engine import (
     read_refusal,
 )
 from .._http1_engine import Http1Engine, SentExchange
-from ._kept_connections import KeptConnection, KeptConnections, QuickRequest
+from ._kept_connections import AwaitedResponse, KeptConnections, QuickRequest
 
 __all__ = [
     "TRIES",
@@ -157,15 +157,15 @@ class HttpSender:
 
     def post_now(
         self, request: QuickRequest, url: str, line: bytes, fields: Mapping[str, str]
-    ) -> KeptConnection | None:
-        """Post one message at once on a kept connection; return the connection, or None if nothing was sent."""
+    ) -> AwaitedResponse | None:
+        """Post one message at once on a kept connection; return its response, or None if nothing was sent."""
         if self.kept is None or self.source is not None or not self.is_reached:
             return None
         message = line.removesuffix(b"\n")
-        connection = self.kept.send(request, url, fields, message)
-        if connection is not None and self._tap is not None:
+        response = self.kept.send(request, url, fields, message)
+        if response is not None and self._tap is not None:
             self._tap("sent", message)
-        return connection
+        return response
 
     def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
         """Request an event stream; raises what `post` does."""
@@ -344,6 +344,32 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
         return self._transport.ledger.outgoing.get(self.id) is self
 
     @property
+    def receiving(self) -> bool:
+        """True if a task waits for an update or the outcome."""
+        response = self._response
+        return super().receiving if response is None else response.is_awaited
+
+    @property
+    def _response(self) -> AwaitedResponse | None:
+        """The response, if the task that waits for the outcome reads it itself."""
+        return None if self._task is None else self._task.response
+
+    async def _wait(self) -> None:
+        response = self._response
+        if response is None:
+            await super()._wait()
+            return
+        self._check_wait()
+        await response.wait()
+        self._raise_interruption()
+
+    def _wake(self) -> None:
+        response = self._response
+        if response is not None:
+            response.wake()
+        super()._wake()
+
+    @property
     def names_revision(self) -> bool:
         """True if the request names the revision that it speaks."""
         return _names_revision(self.params)
@@ -424,8 +450,8 @@ class HttpRequestTask(abc.ABC):
     request: OutgoingHttpRequest
     has_sent: bool = field(default=False, init=False)
     """True once the latest attempt has been sent completely."""
-    _kept: KeptConnection | None = field(default=None, init=False)
-    """The connection on which the request was sent at once, until the task of the request reads the response."""
+    response: AwaitedResponse | None = field(default=None, init=False)
+    """The response to a request that was sent at once, until it is taken, or this task reads it."""
     _sent_before: SentExchange | None = field(default=None, init=False)
     """The request as it was sent at once, when this task begins to read the response."""
     _running: trio.CancelScope | None = field(default=None, init=False)
@@ -459,13 +485,13 @@ class HttpRequestTask(abc.ABC):
         """Send the request without a task; return False if that is not possible."""
 
     def _post_now(self, url: str, fields: Mapping[str, str]) -> bool:
-        self._kept = self.transport.sender.post_now(self, url, self.request.line, fields)
-        self.has_sent = self._kept is not None
+        self.response = self.transport.sender.post_now(self, url, self.request.line, fields)
+        self.has_sent = self.response is not None
         return self.has_sent
 
     def take_json(self, body: bytes) -> None:
         """Take the whole body of a response with the status 200; the request has ended."""
-        self._kept, self._has_read_all = None, True
+        self.response, self._has_read_all = None, True
         try:
             failure = self._take_body(body, self._outlet())
         except TrioMcpError as exc:
@@ -478,22 +504,18 @@ class HttpRequestTask(abc.ABC):
     def _outlet(self) -> Outlet:
         """Return the outlet for answers to requests in the response."""
 
-    async def run_sent(self, sent: SentExchange) -> None:
-        """Do what `run` does, for a request that was sent at once."""
-        self._kept, self._sent_before = None, sent
-        await self.run()
-
-    def abandoned(self) -> None:
-        """Note that the connection has ended with the client."""
-        self._end()
+    def go_on(self, sent: SentExchange) -> None:
+        """Read the response to a request that was sent at once, in a task. Synchronous."""
+        self.response, self._sent_before = None, sent
+        self.transport.nursery.start_soon(self.run, name=f"http {self.request.method}")
 
     def _leave(self, reason: str) -> None:
         """End the request now, and close its connection."""
-        kept, self._kept = self._kept, None
-        if kept is None:
+        response, self.response = self.response, None
+        if response is None:
             self._scope.cancel(reason=reason)
         else:
-            kept.abandon()
+            response.abandon()
             self._end()
 
     def outcome_arrived(self, *, in_time: bool) -> None:
@@ -736,7 +758,7 @@ class HttpTransport(MessageConnection):
         takes_slot = not request.needs_no_slot
         self._tasks[task] = takes_slot
         self.request_slots.taken += takes_slot
-        if not task.send_now():
+        if not (request.is_awaited_at_once and task.send_now()):
             self.nursery.start_soon(task.run, name=f"http {request.method}")
         return task
 

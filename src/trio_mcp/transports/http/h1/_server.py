@@ -162,6 +162,10 @@ class RequestReader:
             self._take_head(_read_head(whole[:end]))
             self._read_body(whole[end:])
 
+    def body(self) -> bytes:
+        """Return what has arrived of the body, and was not taken, without taking it."""
+        return b"".join(self._body)
+
     def take_body(self) -> list[bytes]:
         """Return the parts of the body that have arrived since the last call."""
         body = self._body

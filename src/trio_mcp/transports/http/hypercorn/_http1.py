@@ -24,6 +24,8 @@ Rules of this file:
    that the connection began with.
 9. A client that ends its side of the connection has left, as it has for most servers: its request is cancelled. A
    response that is complete is still sent.
+10. A request whose small body has arrived, and which the MCP endpoint can answer without waiting, is answered in one
+    step: most calls are. This takes half the time (benchmark cell `http-64`).
 
 Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112 and
 https://asgi.readthedocs.io/en/stable/specs/www.html
@@ -36,7 +38,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from email.utils import formatdate
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
@@ -57,7 +59,17 @@ from ..h1 import (
     response_head,
     status_line,
 )
-from ..server import AsgiMessage, HttpChannel, HttpRequest, ResponseHead, UpgradableChannel, as_bytes, as_text
+from ..server import (
+    AsgiMessage,
+    BegunRequest,
+    HttpChannel,
+    HttpRequest,
+    ResponseHead,
+    UpgradableChannel,
+    as_bytes,
+    as_text,
+    json_fields,
+)
 from ..ws import ByteChannel
 from ._application import AppTasks
 
@@ -78,6 +90,8 @@ _HTTP2_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
 _LONGEST_KNOWN = 2048
 """The size of the largest head of a request that is remembered."""
 _SECRET = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
+_SMALL_BYTES = 16 * 2**10
+"""The size of the largest bodies of rule 10."""
 _MOST_AHEAD = 2**16
 """The number of bytes of following requests above which the connection is not read."""
 
@@ -115,6 +129,14 @@ class DirectApp(Protocol):
         """Answer a request."""
         ...
 
+    def begin(self, request: HttpRequest, body: bytes) -> BegunRequest | None:
+        """Begin to answer a request at once; return None, with nothing done, if `answer` has to."""
+        ...
+
+    async def go_on(self, begun: BegunRequest, request: HttpRequest, channel: HttpChannel) -> None:
+        """Answer a request that was begun, and has no answer yet."""
+        ...
+
     def takes_websocket(self, request: HttpRequest) -> bool:
         """Return True if a request may open a WebSocket."""
         ...
@@ -127,6 +149,12 @@ class DirectApp(Protocol):
 @lru_cache(1)
 def _date(_second: int) -> tuple[str, str]:
     return "date", formatdate(usegmt=True)
+
+
+def _json_head(status: int, size: int) -> bytes:
+    """Return the head of a response with JSON, after which the connection goes on."""
+    lines, _, _ = _known_fields(json_fields(size))
+    return status_line(status) + lines + _date_line(int(time.time())) + _END
 
 
 @lru_cache(1)
@@ -375,16 +403,13 @@ class Http1:
             if head is None:
                 return b""
             is_first = False
-            self._known = head if len(head.raw) <= _LONGEST_KNOWN and _SECRET.isdisjoint(head.headers) else None
-            self._stream.become_busy()
-            exchange = self._exchange = HttpExchange(self._stream, reader, head)
-            await self._answer(exchange)
-            if exchange.is_last or self._stream.is_lost or self._stream.is_stopping or not reader.is_complete:
+            if head is not self._known:
+                is_short = len(head.raw) <= _LONGEST_KNOWN and _SECRET.isdisjoint(head.headers)
+                self._known = head if is_short else None
+            if not await self._answer(head, reader):
                 return b""
             self._ahead = reader.surplus
-            reader.take_body()
-            self._exchange = None
-            del head, reader, exchange  # they hold a token, and idle connections are many
+            del head, reader  # they hold a token, and idle connections are many
             if not self._ahead:
                 self._stream.become_idle()
 
@@ -415,26 +440,52 @@ class Http1:
 
     # --- Applications ---
 
-    async def _answer(self, exchange: HttpExchange) -> None:
-        raw_path, _, query = exchange.head.target.partition("?")
+    async def _answer(self, head: RequestHead, reader: RequestReader) -> bool:
+        """Answer a request; return True if another one may follow on the connection."""
+        raw_path, _, query = head.target.partition("?")
         path = unquote(raw_path)
-        direct, client = self._common.direct, self._stream.client
+        direct, client, stream = self._common.direct, self._stream.client, self._stream
+        request: HttpRequest | None = None
+        begun: BegunRequest | None = None
         if direct is not None:
             request = HttpRequest(
-                method=exchange.head.method,
+                method=head.method,
                 path=path,
                 local_path=path,
                 query=query,
-                headers=exchange.head.headers,
+                headers=head.headers,
                 client=None if client is None else client[0],
             )
-            if _is_upgrade_to_websocket(exchange) and direct.takes_websocket(request):
-                await _answer_directly(direct.serve_websocket, request, exchange)
-                return
-            if direct.answers_directly(request):
-                await _answer_directly(direct.answer, request, exchange)
-                return
-        await self._answer_asgi(exchange, path, raw_path, query)
+            if self._may_begin(head, reader):
+                begun = direct.begin(request, reader.body())
+                answer = None if begun is None else begun.take_answer(_SMALL_BYTES)
+                if answer is not None and not stream.is_stopping:
+                    if not stream.put(_json_head(answer[0], len(answer[1])) + answer[1]):
+                        stream.become_busy()
+                        await stream.flush()
+                    return not stream.is_lost
+        stream.become_busy()
+        exchange = self._exchange = HttpExchange(stream, reader, head)
+        if direct is None or request is None:
+            await self._answer_asgi(exchange, path, raw_path, query)
+        elif begun is not None:
+            await _answer_directly(partial(direct.go_on, begun, request), request, exchange)
+        elif _is_upgrade_to_websocket(exchange) and direct.takes_websocket(request):
+            await _answer_directly(partial(direct.serve_websocket, request), request, exchange)
+        elif direct.answers_directly(request):
+            await _answer_directly(partial(direct.answer, request), request, exchange)
+        else:
+            await self._answer_asgi(exchange, path, raw_path, query)
+        if exchange.is_last or stream.is_lost or stream.is_stopping or not reader.is_complete:
+            return False
+        reader.take_body()
+        self._exchange = None
+        return True
+
+    def _may_begin(self, head: RequestHead, reader: RequestReader) -> bool:
+        """Return True if rule 10 may apply to a request."""
+        is_usual = head.method == "POST" and head.version == "1.1" and not head.is_last
+        return is_usual and reader.is_complete and (head.length or 0) <= _SMALL_BYTES and not self._stream.is_stopping
 
     async def _answer_asgi(self, exchange: HttpExchange, path: str, raw_path: str, query: str) -> None:
         """Let the ASGI application answer, in a task of its own; return when the response is complete."""
@@ -468,10 +519,10 @@ class Http1:
 
 
 async def _answer_directly(
-    answer: Callable[[HttpRequest, HttpExchange], Awaitable[None]], request: HttpRequest, exchange: HttpExchange
+    answer: Callable[[HttpExchange], Awaitable[None]], request: HttpRequest, exchange: HttpExchange
 ) -> None:
     try:
-        await answer(request, exchange)
+        await answer(exchange)
     except BaseException as error:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
         failure = failure_of(error, "the application", _log)
         _log.error("the application failed at %s %r", request.method, request.path, exc_info=failure)

@@ -9,7 +9,9 @@ from ...._facade import lazy_names
 if TYPE_CHECKING:
     from ._app import HttpApp as HttpApp
     from ._app import HttpSettings as HttpSettings
+    from ._asgi import BegunRequest as BegunRequest
     from ._asgi import HttpRequest as HttpRequest
+    from ._asgi import json_fields as json_fields
     from ._asgi import read_body as read_body
     from ._channel import CUT_EXTENSION as CUT_EXTENSION
     from ._channel import AsgiApp as AsgiApp
@@ -33,7 +35,7 @@ else:
         __name__,
         {
             "_app": ("HttpApp", "HttpSettings"),
-            "_asgi": ("HttpRequest", "read_body"),
+            "_asgi": ("BegunRequest", "HttpRequest", "json_fields", "read_body"),
             "_channel": (
                 "CUT_EXTENSION", "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpChannel", "Receive", "ResponseHead",
                 "Scope", "Send", "UpgradableChannel", "as_bytes", "as_text",

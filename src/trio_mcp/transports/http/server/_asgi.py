@@ -27,6 +27,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 
 from __future__ import annotations
 
+import abc
 import logging
 import math
 from collections.abc import (
@@ -73,10 +74,12 @@ __all__ = [
     "QUICK_PASSES",
     "TEXT_TYPE",
     "WITHOUT_TRIO",
+    "BegunRequest",
     "EventStream",
     "HttpRequest",
     "RequestAuthorizer",
     "Responding",
+    "json_fields",
     "read_body",
     "refuse_without_trio",
 ]
@@ -243,6 +246,11 @@ _PIECE_BYTES = 64 * 1024
 TEXT_TYPE = "text/plain; charset=utf-8"
 
 
+def json_fields(size: int) -> Sequence[tuple[str, str]]:
+    """Return the header fields of a JSON document. A tuple, because many responses have the same ones."""
+    return (*_JSON_FIELDS, ("content-length", str(size)))
+
+
 @define(eq=False)
 class Responding(ByteHolder):
     """The response to one request. Exactly one of `refuse`, `json`, `empty` and `stream` is called, once.
@@ -314,11 +322,11 @@ class Responding(ByteHolder):
 
     async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with one JSON document."""
-        length = ("content-length", str(len(body)))
+        fields = json_fields(len(body))
         if headers or (self.request is not None and self.request.is_framed_twice):
-            head = self._head(status, dict([*_JSON_FIELDS, length, *headers.items()]))
-        else:  # as usual; a tuple, because many responses have these fields
-            head = status, (*_JSON_FIELDS, length)
+            head = self._head(status, {**dict(fields), **headers})
+        else:
+            head = status, fields
         await self._transmit(head, body, more=False)
 
     async def text(self, text: str, *, status: int = 200) -> None:
@@ -416,6 +424,21 @@ class Responding(ByteHolder):
             await trio.lowlevel.checkpoint_if_cancelled()
 
 
+class BegunRequest(abc.ABC):
+    """A POST whose handling has begun in one step, by `HttpApp.begin`. `take_answer` or `go_on` must follow."""
+
+    @abc.abstractmethod
+    def take_answer(self, most_bytes: int) -> tuple[int, bytes] | None:
+        """Return the status and the JSON of the response, if that is all and it has at most this size. Synchronous.
+
+        If it returns None, `go_on` must follow.
+        """
+
+    @abc.abstractmethod
+    async def go_on(self, responding: Responding) -> None:
+        """Answer the request."""
+
+
 @define(eq=False)
 class EventStream:
     """An open event stream. Made by `Responding.stream`."""
@@ -503,6 +526,11 @@ class RequestAuthorizer:
         auth = self._auth
         self._fetching = _Fetching(() if auth is None else auth.trusted_hosts)
         self._guard = None if auth is None else auth.guard(self._fetching)
+
+    @property
+    def is_needed(self) -> bool:
+        """True if requests need authentication."""
+        return self._auth is not None
 
     @property
     def metadata_paths(self) -> Collection[str]:

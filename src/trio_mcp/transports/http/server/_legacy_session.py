@@ -78,7 +78,7 @@ from ....wire import (
     parse_message,
     sse_event,
 )
-from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
+from ._asgi import QUICK_PASSES, BegunRequest, HttpRequest, RequestAuthorizer, Responding
 from ._byte_budget import ByteBudget
 from ._event_store import EventGuard, EventRecord
 from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_event_id
@@ -167,13 +167,19 @@ class HttpSession(MessageConnection):
     @contextmanager
     def request_in_flight(self) -> Generator[None]:
         """Count an HTTP request of the client for as long as it is being answered (rule 1)."""
-        self._requests_in_flight += 1
-        self.idle_since = math.inf
+        self._begin_request()
         try:
             yield
         finally:
-            self._requests_in_flight -= 1
-            self._note_idle()
+            self._end_request()
+
+    def _begin_request(self) -> None:
+        self._requests_in_flight += 1
+        self.idle_since = math.inf
+
+    def _end_request(self) -> None:
+        self._requests_in_flight -= 1
+        self._note_idle()
 
     def _note_idle(self) -> None:
         if self._requests_in_flight:
@@ -280,6 +286,22 @@ def _no_reader() -> ConnectionBroken:
     return ConnectionBroken("the client has closed the response that the question belongs to")
 
 
+@define(eq=False)
+class _BegunPost(BegunRequest):
+    """A POST of one message that was begun to be answered at once."""
+
+    _session: StreamableSession
+    _number: int
+    _outlet: HttpOutlet
+
+    def take_answer(self, most_bytes: int) -> tuple[int, bytes] | None:
+        answer = self._session.take_answer(self._number, self._outlet) if self._outlet.size <= most_bytes else None
+        return None if answer is None else (200, answer)
+
+    async def go_on(self, responding: Responding) -> None:
+        await self._session.go_on(self._number, self._outlet, responding)
+
+
 _MAX_GETS = 16
 """The maximum number of event streams that the client of a session may open by GET."""
 _STANDING = 0
@@ -350,12 +372,8 @@ class StreamableSession(HttpSession):
             await responding.refuse(refusal)
             return
         begins = posted.session_id is None
-        self._issued += 1
-        number = self._issued
-        outlet = self._new_outlet(number, request.envelope, stored=not begins)
         with self.request_in_flight():
-            self.take_value(posted.value, len(request.body), outlet, message)
-            outlet.resolve()
+            number, outlet = self._take_post(posted, request)
             if isinstance(outlet, StoredOutlet) and not outlet.is_silent:
                 self.host.nursery.start_soon(self._store, outlet, name="a stored stream")
                 await self._stream(outlet.attach(), responding, math.inf)
@@ -363,11 +381,58 @@ class StreamableSession(HttpSession):
             try:
                 await self._respond(outlet, responding, begins=begins)
             finally:
-                outlet.forget()
-                del self._outlets[number]
-                self._response_ended(outlet)
+                self._end_post(number, outlet)
                 if begins and (self.admission.revision is None or not responding.begun):
                     self.close(ConnectionClosed("the handshake failed"))
+
+    def _take_post(self, posted: LegacyPost, request: HttpRequest) -> tuple[int, HttpOutlet]:
+        """Take the posted messages; return the outlet of their answers, and its number."""
+        self._issued += 1
+        number = self._issued
+        outlet = self._new_outlet(number, request.envelope, stored=posted.session_id is not None)
+        self.take_value(posted.value, len(request.body), outlet, posted.message)
+        outlet.resolve()
+        return number, outlet
+
+    def _end_post(self, number: int, outlet: HttpOutlet) -> None:
+        """Forget an outlet that is not stored, after the response that it was read by."""
+        outlet.forget()
+        del self._outlets[number]
+        self._response_ended(outlet)
+
+    def begin_post(self, posted: LegacyPost, request: HttpRequest) -> BegunRequest | None:
+        """Begin to answer a POST of one message at once; return None, with nothing done, if `post` has to."""
+        message = posted.message
+        if message is None or self._record is not None:
+            return None
+        try:
+            if self.refusal([message], request) is not None:
+                return None
+        except Exception:  # noqa: BLE001 # `post` raises it again
+            return None
+        self._begin_request()
+        try:
+            return _BegunPost(self, *self._take_post(posted, request))
+        except BaseException:
+            self._end_request()
+            raise
+
+    def take_answer(self, number: int, outlet: HttpOutlet) -> bytes | None:
+        """Return the answer to a POST that was begun, if that is all. Synchronous."""
+        answer = outlet.sole_answer()
+        if answer is not None:
+            self._end_post(number, outlet)
+            self._end_request()
+        return answer
+
+    async def go_on(self, number: int, outlet: HttpOutlet, responding: Responding) -> None:
+        """Answer a POST that was begun."""
+        self.apply_revision(responding)
+        try:
+            await self._respond(outlet, responding, begins=False)
+        finally:
+            self._end_post(number, outlet)
+            self._end_request()
 
     def _response_ended(self, outlet: HttpOutlet) -> None:
         """Handle the end of the response that an outlet is read by, possibly because the client has left."""

@@ -42,7 +42,7 @@ from ....wire import (
     check_session,
     parse_message,
 )
-from ._asgi import HttpRequest, RequestAuthorizer, Responding
+from ._asgi import BegunRequest, HttpRequest, RequestAuthorizer, Responding
 from ._byte_budget import ByteBudget
 from ._event_store import EventGuard
 from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
@@ -195,6 +195,16 @@ class SessionRegistry:
             await responding.refuse(session)
         else:
             await session.post(posted, request, responding)
+
+    def begin(self, posted: LegacyPost, request: HttpRequest) -> BegunRequest | None:
+        """Begin to answer a POST in a session at once; return None, with nothing done, if `post` has to."""
+        session = None if posted.session_id is None else self._find(StreamableSession, posted.session_id, request)
+        if (
+            session is None
+            or request.headers.get(VERSION_FIELD, session.admission.revision) != session.admission.revision
+        ):
+            return None
+        return session.begin_post(posted, request)
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
         """Answer a GET in a session, or one that opens a connection of HTTP+SSE."""

@@ -59,7 +59,7 @@ from ....wire import (
     sse_event,
     status_of,
 )
-from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
+from ._asgi import QUICK_PASSES, BegunRequest, HttpRequest, RequestAuthorizer, Responding
 from ._byte_budget import ByteHolder
 
 __all__ = ["ClientAddress", "ClientAddresses", "HeaderMirroring", "IncomingHttpRequest", "ModernEndpoint"]
@@ -71,13 +71,13 @@ class IncomingHttpRequest(IncomingRequest):
 
     Args:
         bound: the number of bytes that may wait to be written before handlers wait.
-        holder: holds the messages that wait to be written.
     """
 
     line_end = b""
 
     _bound: int
-    _holder: ByteHolder
+    _holder: ByteHolder | None = field(default=None, init=False)
+    """Holds the messages that wait to be written; None as long as nothing waits for them."""
     status: int = field(default=200, init=False)
     """The status of a response that consists of the answer alone."""
     _lines: deque[bytes] = field(factory=deque[bytes], init=False)
@@ -93,6 +93,16 @@ class IncomingHttpRequest(IncomingRequest):
     _space: trio.lowlevel.ParkingLot | None = field(default=None, init=False)
     """The handlers that wait for room; likewise."""
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the messages that wait to be written, or are being written."""
+        return self._size
+
+    def hold_with(self, holder: ByteHolder) -> None:
+        """Have the messages that wait to be written held, those that wait now included."""
+        self._holder = holder
+        holder.hold(self._size)
+
     async def wait_output(self) -> None:
         """Wait until there is a message to write, or the exchange has ended."""
         while not self._lines and self.open:
@@ -104,7 +114,8 @@ class IncomingHttpRequest(IncomingRequest):
         """Take the answer, if it is there and no message precedes it."""
         if self.open or len(self._lines) != 1:
             return None
-        self._holder.release(self._size)
+        if self._holder is not None:
+            self._holder.release(self._size)
         return self._lines.popleft()
 
     async def take(self) -> list[bytes]:
@@ -117,6 +128,7 @@ class IncomingHttpRequest(IncomingRequest):
         lines = list(self._lines)
         self._lines.clear()
         self._taken = self._size
+        assert self._holder is not None
         self._holder.release(self._size)  # the response holds them from now on
         return lines
 
@@ -154,7 +166,8 @@ class IncomingHttpRequest(IncomingRequest):
     def _put(self, line: bytes) -> None:
         self._lines.append(line)
         self._size += len(line)
-        self._holder.hold(len(line))
+        if self._holder is not None:
+            self._holder.hold(len(line))
         if self._written is not None:
             self._written.unpark_all()
 
@@ -275,6 +288,24 @@ class HeaderMirroring:
         return mirrored
 
 
+@define(eq=False)
+class _BegunExchange(BegunRequest):
+    """A modern request that was begun to be answered at once."""
+
+    _endpoint: ModernEndpoint
+    _exchange: IncomingHttpRequest
+    _request: HttpRequest
+
+    def take_answer(self, most_bytes: int) -> tuple[int, bytes] | None:
+        exchange = self._exchange
+        answer = self._endpoint.take_answer(exchange) if exchange.waiting_bytes <= most_bytes else None
+        return None if answer is None else (exchange.status, answer)
+
+    async def go_on(self, responding: Responding) -> None:
+        self._exchange.hold_with(responding)
+        await self._endpoint.go_on(self._exchange, self._request, responding)
+
+
 _FLUSH_SECONDS = 2.0
 """The maximum time for the last messages to be written."""
 
@@ -312,22 +343,65 @@ class ModernEndpoint:
             status = 400 if error.code == INVALID_PARAMS else status_of(error.code)
             await responding.refuse(Refusal(status, error, message.id))
             return
-        limits = self._serving.limits
-        exchange = IncomingHttpRequest(
-            message.method, message.params, context, message.id, client, limits.outbox_bytes, responding
-        )
+        exchange = self._exchange(message, context, client)
+        exchange.hold_with(responding)
+        self._answer(exchange)
+        await self.go_on(exchange, request, responding)
+
+    def begin(self, posted: ModernPost, request: HttpRequest) -> BegunRequest | None:
+        """Begin to answer a POST at once; return None, with nothing done, if `post` has to. Synchronous."""
+        message = posted.message
+        if isinstance(message, Notification):
+            return None
+        client = self._addresses.of(request)
+        try:
+            if self._authorizer.refusal([message], request, self._serving) is not None:
+                return None
+            context = self._admit(message, request, client)
+        except Exception:  # noqa: BLE001 # `post` raises it again
+            return None
+        exchange = self._exchange(message, context, client)
+        self._answer(exchange)
+        return _BegunExchange(self, exchange, request)
+
+    def _exchange(
+        self, message: JsonRpcRequest, context: ExchangeContext, client: ClientAddress
+    ) -> IncomingHttpRequest:
+        bound = self._serving.limits.outbox_bytes
+        exchange = IncomingHttpRequest(message.method, message.params, context, message.id, client, bound)
         self._open.add(exchange)
+        return exchange
+
+    def _answer(self, exchange: IncomingHttpRequest) -> None:
         try:
             self._serving.answer(exchange)
+        except BaseException:
+            exchange.disconnect()
+            self._remove(exchange)
+            raise
+
+    def take_answer(self, exchange: IncomingHttpRequest) -> bytes | None:
+        """Return the answer to an exchange that was begun, if it is there and nothing precedes it. Synchronous."""
+        answer = exchange.sole_answer()
+        if answer is not None:
+            self._remove(exchange)
+        return answer
+
+    async def go_on(self, exchange: IncomingHttpRequest, request: HttpRequest, responding: Responding) -> None:
+        """Write the messages of an exchange until it has ended."""
+        try:
             await _respond(exchange, responding, request.access_until)
         finally:
             if responding.left:
                 exchange.cancel("the client closed the response")
             else:
                 exchange.disconnect()  # has no effect once it is answered
-            self._open.discard(exchange)
-            if self._removed:
-                self._removed.unpark_all()
+            self._remove(exchange)
+
+    def _remove(self, exchange: IncomingHttpRequest) -> None:
+        self._open.discard(exchange)
+        if self._removed:
+            self._removed.unpark_all()
 
     def _admit(self, message: JsonRpcRequest, request: HttpRequest, client: Peer) -> ExchangeContext:
         """Return the context of a request; raises `McpError` if it is refused."""
