@@ -191,9 +191,17 @@ class Http1Engine:
     def keep(self, connection: Http1Connection) -> None:
         """Keep a connection whose response has arrived whole."""
         now = connection.become_idle()
-        self._idle.setdefault(connection.key, []).append(connection)
+        connections = self._idle.get(connection.key)
+        if connections is None:
+            self._idle[connection.key] = connections = []
+        connections.append(connection)
+        if len(self._idle) > 1 or len(connections) > self.most_idle or connections[0].has_expired(now):
+            self._close_surplus(now)
+
+    def _close_surplus(self, now: float) -> None:
+        """Close the connections that are idle for too long, and the oldest ones beyond the bound."""
         everything = sum(map(len, self._idle.values()))
-        for key, connections in [*self._idle.items()]:  # nearly always one
+        for key, connections in [*self._idle.items()]:
             while connections and (connections[0].has_expired(now) or everything > self.most_idle):
                 connections.pop(0).close()
                 everything -= 1

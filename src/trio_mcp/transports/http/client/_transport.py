@@ -337,7 +337,16 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
     """The request as it was last sent, with its newline."""
     sent_headers: Mapping[str, str] = field(default=NO_HEADERS, init=False)
     """The header fields that are sent with it."""
+    names_revision: bool = field(init=False)
+    """True if the request names the revision that it speaks."""
+    needs_no_slot: bool = field(init=False)
+    """True if it is exempt from the limit: it lasts, or other requests may wait for it."""
     _task: HttpRequestTask | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.names_revision = _names_revision(self.params)
+        self.needs_no_slot = self.method in {LISTEN, "initialize"}
 
     def is_awaited(self) -> bool:
         """Return True if a caller still waits for the answer."""
@@ -369,16 +378,6 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
             response.wake()
         super()._wake()
 
-    @property
-    def names_revision(self) -> bool:
-        """True if the request names the revision that it speaks."""
-        return _names_revision(self.params)
-
-    @property
-    def needs_no_slot(self) -> bool:
-        """True if it is exempt from the limit: it lasts, or other requests may wait for it."""
-        return self.method in {LISTEN, "initialize"}
-
     def _has_room(self) -> bool:
         return self._transport.lost is None and (self.needs_no_slot or self._transport.request_slots.free)
 
@@ -392,7 +391,8 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
 
     def _send(self) -> None:
         mirrored = _fields_of(self.method, self.params) if self.names_revision else NO_HEADERS
-        self.line, self.sent_headers = self._issue(), {**mirrored, **self.fields}
+        self.line = self._issue()
+        self.sent_headers = {**mirrored, **self.fields} if self.fields else mirrored
         self._task = self._transport.start(self)
 
     def reissue(self) -> None:

@@ -359,9 +359,10 @@ class _Connection:
             return await self._receive_late(self._waiting.deadline)
         if self.alarm is None or self.deadline < self.alarm.time:
             self._common.deadlines.enter(self)
-        with suppress(trio.ClosedResourceError):  # `_wake`
+        try:
             return await self._receive_some()
-        return await self._receive_late(self.deadline)
+        except trio.ClosedResourceError:  # `_wake`
+            return await self._receive_late(self.deadline)
 
     async def _receive_late(self, limit: float) -> bytes:
         """Return bytes that have arrived before a timeout, or none.

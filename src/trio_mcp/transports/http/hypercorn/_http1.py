@@ -36,7 +36,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from email.utils import formatdate
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
@@ -373,6 +373,10 @@ class Http1:
     """The head of the latest request, unless it is long or holds a secret: idle connections are many."""
     _exchange: HttpExchange | None = field(default=None, init=False)
     """The request that is answered now, or was answered last."""
+    _begun_head: RequestHead | None = field(default=None, init=False)
+    """The same head, if its request was begun at once."""
+    _context: Context = field(factory=copy_context, init=False)
+    """The context variables with which each request begins."""
     _has_failed: bool = field(default=False, init=False)
     """True after a request that could not be read."""
 
@@ -387,9 +391,8 @@ class Http1:
 
     async def serve(self) -> bytes:
         """Serve requests until the connection ends; return what begins HTTP/2, if it goes on with that."""
-        is_first, context, task = True, copy_context(), trio.lowlevel.current_task()
+        is_first = True
         while True:
-            task.context = context.copy()  # what a request sets in its context variables is for that request
             reader = RequestReader(self._common.listening.max_head_bytes, self._known)
             try:
                 head = await self._read_head(reader)
@@ -443,7 +446,7 @@ class Http1:
     async def _answer(self, head: RequestHead, reader: RequestReader) -> bool:
         """Answer a request; return True if another one may follow on the connection."""
         raw_path, _, query = head.target.partition("?")
-        path = unquote(raw_path)
+        path = unquote(raw_path) if "%" in raw_path else raw_path
         direct, client, stream = self._common.direct, self._stream.client, self._stream
         request: HttpRequest | None = None
         begun: BegunRequest | None = None
@@ -457,7 +460,9 @@ class Http1:
                 client=None if client is None else client[0],
             )
             if self._may_begin(head, reader):
+                request.has_known_head = head is self._begun_head
                 begun = direct.begin(request, reader.body())
+                self._begun_head = self._known if begun is not None else None
                 answer = None if begun is None else begun.take_answer(_SMALL_BYTES)
                 if answer is not None and not stream.is_stopping:
                     if not stream.put(_json_head(answer[0], len(answer[1])) + answer[1]):
@@ -465,6 +470,8 @@ class Http1:
                         await stream.flush()
                     return not stream.is_lost
         stream.become_busy()
+        # What a request sets in its context variables is for that request.
+        trio.lowlevel.current_task().context = self._context.copy()
         exchange = self._exchange = HttpExchange(stream, reader, head)
         if direct is None or request is None:
             await self._answer_asgi(exchange, path, raw_path, query)

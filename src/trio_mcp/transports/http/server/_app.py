@@ -200,9 +200,10 @@ class HttpRouter:
         running = self.running
         if running is None or self.closed is not None or self.authorizer.is_needed:
             return None
-        if check_head(request.method, request.headers, self._settings.policy) is not None:
+        policy = self._settings.policy
+        if not request.has_known_head and check_head(request.method, request.headers, policy) is not None:
             return None
-        posted = read_post(request.headers, body, self._settings.policy, self._answerer.revisions)
+        posted = read_post(request.headers, body, policy, self._answerer.revisions)
         if isinstance(posted, ModernPost):
             return running.posts.begin(posted, request)
         request.body = body

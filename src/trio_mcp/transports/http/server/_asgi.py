@@ -119,6 +119,8 @@ class HttpRequest:
     access_until: float = math.inf
     """The expiry of the access, on Trio's clock: no stream that it has opened lasts longer."""
     body: bytes = field(default=b"", repr=False)
+    has_known_head: bool = False
+    """True if a request with the same head was begun on the same connection: its head needs no check."""
     is_framed_twice: bool = False
     """True if the end of its body is ambiguous (rule 9)."""
 
