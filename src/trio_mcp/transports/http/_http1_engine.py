@@ -317,6 +317,8 @@ class Http1Connection:
         if not self.uses_descriptor:
             return await self.receive()
         while True:
+            if self._socket.fileno() < 0:
+                raise trio.ClosedResourceError
             await trio.lowlevel.wait_readable(self._socket)
             try:
                 return os.read(self._socket.fileno(), _READ_BYTES)

@@ -63,7 +63,7 @@ class _SocketChannel:
         data, self._first = self._first, b""
         try:
             return data or await self._connection.receive_first()
-        except OSError as exc:
+        except _BROKEN as exc:
             raise trio.BrokenResourceError from exc
 
     def put(self, data: bytes) -> bool:
@@ -80,10 +80,11 @@ class _SocketChannel:
         """Send what was put, whether or not this task is cancelled; raises `trio.BrokenResourceError`."""
         with trio.CancelScope(shield=True):
             async with self._sending:
-                data, self._unsent = bytes(self._unsent), bytearray()
                 try:
-                    await self._connection.send_rest(data, 0)
-                except (EngineError, OSError) as exc:
+                    while self._unsent:  # also what is put meanwhile
+                        data, self._unsent = bytes(self._unsent), bytearray()
+                        await self._connection.send_rest(data, 0)
+                except (EngineError, *_BROKEN) as exc:
                     self.close()
                     raise trio.BrokenResourceError(str(exc)) from exc
 
