@@ -479,7 +479,7 @@ class HttpService:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the application; refuse the WebSockets that it does not take."""
-        if scope["type"] != "websocket" or self.app.takes_websocket(scope):
+        if scope["type"] != "websocket" or self.app.takes_asgi_websocket(scope):
             await self.app(scope, receive, send)
             return
         await receive()

@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 from attrs import define, field
+from h2.events import DataReceived, RemoteSettingsChanged, ResponseReceived
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
@@ -25,7 +26,7 @@ from wsproto.events import (
 )
 
 from tests.server.raw_http_client import make_server, served
-from tests.transports.http.socket_clients import read_all, read_until
+from tests.transports.http.socket_clients import Http2Client, read_all, read_until
 from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import Context, HttpBound, Limits, Server, http_app, open_client
 from trio_mcp.abc import Fetch
@@ -494,3 +495,25 @@ async def test_the_stream_of_a_link_never_waits_to_send() -> None:
     await stream.wait_send_all_might_not_block()
     await stream.aclose()
     assert await stream.receive_some() == b""
+
+
+# --- Over HTTP/2 ---
+
+
+@pytest.mark.parametrize(("path", "status"), [("/mcp", "200"), ("/other", "403")])
+async def test_a_websocket_over_http2_is_served_at_the_path_of_the_endpoint(path: str, status: str) -> None:
+    async with served(make_server(), websocket=True) as bound, connected(bound) as stream:
+        client = Http2Client(stream)
+        await client.start()
+        await client.next_event(RemoteSettingsChanged)
+        head = [(":method", "CONNECT"), (":protocol", "websocket"), (":path", path), (":scheme", "http")]
+        head += [(":authority", "localhost"), ("sec-websocket-version", "13")]
+        number = client.wire.get_next_available_stream_id()
+        client.wire.send_headers(number, head)
+        await client.flush()
+        response = await client.next_event(ResponseReceived, number)
+        assert dict(response.headers)[":status"] == status
+        if status == "200":
+            client.wire.send_data(number, HEARD)
+            await client.flush()
+            assert b'"error"' in (await client.next_event(DataReceived, number)).data

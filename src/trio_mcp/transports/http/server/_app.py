@@ -423,9 +423,7 @@ class HttpApp:
                 await self._answer(request, channel, serve_route)
             case "lifespan":
                 await serve_lifespan(self._run_unless_running, no_host, scope, receive, send)
-            case "websocket" if self._settings.websocket and self.takes_websocket(
-                HttpRequest.of({"method": "GET", **scope})
-            ):
+            case "websocket" if self.takes_asgi_websocket(scope):
                 await self._serve_asgi_websocket(scope, receive, send)
             case "websocket":
                 while (await receive())["type"] != "websocket.disconnect":
@@ -439,6 +437,10 @@ class HttpApp:
         """Return True if a request to open a WebSocket is for the endpoint; `serve_websocket` answers it."""
         path = self._settings.path
         return path is None or request.local_path.rstrip("/") == path.rstrip("/")
+
+    def takes_asgi_websocket(self, scope: Scope) -> bool:
+        """Return True if a WebSocket of an ASGI server is served: it is enabled, and for the endpoint."""
+        return self._settings.websocket and self.takes_websocket(HttpRequest.of({"method": "GET", **scope}))
 
     async def serve_websocket(self, request: HttpRequest, channel: UpgradableChannel) -> None:
         """Answer a request to open a WebSocket, without ASGI, and serve it."""
