@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from wsproto.events import (
     BytesMessage,
     CloseConnection,
     Event,
+    Ping,
+    Pong,
     RejectConnection,
     RejectData,
     Request,
@@ -27,11 +30,13 @@ from wsproto.events import (
 
 from tests.server.raw_http_client import make_server, served
 from tests.transports.http.socket_clients import Http2Client, read_all, read_until
+from tests.transports.http.hypercorn.test_tls import make_certificate
 from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import Context, HttpBound, Limits, Server, http_app, open_client
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import LEEWAY_SECONDS, VerifiedToken
 from trio_mcp.transports import AsgiMessage, HttpApp, Scope
+from trio_mcp.transports.http import _http1_engine
 from trio_mcp.transports.http.server._websocket import AsgiWebSocket
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -41,7 +46,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 class Browser:
     """A client that a test controls frame by frame."""
 
-    stream: trio.SocketStream
+    stream: trio.abc.Stream
     wire: WSConnection = field(factory=lambda: WSConnection(ConnectionType.CLIENT))
     events: list[Event] = field(factory=list[Event])
 
@@ -517,3 +522,36 @@ async def test_a_websocket_over_http2_is_served_at_the_path_of_the_endpoint(path
             client.wire.send_data(number, HEARD)
             await client.flush()
             assert b'"error"' in (await client.next_event(DataReceived, number)).data
+
+
+# --- Under TLS ---
+
+
+async def test_a_websocket_under_tls_is_opened_and_its_pings_are_answered_at_once(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    files: dict[str, Any] = {"certfile": certificate.certfile, "keyfile": certificate.keyfile}
+    async with served(make_server(), websocket=True, host="127.0.0.1", **files) as bound:
+        assert bound.port is not None
+        plain = await trio.open_tcp_stream("127.0.0.1", bound.port)
+        async with trio.SSLStream(plain, certificate.trusted, server_hostname="localhost") as stream:
+            browser = Browser(stream)
+            await browser.send(Request(host="localhost", target="/mcp"))
+            assert isinstance(await browser.event(), AcceptConnection)
+            await browser.send(Ping(b"1"))
+            assert await browser.event() == Pong(b"1")
+            await browser.send(TextMessage("[]"))
+            assert isinstance(await browser.event(), TextMessage)
+            await browser.send(CloseConnection(1000))
+            assert await browser.closed() == 1000
+
+
+async def test_a_client_opens_a_websocket_under_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = make_certificate(tmp_path)
+    monkeypatch.setattr(_http1_engine, "_trust", lambda: certificate.trusted)
+    files: dict[str, Any] = {"certfile": certificate.certfile, "keyfile": certificate.keyfile}
+    async with (
+        served(make_server(), websocket=True, host="127.0.0.1", **files) as bound,
+        open_client(f"wss://localhost:{bound.port}/mcp") as client,
+    ):
+        for _ in range(2):
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
