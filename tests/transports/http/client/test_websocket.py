@@ -332,6 +332,11 @@ def connection_of(stream: WebSocketStream) -> Http1Connection:
     return channel._connection
 
 
+def reason_of(ends: Opened) -> str:
+    """Return why the stream of the client has ended."""
+    return str(module._disconnect_reason(ends.client))
+
+
 async def take_nothing(_: object) -> None:
     await trio.sleep_forever()
 
@@ -387,7 +392,7 @@ async def test_a_close_is_answered_and_named() -> None:
     async with opened(CloseConnection(1001, "going away")) as ends:
         assert await ends.client.receive_some() == b""
         assert await ends.server.event() == CloseConnection(1001, "")
-        assert str(module._disconnect_reason(ends.client)) == "the server closed the WebSocket with the code 1001: going away"
+        assert reason_of(ends) == "the server closed the WebSocket with the code 1001: going away"
         with pytest.raises(trio.BrokenResourceError):
             await ends.client.send_all(b"x\n")
 
@@ -395,7 +400,7 @@ async def test_a_close_is_answered_and_named() -> None:
 async def test_a_close_without_a_reason_is_named() -> None:
     async with opened(CloseConnection(1000)) as ends:
         assert await ends.client.receive_some() == b""
-        assert str(module._disconnect_reason(ends.client)) == "the server closed the WebSocket with the code 1000"
+        assert reason_of(ends) == "the server closed the WebSocket with the code 1000"
 
 
 async def test_a_binary_message_ends_the_websocket() -> None:
@@ -410,7 +415,7 @@ async def test_the_end_of_the_connection_is_the_end_of_the_websocket() -> None:
     async with opened() as ends:
         await ends.server.stream.aclose()
         assert await ends.client.receive_some() == b""
-        assert "ended before the WebSocket was closed" in str(module._disconnect_reason(ends.client))
+        assert "ended before the WebSocket was closed" in reason_of(ends)
 
 
 async def test_a_websocket_that_is_closed_tells_the_server() -> None:

@@ -29,9 +29,9 @@ from wsproto.events import (
 )
 
 from tests.server.raw_http_client import make_server, served
-from tests.transports.http.socket_clients import Http2Client, read_all, read_until
 from tests.transports.http.hypercorn.test_tls import make_certificate
 from tests.transports.http.server.token_verifier import Tokens, protection
+from tests.transports.http.socket_clients import Http2Client, read_all, read_until
 from trio_mcp import Context, HttpBound, Limits, Server, http_app, open_client
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import LEEWAY_SECONDS, VerifiedToken

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import trio
@@ -69,10 +69,8 @@ class _SocketChannel:
     def put(self, data: bytes) -> bool:
         """Send what the connection takes at once; return False if `flush` has to send the rest."""
         if not self._unsent and not self._sending.locked():
-            try:
+            with suppress(NothingSentError):  # `flush` finds out too
                 data = data[self._connection.write_now(data) :]
-            except NothingSentError:
-                pass  # `flush` finds out too
         self._unsent += data
         return not self._unsent
 

@@ -17,13 +17,12 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-import itertools
 import logging
 import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
@@ -79,7 +78,7 @@ class Connections:
     """True if the server stops: a response is the last of its connection."""
     ends: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_ENDS_AT_ONCE), init=False)
     """Limits how many connections end their requests at once, so that clients which leave together delay nobody."""
-    deadlines: _Deadlines = field(factory=lambda: _Deadlines(), init=False)
+    deadlines: _Deadlines = field(factory=lambda: _Deadlines(), init=False)  # noqa: PLW0108 # defined below
     _open: set[_Connection] = field(factory=set["_Connection"], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
