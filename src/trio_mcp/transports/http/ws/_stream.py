@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-1. Only whole frames are handed to the channel, which sends them whole, whichever task is cancelled meanwhile.
+1. Only whole frames are handed to the channel, which sends them whole or ends, whichever task is cancelled meanwhile.
 2. What the channel does not take at once waits in it. The link is told that one byte was not taken, so it has its
    writer send that, and wait for the rest with it.
 3. A peer that has sent nothing for a while is asked for a sign of life, and after another such time it counts as gone.
@@ -40,7 +40,7 @@ class ByteChannel(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Send what was put, whether or not this task is cancelled.
+        """Send what was put. If cancelled, send it nevertheless, or leave the rest to the next call, or close.
 
         Raises:
             trio.BrokenResourceError: the connection has ended, or the peer does not read.
