@@ -291,6 +291,24 @@ async def test_of_what_the_channel_does_not_take_one_byte_is_left() -> None:
     assert channel.text() == b"one\ntwo\n"
 
 
+async def test_the_byte_that_is_left_is_not_sent_twice() -> None:
+    channel = ScriptedChannel(3)
+    stream = client_stream(channel)
+
+    assert stream.send_now(b"one\ntwo") == 6
+    await stream_is_free(stream, channel)
+    assert stream.send_now(b"o\n") == 0  # it does not know that this is the byte
+    await stream.send_all(b"o")
+    assert stream.send_now(b"\n") == 0
+    await stream.send_all(b"\n")
+    assert channel.text() == b"one\ntwo\n"
+
+
+async def stream_is_free(stream: WebSocketStream, channel: ScriptedChannel) -> None:
+    channel.allow(1000)
+    await stream.wait_send_all_might_not_block()
+
+
 async def test_frames_of_a_server_are_not_masked() -> None:
     channel = ScriptedChannel()
     await server_stream(channel).send_all(b"x\n")
@@ -484,6 +502,19 @@ async def test_a_pong_that_the_channel_does_not_take_is_sent_as_soon_as_it_does(
 
     assert pongs(channel.taken) == [b"a", b"b"]
     assert trio.current_time() < SILENCE
+
+
+async def test_a_ping_that_arrives_during_a_write_is_answered_after_it() -> None:
+    channel = ScriptedChannel(0, is_immediate=False)
+    stream = client_stream(channel)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.send_all, b"x\n")
+        await idle()
+        channel.send(b"\x89\x01a" + text_frames([b"x"], masks=False))
+        await stream.receive_some()
+        channel.allow(1000)
+
+    assert frames(channel.taken) == [(1, b"x"), (10, b"a")]
 
 
 async def test_no_ping_is_answered_after_a_close() -> None:
