@@ -6,7 +6,7 @@ it; they are in the folders that mirror the sources:
  1. one request for a WebSocket ends the whole server
     server/test_serve_http.py::test_a_websocket_is_refused_without_effect_on_other_connections
     transports/http/server/test_app.py::test_nothing_is_sent_to_a_websocket
-    transports/http/hypercorn/test_http1.py::test_a_websocket_client_that_sends_too_early_affects_no_other_connection
+    transports/http/server/test_websocket.py::test_a_client_that_leaves_during_the_handshake_affects_no_other
  2. a client that stops reading makes the server unstoppable
     transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_is_disconnected_and_the_application_is_notified
     transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_does_not_delay_the_shutdown

@@ -92,7 +92,7 @@ class AsgiCaller:
     @classmethod
     def post(cls, message: Any, headers: Mapping[str, str] | None = None, **more: Any) -> AsgiCaller:
         """Return a POST of a message with the header fields of a modern client; an empty value omits the field."""
-        fields: dict[str, str] = {}
+        fields: Mapping[str, str] = {}
         if is_object(message) and "method" in message and REVISION_KEY in message.get("params", {}).get("_meta", {}):
             fields = request_fields(message["method"], message["params"])
         body = message if isinstance(message, bytes) else encode(message)

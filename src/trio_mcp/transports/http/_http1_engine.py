@@ -23,8 +23,8 @@ import os
 import select
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.request import Request
@@ -239,6 +239,14 @@ async def _opened(place: Place, address: str | None) -> tuple[_Stream, str]:
     return encrypted, peer
 
 
+@contextmanager
+def _takes_something() -> Generator[None]:
+    with trio.move_on_after(_WRITE_SECONDS) as timeout:
+        yield
+    if timeout.cancelled_caught:
+        raise EngineError(f"the server has taken nothing for {_WRITE_SECONDS:g} s", sent=True)
+
+
 @define(eq=False)
 class Http1Connection:
     """One connection to a server."""
@@ -317,7 +325,7 @@ class Http1Connection:
         for start in range(written, len(data), _PIECE_BYTES):
             await self._send_piece(memoryview(data)[start : start + _PIECE_BYTES])
 
-    def write_now(self, data: bytes) -> int:
+    def write_now(self, data: bytes | bytearray) -> int:
         """Write without waiting, which saves a pass of the event loop; return the number of bytes.
 
         Raises:
@@ -332,17 +340,24 @@ class Http1Connection:
         except OSError as exc:
             raise NothingSentError from exc
 
+    async def wait_writable(self) -> None:
+        """Wait until `write_now` takes bytes; raises what `send` does."""
+        if self._socket.fileno() < 0:
+            raise trio.ClosedResourceError
+        with _takes_something():
+            await trio.lowlevel.wait_writable(self._socket)
+
     async def _send_piece(self, piece: memoryview) -> None:
-        with trio.move_on_after(_WRITE_SECONDS) as timeout:
+        with _takes_something():
             await self.stream.send_all(piece)
-        if timeout.cancelled_caught:
-            raise EngineError(f"the server has taken nothing for {_WRITE_SECONDS:g} s", sent=True)
 
     async def receive_first(self) -> bytes:
         """Do the same as `receive` at the begin of a response, without the attempt to read before it can have come."""
         if not self.uses_descriptor:
             return await self.receive()
         while True:
+            if self._socket.fileno() < 0:
+                raise trio.ClosedResourceError
             await trio.lowlevel.wait_readable(self._socket)
             try:
                 return os.read(self._socket.fileno(), _READ_BYTES)

@@ -40,8 +40,10 @@ from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Answerer, HttpAnswerer, TransportOpener
 from trio_mcp.testing import TransportContract
 from trio_mcp.transports import http_transport
+from trio_mcp.transports.http import _http1_engine
+from trio_mcp.transports.http._http1_engine import Http1Connection
 from trio_mcp.transports.http.client import _websocket as module
-from trio_mcp.transports.http.client._websocket import WebSocketStream
+from trio_mcp.transports.http.ws import WebSocketStream
 
 
 def websocket_url(url: str) -> str:
@@ -324,10 +326,15 @@ class Opened:
     server: Accepted
 
 
-def transport_of(stream: WebSocketStream) -> trio.SocketStream:
-    transport = stream._transport
-    assert isinstance(transport, trio.SocketStream)
-    return transport
+def connection_of(stream: WebSocketStream) -> Http1Connection:
+    channel = stream._channel
+    assert isinstance(channel, module._SocketChannel)
+    return channel._connection
+
+
+def reason_of(ends: Opened) -> str:
+    """Return why the stream of the client has ended."""
+    return str(module._disconnect_reason(ends.client))
 
 
 async def take_nothing(_: object) -> None:
@@ -347,7 +354,15 @@ async def opened(*first: Event) -> AsyncGenerator[Opened]:
             accepted = await server.accept()
             await accepted.accept(*first)
         yield Opened(found[0], accepted)
-        transport_of(found[0]).socket.close()
+        connection_of(found[0]).close()
+
+
+async def receive_lines(stream: WebSocketStream) -> bytes:
+    """Return what the server has sent, to the next end of a message."""
+    received = b""
+    while not received.endswith(b"\n"):
+        received += await stream.receive_some()
+    return received
 
 
 async def test_messages_in_the_piece_of_the_handshake_are_received() -> None:
@@ -357,8 +372,7 @@ async def test_messages_in_the_piece_of_the_handshake_are_received() -> None:
 
 async def test_a_message_in_parts_is_one_line_and_its_line_breaks_do_not_end_it() -> None:
     async with opened(TextMessage("[1,\n", message_finished=False), TextMessage("2]")) as ends:
-        assert await ends.client.receive_some(4) == b"[1,\r"
-        assert await ends.client.receive_some() == b"2]\n"
+        assert await receive_lines(ends.client) == b"[1,\r2]\n"
 
 
 async def test_a_line_in_parts_is_one_message() -> None:
@@ -377,8 +391,8 @@ async def test_the_latest_of_many_pings_is_answered() -> None:
 async def test_a_close_is_answered_and_named() -> None:
     async with opened(CloseConnection(1001, "going away")) as ends:
         assert await ends.client.receive_some() == b""
-        assert await ends.server.event() == CloseConnection(1001, "going away")
-        assert str(ends.client.disconnect_reason()) == "the server closed the WebSocket with the code 1001: going away"
+        assert await ends.server.event() == CloseConnection(1001, "")
+        assert reason_of(ends) == "the server closed the WebSocket with the code 1001: going away"
         with pytest.raises(trio.BrokenResourceError):
             await ends.client.send_all(b"x\n")
 
@@ -386,7 +400,7 @@ async def test_a_close_is_answered_and_named() -> None:
 async def test_a_close_without_a_reason_is_named() -> None:
     async with opened(CloseConnection(1000)) as ends:
         assert await ends.client.receive_some() == b""
-        assert str(ends.client.disconnect_reason()) == "the server closed the WebSocket with the code 1000"
+        assert reason_of(ends) == "the server closed the WebSocket with the code 1000"
 
 
 async def test_a_binary_message_ends_the_websocket() -> None:
@@ -401,7 +415,7 @@ async def test_the_end_of_the_connection_is_the_end_of_the_websocket() -> None:
     async with opened() as ends:
         await ends.server.stream.aclose()
         assert await ends.client.receive_some() == b""
-        assert "ended before the WebSocket was closed" in str(ends.client.disconnect_reason())
+        assert "ended before the WebSocket was closed" in reason_of(ends)
 
 
 async def test_a_websocket_that_is_closed_tells_the_server() -> None:
@@ -413,8 +427,8 @@ async def test_a_websocket_that_is_closed_tells_the_server() -> None:
 
 async def test_the_closing_of_a_broken_connection_raises_nothing() -> None:
     async with opened(Ping(b"1")) as ends:
-        transport_of(ends.client).socket.close()
-        with pytest.raises(trio.ClosedResourceError):
+        connection_of(ends.client).close()
+        with pytest.raises(trio.BrokenResourceError):
             await ends.client.receive_some()
         await ends.client.aclose()
 
@@ -427,16 +441,21 @@ async def test_an_error_of_the_system_is_a_broken_stream(failing: str, monkeypat
             await trio.lowlevel.checkpoint()
             raise OSError
 
-        monkeypatch.setattr(ends.client._transport, failing, fail)
+        connection = connection_of(ends.client)
+        monkeypatch.setattr(connection, "uses_descriptor", False)
+        monkeypatch.setattr(connection.stream, failing, fail)
         with pytest.raises(trio.BrokenResourceError):
             await (ends.client.send_all(b"x\n") if failing == "send_all" else ends.client.receive_some())
 
 
 async def test_a_server_that_takes_no_control_frame_loses_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CONTROL_SECONDS", 0.01)
-    async with opened(Ping(b"1")) as ends:
-        monkeypatch.setattr(transport_of(ends.client), "send_all", take_nothing)  # the server takes nothing
-        with pytest.raises(trio.ClosedResourceError):
+    monkeypatch.setattr(_http1_engine, "_WRITE_SECONDS", 0.01)
+    async with opened(Ping(b"1")) as ends, trio.open_nursery() as nursery:
+        connection = connection_of(ends.client)
+        monkeypatch.setattr(connection, "uses_descriptor", False)
+        monkeypatch.setattr(connection.stream, "send_all", take_nothing)  # the server takes nothing
+        nursery.start_soon(ends.client.keep_alive)
+        with pytest.raises(trio.BrokenResourceError):
             await ends.client.receive_some()
 
 
@@ -469,7 +488,7 @@ async def test_a_server_that_gives_no_sign_of_life_loses_the_connection(monkeypa
     monkeypatch.setattr(module, "_SILENCE_SECONDS", 0.01)
     async with opened() as ends, trio.open_nursery() as nursery:
         nursery.start_soon(ends.client.keep_alive)
-        with pytest.raises(trio.ClosedResourceError):
+        with pytest.raises(trio.BrokenResourceError):
             await ends.client.receive_some()
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over real sockets: responses, failing applications, WebSockets, and malformed requests."""
+"""HTTP/1.1 over real sockets: responses, failing applications, and malformed requests."""
 
 from __future__ import annotations
 
@@ -260,85 +260,14 @@ async def test_data_that_an_application_sends_in_a_cancelled_scope_is_not_lost()
     assert reply.endswith(b"4\r\nkept\r\n3\r\nall\r\n0\r\n\r\n")
 
 
-UPGRADE = get(
-    "/socket",
-    "upgrade: websocket",
-    "connection: upgrade",
-    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
-    "sec-websocket-version: 13",
-)
-
-
-@pytest.mark.parametrize("reaction", ["return at once", "raise", "return", "close"])
-async def test_a_websocket_client_that_sends_too_early_affects_no_other_connection(reaction: str) -> None:
-    async def react(scope: Scope, receive: Receive, send: Send) -> None:
-        if reaction == "return at once":
-            return
-        await receive()
-        if reaction == "raise":
-            raise ValueError
-        if reaction == "close":
-            await send({"type": "websocket.close"})
-
-    async with serving(App({"/socket": react})) as served:
-        await exchange(served, UPGRADE + b"x")
-        assert await served.serves_others()
-
-
-@pytest.mark.parametrize("request_", [UPGRADE + b"x", UPGRADE.replace(b": 13", b": 1")], ids=["early", "malformed"])
-async def test_a_refused_websocket_is_closed_and_the_application_is_notified(request_: bytes) -> None:
-    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "websocket.disconnect":
-            pass
-
-    async with serving(App({"/socket": wait}), drain_seconds=1000) as served:
-        assert (await exchange(served, request_)).startswith(b"HTTP/1.1 400 ")
-        served.stop.set()
-        with trio.fail_after(60):
-            await served.ended.wait()
-
-
-@pytest.mark.parametrize("name", ["key", "protocol", "extensions"])
-async def test_a_websocket_request_with_bytes_beyond_ascii_is_refused(name: str) -> None:
-    request_ = UPGRADE.removesuffix(b"\r\n") + f"sec-websocket-{name}: ".encode() + b"\xff\r\n\r\n"
-    async with serving(App()) as served:
-        assert (await exchange(served, request_)).startswith(b"HTTP/1.1 400 ")
-        assert await served.serves_others()
-
-
-async def test_a_websocket_works() -> None:
-    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-        assert (await receive())["type"] == "websocket.connect"
-        await send({"type": "websocket.accept"})
-        await send({"type": "websocket.send", "text": (await receive())["text"]})
-        assert (await receive())["type"] == "websocket.disconnect"
-        left.set()
-
-    left = trio.Event()
-    async with serving(App({"/socket": echo})) as served:
-        async with await served.connect() as stream:
-            await stream.send_all(UPGRADE)
-            await read_until(stream, b"\r\n\r\n")
-            await stream.send_all(b"\x81\x82\x00\x00\x00\x00hi")  # a masked text frame of two bytes
-            assert await read_until(stream, b"hi") == b"\x81\x02hi"
-        await left.wait()
-
-
-@pytest.mark.parametrize(("closes", "code"), [(True, 1001), (False, 1011)], ids=["closed", "returned"])
-async def test_a_websocket_that_the_application_ends_is_closed(closes: bool, code: int) -> None:
-    async def end(scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await send({"type": "websocket.accept"})
-        if closes:
-            await send({"type": "websocket.close", "code": code})
-            assert (await receive())["type"] == "websocket.disconnect"
-
-    async with serving(App({"/socket": end})) as served, await served.connect() as stream:
-        await stream.send_all(UPGRADE)
-        frame = b"\x88\x02" + code.to_bytes(2, "big")
-        await read_until(stream, frame)
-        await stream.send_all(b"\x88\x82\x00\x00\x00\x00" + frame[2:])
-        assert await read_all(stream) == b""
+async def test_an_application_that_takes_no_websockets_answers_a_request_for_one_like_any_other() -> None:
+    request = get("/", "upgrade: websocket", "connection: upgrade", "sec-websocket-version: 13")
+    async with serving(App()) as served, await served.connect() as stream:
+        for _ in range(2):
+            await stream.send_all(request)
+            reply = await read_until(stream, b"fine")
+            assert reply.startswith(OK)
+            assert b"upgrade" not in reply
 
 
 async def test_the_obsolete_upgrade_to_http2_is_ignored() -> None:
@@ -538,18 +467,3 @@ async def test_a_request_that_is_framed_twice_is_refused_with_all_that_follows()
     assert reply.startswith(b"HTTP/1.1 400 ")
     assert b"connection: close\r\n" in reply
     assert b"fine" not in reply
-
-
-async def test_a_websocket_is_refused_with_a_response_of_the_application() -> None:
-    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(b"x-why", b"because")]
-        await send({"type": "websocket.http.response.start", "status": 403, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": b"not ", "more_body": True})
-        await send({"type": "websocket.http.response.body", "body": b"here"})
-
-    async with serving(App({"/socket": refuse})) as served:
-        reply = await exchange(served, UPGRADE)
-
-    assert reply.startswith(b"HTTP/1.1 403 ")
-    assert b"x-why: because\r\n" in reply
-    assert reply.endswith(b"\r\n\r\nnot here")

@@ -6,18 +6,22 @@ import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from attrs import define, field
+from h2.events import DataReceived, RemoteSettingsChanged, ResponseReceived
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
     BytesMessage,
     CloseConnection,
     Event,
+    Ping,
+    Pong,
     RejectConnection,
     RejectData,
     Request,
@@ -25,12 +29,15 @@ from wsproto.events import (
 )
 
 from tests.server.raw_http_client import make_server, served
+from tests.transports.http.hypercorn.test_tls import make_certificate
 from tests.transports.http.server.token_verifier import Tokens, protection
+from tests.transports.http.socket_clients import Http2Client, read_all, read_until
 from trio_mcp import Context, HttpBound, Limits, Server, http_app, open_client
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import LEEWAY_SECONDS, VerifiedToken
 from trio_mcp.transports import AsgiMessage, HttpApp, Scope
-from trio_mcp.transports.http.server._websocket import _WebSocketStream
+from trio_mcp.transports.http import _http1_engine
+from trio_mcp.transports.http.server._websocket import AsgiWebSocket
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
@@ -39,7 +46,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 class Browser:
     """A client that a test controls frame by frame."""
 
-    stream: trio.SocketStream
+    stream: trio.abc.Stream
     wire: WSConnection = field(factory=lambda: WSConnection(ConnectionType.CLIENT))
     events: list[Event] = field(factory=list[Event])
 
@@ -125,7 +132,7 @@ async def test_pages_of_other_sites_are_refused(field_: str) -> None:
 
 async def test_only_the_path_of_the_endpoint_takes_websockets() -> None:
     async with served(make_server(), websocket=True) as bound, browsing(bound, path="/other") as browser:
-        assert (await refusal_of(browser))[0] == 403
+        assert (await refusal_of(browser))[0] == 404  # as every GET
 
 
 async def test_any_path_takes_websockets_if_any_is_that_of_the_endpoint() -> None:
@@ -151,6 +158,107 @@ async def test_a_message_that_is_too_long_is_refused_and_the_next_one_served() -
         await browser.initialize()
         assert (await browser.call({**PING, "params": {"x": "y" * 2000}}))["error"]["code"] == -32600
         assert (await browser.call(PING))["result"] == {}
+
+
+# --- The opening handshake ---
+
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+UPGRADE = ("upgrade: websocket", "connection: upgrade", f"sec-websocket-key: {KEY}", "sec-websocket-version: 13")
+HEARD = b"\x81\x82\x00\x00\x00\x00[]"
+"""A masked message to which the server answers with an error."""
+
+
+def opening(*fields: str, method: str = "GET /mcp HTTP/1.1") -> bytes:
+    """Return the head of a request."""
+    return "\r\n".join((method, "host: localhost", *fields, "", "")).encode("latin-1")
+
+
+@asynccontextmanager
+async def connected(bound: HttpBound) -> AsyncGenerator[trio.SocketStream]:
+    assert bound.port is not None
+    async with await trio.open_tcp_stream("127.0.0.1", bound.port) as stream:
+        yield stream
+
+
+async def head_of(stream: trio.SocketStream) -> bytes:
+    """Return the head of the response, with what has arrived behind it."""
+    return await read_until(stream, b"\r\n\r\n")
+
+
+async def test_the_handshake_has_the_answer_to_the_key_and_no_subprotocol_that_was_not_offered() -> None:
+    async with served(make_server(), websocket=True) as bound, connected(bound) as stream:
+        await stream.send_all(opening(*UPGRADE, "sec-websocket-extensions: permessage-deflate"))
+        head = await head_of(stream)
+        assert head.startswith(b"HTTP/1.1 101 ")
+        assert b"\r\nupgrade: websocket\r\n" in head
+        assert b"\r\nconnection: upgrade\r\n" in head
+        assert b"\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in head  # the example of RFC 6455
+        assert b"sec-websocket-protocol" not in head
+        assert b"sec-websocket-extensions" not in head
+
+
+async def test_a_message_that_is_sent_with_the_handshake_is_received() -> None:
+    async with served(make_server(), websocket=True) as bound, connected(bound) as stream:
+        await stream.send_all(opening(*UPGRADE) + HEARD[:3])
+        assert (await head_of(stream)).startswith(b"HTTP/1.1 101 ")
+        await stream.send_all(HEARD[3:])
+        assert b'"error"' in await read_until(stream, b"}}")
+
+
+@pytest.mark.parametrize(
+    ("without", "field_", "status"),
+    [
+        (3, "sec-websocket-version: 8", b"426"),
+        (3, "x: y", b"426"),
+        (2, "x: y", b"400"),
+        (2, "sec-websocket-key: dGhlIHNhbXBsZQ==", b"400"),
+        (2, "sec-websocket-key: \xff", b"400"),
+        (2, "sec-websocket-key: ====", b"400"),
+    ],
+)
+async def test_a_malformed_handshake_is_refused(without: int, field_: str, status: bytes) -> None:
+    fields = [*UPGRADE[:without], *UPGRADE[without + 1 :], field_]
+    async with served(make_server(), websocket=True) as bound, connected(bound) as stream:
+        await stream.send_all(opening(*fields, "connection: close"))
+        reply = await read_all(stream)
+
+    assert reply.startswith(b"HTTP/1.1 " + status)
+    assert (b"\r\nsec-websocket-version: 13\r\n" in reply) == (status == b"426")
+
+
+@pytest.mark.parametrize("name", ["protocol", "extensions"])
+async def test_bytes_beyond_ascii_in_a_handshake_are_no_offer(name: str) -> None:
+    async with served(make_server(), websocket=True) as bound, connected(bound) as stream:
+        await stream.send_all(opening(*UPGRADE, f"sec-websocket-{name}: \xff"))
+        assert (await head_of(stream)).startswith(b"HTTP/1.1 101 ")
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        ("GET /mcp HTTP/1.0", UPGRADE),
+        ("POST /mcp HTTP/1.1", (*UPGRADE, "content-length: 0")),
+        ("GET /mcp HTTP/1.1", UPGRADE[:1] + UPGRADE[2:]),
+        ("GET /mcp HTTP/1.1", ("upgrade: h2c", *UPGRADE[1:])),
+    ],
+    ids=["old version", "other method", "no connection option", "other protocol"],
+)
+async def test_what_does_not_ask_for_a_websocket_is_answered_like_any_request(
+    method: str, fields: tuple[str, ...]
+) -> None:
+    async with served(make_server(), websocket=True) as bound, connected(bound) as stream:
+        await stream.send_all(opening(*fields, method=method))
+        assert (await head_of(stream))[9:10] == b"4"
+
+
+async def test_a_client_that_leaves_during_the_handshake_affects_no_other() -> None:
+    async with served(make_server(), websocket=True) as bound:
+        async with connected(bound) as stream:
+            await stream.send_all(opening(*UPGRADE)[:-3])
+        async with connected(bound) as stream:
+            await stream.send_all(opening(*UPGRADE))
+        async with browsing(bound) as browser:
+            assert isinstance(await browser.event(), AcceptConnection)
 
 
 # --- Access ---
@@ -312,6 +420,7 @@ class Caller:
 
 
 CONNECT, LEAVE = {"type": "websocket.connect"}, {"type": "websocket.disconnect"}
+GOING_AWAY = {"type": "websocket.close", "code": 1001, "reason": "the server stops"}
 
 
 async def test_a_client_that_has_left_is_sent_nothing() -> None:
@@ -368,7 +477,7 @@ async def test_websockets_of_a_cancelled_run_end(nursery: trio.Nursery) -> None:
             await trio.lowlevel.checkpoint()
     await ended.wait()
 
-    assert caller.sent[-1] == {"type": "websocket.close", "code": 1001}
+    assert caller.sent[-1] == GOING_AWAY
 
 
 async def test_a_websocket_that_is_accepted_during_a_stop_is_closed() -> None:
@@ -383,11 +492,66 @@ async def test_a_websocket_that_is_accepted_during_a_stop_is_closed() -> None:
     async with app.run():
         await app({"type": "websocket", "path": "/mcp", "headers": [(b"host", b"localhost")]}, caller.receive, send)
 
-    assert caller.sent[-1] == {"type": "websocket.close", "code": 1001}
+    assert caller.sent[-1] == GOING_AWAY
 
 
 async def test_the_stream_of_a_link_never_waits_to_send() -> None:
-    stream = _WebSocketStream(Caller([]).receive, Caller([]).send)
+    stream = AsgiWebSocket(Caller([]).receive, Caller([]).send)
     await stream.wait_send_all_might_not_block()
     await stream.aclose()
     assert await stream.receive_some() == b""
+
+
+# --- Over HTTP/2 ---
+
+
+@pytest.mark.parametrize(("path", "status"), [("/mcp", "200"), ("/other", "403")])
+async def test_a_websocket_over_http2_is_served_at_the_path_of_the_endpoint(path: str, status: str) -> None:
+    async with served(make_server(), websocket=True) as bound, connected(bound) as stream:
+        client = Http2Client(stream)
+        await client.start()
+        await client.next_event(RemoteSettingsChanged)
+        head = [(":method", "CONNECT"), (":protocol", "websocket"), (":path", path), (":scheme", "http")]
+        head += [(":authority", "localhost"), ("sec-websocket-version", "13")]
+        number = client.wire.get_next_available_stream_id()
+        client.wire.send_headers(number, head)
+        await client.flush()
+        response = await client.next_event(ResponseReceived, number)
+        assert dict(response.headers)[":status"] == status
+        if status == "200":
+            client.wire.send_data(number, HEARD)
+            await client.flush()
+            assert b'"error"' in (await client.next_event(DataReceived, number)).data
+
+
+# --- Under TLS ---
+
+
+async def test_a_websocket_under_tls_is_opened_and_its_pings_are_answered_at_once(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    files: dict[str, Any] = {"certfile": certificate.certfile, "keyfile": certificate.keyfile}
+    async with served(make_server(), websocket=True, host="127.0.0.1", **files) as bound:
+        assert bound.port is not None
+        plain = await trio.open_tcp_stream("127.0.0.1", bound.port)
+        async with trio.SSLStream(plain, certificate.trusted, server_hostname="localhost") as stream:
+            browser = Browser(stream)
+            await browser.send(Request(host="localhost", target="/mcp"))
+            assert isinstance(await browser.event(), AcceptConnection)
+            await browser.send(Ping(b"1"))
+            assert await browser.event() == Pong(b"1")
+            await browser.send(TextMessage("[]"))
+            assert isinstance(await browser.event(), TextMessage)
+            await browser.send(CloseConnection(1000))
+            assert await browser.closed() == 1000
+
+
+async def test_a_client_opens_a_websocket_under_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = make_certificate(tmp_path)
+    monkeypatch.setattr(_http1_engine, "_trust", lambda: certificate.trusted)
+    files: dict[str, Any] = {"certfile": certificate.certfile, "keyfile": certificate.keyfile}
+    async with (
+        served(make_server(), websocket=True, host="127.0.0.1", **files) as bound,
+        open_client(f"wss://localhost:{bound.port}/mcp") as client,
+    ):
+        for _ in range(2):
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}

@@ -63,7 +63,7 @@ class _SocketChannel:
         data, self._first = self._first, b""
         try:
             return data or await self._connection.receive_first()
-        except OSError as exc:
+        except _BROKEN as exc:
             raise trio.BrokenResourceError from exc
 
     def put(self, data: bytes) -> bool:
@@ -75,15 +75,27 @@ class _SocketChannel:
         return not self._unsent
 
     async def flush(self) -> None:
-        """Send what was put, whether or not this task is cancelled; raises `trio.BrokenResourceError`."""
-        with trio.CancelScope(shield=True):
-            async with self._sending:
-                data, self._unsent = bytes(self._unsent), bytearray()
-                try:
-                    await self._connection.send_rest(data, 0)
-                except (EngineError, OSError) as exc:
-                    self.close()
-                    raise trio.BrokenResourceError(str(exc)) from exc
+        """Send what was put; raises `trio.BrokenResourceError`."""
+        async with self._sending:
+            try:
+                while self._unsent:  # also what is put meanwhile
+                    await (self._send_some() if self._connection.uses_descriptor else self._send_all())
+            except (EngineError, NothingSentError, *_BROKEN) as exc:
+                self.close()
+                raise trio.BrokenResourceError(str(exc)) from exc
+
+    async def _send_some(self) -> None:
+        await self._connection.wait_writable()
+        del self._unsent[: self._connection.write_now(self._unsent)]
+
+    async def _send_all(self) -> None:
+        """Send all under TLS, whose records cannot be taken up again in the middle."""
+        data, self._unsent = bytes(self._unsent), bytearray()
+        try:
+            await self._connection.send_rest(data, 0)
+        except trio.Cancelled:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the connection at once."""

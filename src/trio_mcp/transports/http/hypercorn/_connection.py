@@ -63,7 +63,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 @define(order=True)
-class _Alarm:
+class _DeadlineAlarm:
     """A time at which the deadline of a connection is looked at."""
 
     time: float
@@ -80,7 +80,7 @@ class _Deadlines:
     only when that has gone off.
     """
 
-    _alarms: list[_Alarm] = field(factory=list[_Alarm], init=False)
+    _alarms: list[_DeadlineAlarm] = field(factory=list[_DeadlineAlarm], init=False)
     """A heap."""
     _sleeping: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _is_stopped: bool = field(default=False, init=False)
@@ -88,7 +88,7 @@ class _Deadlines:
     def enter(self, connection: _Connection) -> None:
         """Expire a connection at its deadline."""
         connection.drop_alarm()
-        connection.alarm = alarm = _Alarm(connection.deadline, connection)
+        connection.alarm = alarm = _DeadlineAlarm(connection.deadline, connection)
         heapq.heappush(self._alarms, alarm)
         self._sleeping.deadline = min(self._sleeping.deadline, alarm.time)
 
@@ -202,7 +202,7 @@ class _Connection:
         self._lost = trio.lowlevel.ParkingLot()
         self.deadline = trio.current_time() + common.listening.head_seconds
         """The time until which the client may be silent."""
-        self.alarm: _Alarm | None = None
+        self.alarm: _DeadlineAlarm | None = None
         """Looks at the deadline, in HTTP/1.1 without TLS."""
         self.client = _address(self._socket.getpeername)
         self.server = _address(self._socket.getsockname)

@@ -289,7 +289,7 @@ class HttpExchange(UpgradableChannel):
         """Return the head of the response; decide how its body is framed, and if the connection goes on (rule 3)."""
         if status < _OK:
             raise ValueError(f"the response has the status {status}, which is not that of a final response")
-        lines, length, closes = _known_fields(given) if type(given) is tuple else _fields_of(given, status)
+        lines, length, closes = _known_fields(given) if isinstance(given, tuple) else _fields_of(given, status)
         head = self.head
         self._sends_body = head.method != "HEAD" and status not in _WITHOUT_BODY
         if self._sends_body:

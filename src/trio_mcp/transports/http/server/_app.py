@@ -488,6 +488,7 @@ class HttpApp:
                 return
             responding.status, (responding.request, links) = 101, admitted
             switched = channel.switch(fields)
+            await switched.flush()  # under TLS nothing is sent at once
             silence = self._settings.keep_alive
             await links.serve(responding.request, DirectWebSocket(switched, is_client=False, silence_seconds=silence))
         finally:

@@ -234,13 +234,17 @@ class FrameReader:
             payload = data[end : end + length]
             self._read_control(first, _masked(payload, key) if key else payload)
             return end + length
+        self._begin_part(first, length, key)
+        return end
+
+    def _begin_part(self, first: int, length: int, key: bytes) -> None:
+        opcode = first & _OPCODE
         if opcode != (_CONTINUATION if self._is_in_message else _TEXT):
             if opcode == _BINARY:
                 raise WebSocketError("messages are text", CloseCode.UNSUPPORTED_DATA)
             raise WebSocketError(f"a frame has the unexpected opcode {opcode}")
         self._is_in_message, self._is_last_frame = True, bool(first & _FIN)
         self._left, self._key = length, key
-        return end
 
     def _read_part(self, part: bytes) -> bytes:
         """Return the text in a part of a data frame (rules 3 and 4)."""

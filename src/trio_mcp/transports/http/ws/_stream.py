@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-1. Only whole frames are handed to the channel, which sends them whole, whichever task is cancelled meanwhile.
+1. Only whole frames are handed to the channel, which sends them whole or ends, whichever task is cancelled meanwhile.
 2. What the channel does not take at once waits in it. The link is told that one byte was not taken, so it has its
    writer send that, and wait for the rest with it.
 3. A peer that has sent nothing for a while is asked for a sign of life, and after another such time it counts as gone.
@@ -40,7 +40,7 @@ class ByteChannel(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Send what was put, whether or not this task is cancelled.
+        """Send what was put. If cancelled, send it nevertheless, or leave the rest to the next call, or close.
 
         Raises:
             trio.BrokenResourceError: the connection has ended, or the peer does not read.
@@ -81,6 +81,8 @@ class WebSocketStream(ImmediateStream):
     _has_sent_close: bool = field(default=False, init=False)
     _is_silent: bool = field(default=False, init=False)
     """True if the peer has sent nothing since `keep_alive` looked."""
+    _control_waits: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    """Wakes `keep_alive` when the channel does not take a frame that is no message: no writer waits for those."""
 
     def __attrs_post_init__(self) -> None:
         self._reader = FrameReader(masked=not self._is_client)
@@ -127,15 +129,19 @@ class WebSocketStream(ImmediateStream):
             self._is_blocked = True
         return not self._is_blocked
 
+    def _put_control(self, frame: bytes) -> None:
+        if not self._put(frame):
+            self._control_waits.unpark()
+
     async def _flush(self) -> None:
         if not self._is_blocked:
             await trio.lowlevel.checkpoint()
-            return
-        await self._channel.flush()
-        self._is_blocked = False
-        pong, self._pong = self._pong, None
-        if pong is not None and not self._has_sent_close:
-            self._put(pong)
+        while self._is_blocked:
+            await self._channel.flush()
+            self._is_blocked = False
+            pong, self._pong = self._pong, None
+            if pong is not None and not self._has_sent_close:
+                self._put(pong)
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until what was put is sent."""
@@ -176,32 +182,42 @@ class WebSocketStream(ImmediateStream):
         if self._is_blocked:
             self._pong = pong
         elif not self._has_sent_close:
-            self._put(pong)
+            self._put_control(pong)
 
     async def keep_alive(self) -> None:
-        """Find out if the peer is still there (rule 3); close the connection if not. To be run as a task."""
+        """Find out if the peer is still there (rule 3); close the connection if not. To be run as a task.
+
+        It also sends what the channel has not taken of the frames that are no messages.
+        """
         is_asked = False
+        with suppress(trio.BrokenResourceError):  # the channel has closed the connection then
+            while True:
+                self._is_silent = True
+                with trio.move_on_after(self._silence_seconds):
+                    await self._flush_controls()
+                if not self._is_silent:
+                    is_asked = False
+                elif is_asked:
+                    break
+                else:
+                    is_asked = True
+                    if not (self._is_blocked or self._has_sent_close):
+                        self._put(ping_frame(masks=self._is_client))
+        self._channel.close()
+
+    async def _flush_controls(self) -> None:
         while True:
-            self._is_silent = True
-            await trio.sleep(self._silence_seconds)
-            with suppress(trio.BrokenResourceError):
+            if self._is_blocked:
                 await self._flush()
-            if not self._is_silent:
-                is_asked = False
-            elif is_asked:
-                self._channel.close()
-                return
             else:
-                is_asked = True
-                if not (self._is_blocked or self._has_sent_close):
-                    self._put(ping_frame(masks=self._is_client))
+                await self._control_waits.park()
 
     # --- The end ---
 
     def _send_close(self, close: Close) -> None:
         if not self._has_sent_close:
             self._has_sent_close = True
-            self._put(close_frame(close, masks=self._is_client))
+            self._put_control(close_frame(close, masks=self._is_client))
 
     async def close_websocket(self, close: Close) -> None:
         """Tell the peer why the WebSocket is closed, unless either side has closed it; wait until that is sent."""
