@@ -258,6 +258,8 @@ class Http1Connection:
     _idle_since: float = field(default=-math.inf, init=False)
     """The time since which it waits for a request, on Trio's clock."""
     _socket: trio.socket.SocketType = field(init=False)
+    uses_descriptor: bool = field(default=False, init=False)
+    """True if bytes can be written to its descriptor."""
     _poll: select.poll | None = field(default=None, init=False)
     """Tells if anything has arrived; None if only Trio can tell, as under TLS. Made once, because making one takes
     longer than asking it."""
@@ -268,13 +270,8 @@ class Http1Connection:
             return
         self._socket = self.stream.socket
         if sys.platform != "win32":
-            self._poll = select.poll()
+            self._poll, self.uses_descriptor = select.poll(), True
             self._poll.register(self._socket.fileno(), select.POLLIN)
-
-    @property
-    def uses_descriptor(self) -> bool:
-        """True if bytes can be written to its descriptor."""
-        return self._poll is not None
 
     def is_usable(self) -> bool:
         """Return True if another request may be sent."""
