@@ -21,11 +21,13 @@ from __future__ import annotations
 import math
 import os
 import select
+import socket
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import cache
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.request import Request
 
@@ -224,9 +226,24 @@ def _trust() -> ssl.SSLContext:
     return context
 
 
+async def _connected(host: str, port: int) -> trio.SocketStream:
+    """Return a TCP connection: to an address at once, to a name by the first of its addresses that answers."""
+    try:
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        return await trio.open_tcp_stream(host, port)
+    connecting = trio.socket.socket(family, socket.SOCK_STREAM)
+    try:
+        await connecting.connect((host, port))
+    except BaseException:
+        connecting.close()
+        raise
+    return trio.SocketStream(connecting)
+
+
 async def _opened(place: Place, address: str | None) -> tuple[_Stream, str]:
     """Return a new connection, and the address of its other end."""
-    stream = await trio.open_tcp_stream(address or place.host, place.port)
+    stream = await _connected(address or place.host, place.port)
     try:
         peer = str(stream.socket.getpeername()[0])
         if not place.is_encrypted:

@@ -389,27 +389,25 @@ class _Connection:
         return b""
 
     async def _receive_some(self) -> bytes:
-        if self._descriptor is None:
+        """Wait for bytes; return none after the client has left.
+
+        From a descriptor without the attempt that Trio makes before it waits: a client sends nothing before its
+        response.
+        """
+        descriptor, data = self._descriptor, None
+        if descriptor is None:
             data = bytes(await self._stream.receive_some(_READ_BYTES))
-        else:
-            data = await self._receive_from_descriptor()
+        while data is None and descriptor is not None:
+            try:
+                await trio.lowlevel.wait_readable(self._socket)
+                data = descriptor.recv(_READ_BYTES)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise trio.BrokenResourceError from error
         if not data:
             self._has_client_left = True
-        return data
-
-    async def _receive_from_descriptor(self) -> bytes:
-        """Receive without the attempt that Trio makes before it waits: a client sends nothing before its response."""
-        descriptor = self._descriptor
-        assert descriptor is not None
-        try:
-            while True:
-                await trio.lowlevel.wait_readable(self._socket)
-                try:
-                    return descriptor.recv(_READ_BYTES)
-                except BlockingIOError:
-                    pass
-        except OSError as error:
-            raise trio.BrokenResourceError from error
+        return data or b""
 
     async def _depart(self) -> None:
         """Let the request notice that its client has left, a few of them at a time."""
