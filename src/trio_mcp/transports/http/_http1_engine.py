@@ -488,9 +488,20 @@ class SentExchange(Http1Exchange):
     ) -> None:
         super().__init__(engine, "POST", url, {}, b"", None, None)
         self._connection, self._reader, self._failure, self._is_broken = connection, reader, failure, not is_whole
+        self._is_taken = False
+
+    def close_unless_taken(self) -> None:
+        """Close the connection if nobody has begun to read the response, so that the server notices it."""
+        if not self._is_taken:
+            self._connection.close()
 
     async def __aenter__(self) -> _Http1Response:
-        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except trio.Cancelled:
+            self.close_unless_taken()
+            raise
+        self._is_taken = True
         failure, self._failure = self._failure, None
         if failure is not None:
             self._connection.close()

@@ -118,9 +118,9 @@ class KeptConnections:
 
     def keep(self, kept: KeptConnection) -> None:
         """Take a connection whose response has arrived whole."""
-        kept.connection.become_idle()
+        now = kept.connection.become_idle()
         self._idle.append(kept)
-        if len(self._idle) > self.engine.most_idle:
+        while self._idle and (self._idle[0].connection.expires <= now or len(self._idle) > self.engine.most_idle):
             self._idle.pop(0).connection.close()
 
     def forget(self, kept: KeptConnection) -> None:
@@ -196,7 +196,8 @@ class KeptConnection:
         failure: Exception | None = None
         data = b""
         try:
-            data = await self.connection.receive_first()
+            if not self._is_handed_over:  # it may be before this task waits
+                data = await self.connection.receive_first()
         except _BROKEN as exc:
             failure = None if self._is_handed_over else exc
         except BaseException:
@@ -207,15 +208,18 @@ class KeptConnection:
             self.connection.close()
             return False
         self._request = None
-        if not (failure or self._is_handed_over):
+        if failure is None and (data or not self._is_handed_over):
             failure = _failure_to_read(reader, data)
-        if failure is None and self._is_quick(reader):
+        if failure is None and not self._is_handed_over and self._is_quick(reader):
             self._owner.keep(self)
             request.take_json(b"".join(reader.take_body()))
             return True
         is_whole = not self._is_sending
         sent = SentExchange(self._owner.engine, self._url, self.connection, reader, failure, is_whole=is_whole)
-        await request.run_sent(sent)
+        try:
+            await request.run_sent(sent)
+        finally:
+            sent.close_unless_taken()
         return False
 
     def _is_quick(self, reader: ResponseReader) -> bool:
