@@ -365,18 +365,28 @@ class Http1Connection:
         with _takes_something():
             await self.stream.send_all(piece)
 
+    async def wait_arrived(self) -> None:
+        """Wait until bytes have arrived, or the connection has ended. It has to use a descriptor."""
+        if self._socket.fileno() < 0:
+            raise trio.ClosedResourceError
+        await trio.lowlevel.wait_readable(self._socket)
+
+    def read_now(self) -> bytes | None:
+        """Return bytes that have arrived, ``b""`` at the end of the connection; None if nothing has arrived."""
+        try:
+            return os.read(self._socket.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return None
+
     async def receive_first(self) -> bytes:
         """Do the same as `receive` at the begin of a response, without the attempt to read before it can have come."""
         if not self.uses_descriptor:
             return await self.receive()
-        while True:
-            if self._socket.fileno() < 0:
-                raise trio.ClosedResourceError
-            await trio.lowlevel.wait_readable(self._socket)
-            try:
-                return os.read(self._socket.fileno(), _READ_BYTES)
-            except BlockingIOError:
-                pass
+        data: bytes | None = None
+        while data is None:
+            await self.wait_arrived()
+            data = self.read_now()
+        return data
 
     async def receive(self) -> bytes:
         """Wait for bytes of the response; return ``b""`` at the end of the connection."""
@@ -528,9 +538,20 @@ class SentExchange(Http1Exchange):
     ) -> None:
         super().__init__(engine, "POST", url, {}, b"", None, None)
         self._connection, self._reader, self._failure, self._is_broken = connection, reader, failure, not is_whole
+        self._is_taken = False
+
+    def close_unless_taken(self) -> None:
+        """Close the connection if nobody has begun to read the response, so that the server notices it."""
+        if not self._is_taken:
+            self._connection.close()
 
     async def __aenter__(self) -> _Http1Response:
-        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except trio.Cancelled:
+            self.close_unless_taken()
+            raise
+        self._is_taken = True
         failure, self._failure = self._failure, None
         if failure is not None:
             self._connection.close()

@@ -155,17 +155,18 @@ class AwaitedResponse:
         Cancellation: nothing is lost, and it can be called again.
         """
         failure: Exception | None = None
-        data = b""
+        data: bytes | None = None
         self.is_awaited = True
         try:
-            data = await self._connection.receive_first()
+            await self._connection.wait_arrived()
+            data = None if self._is_over else self._connection.read_now()
         except _BROKEN as exc:
-            failure = exc
+            failure = exc if self.is_awaited else None  # else it was woken
         finally:
-            was_woken, self.is_awaited = not self.is_awaited, False
-        if self._is_over or (was_woken and failure is not None):
+            self.is_awaited = False
+        if self._is_over or (data is None and failure is None):
             return
-        if failure is None:
+        if data is not None:
             failure = _failure_to_read(self._reader, data)
         if failure is None and not self._is_sending and self._owner.takes(self._reader):
             self._is_over = True

@@ -302,6 +302,8 @@ class HttpRequestTask(abc.ABC):
             with self._scope:
                 await self._send_until_answered()
         finally:
+            if self._sent_before is not None:
+                self._sent_before.close_unless_taken()
             self._end()
 
     def _end(self) -> None:
