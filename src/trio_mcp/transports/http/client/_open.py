@@ -113,7 +113,7 @@ def _websocket_opener(address: str, fields: Mapping[str, str], auth: ClientAuth 
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
-        from ._websocket import open_websocket  # noqa: PLC0415 # it loads wsproto
+        from ._websocket import open_websocket  # noqa: PLC0415 # few clients use WebSockets
 
         async with _open_network(address, None, None, fetches=auth is not None) as network, owned_nursery() as nursery:
             source = None
