@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._exchange import IncomingRequest as IncomingRequest
     from ._exchange import OutgoingMessageRequest as OutgoingMessageRequest
     from ._exchange import OutgoingRequest as OutgoingRequest
+    from ._exchange import ResponseBatch as ResponseBatch
     from ._exchange import Update as Update
     from ._exchange import UpdateBudget as UpdateBudget
     from ._exchange import UpdateListener as UpdateListener
@@ -75,7 +76,8 @@ else:
             ),
             "_exchange": (
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",
-                "OutgoingMessageRequest", "OutgoingRequest", "Update", "UpdateBudget", "UpdateListener", "advance",
+                "OutgoingMessageRequest", "OutgoingRequest", "ResponseBatch", "Update", "UpdateBudget",
+                "UpdateListener", "advance",
             ),
             "_handler_pool": (
                 "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "OutOfTimeError",

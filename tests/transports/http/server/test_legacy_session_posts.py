@@ -384,6 +384,33 @@ async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(to
     assert len(streaming.messages) == 1
 
 
+async def test_a_cancellation_that_overtakes_its_request_drops_it(
+    tool_server: ToolServer, autojump_clock: MockClock
+) -> None:
+    async with open_session_client(tool_server) as client:
+        await client.begin()
+        for id in (7, "7"):
+            assert (await client.post(message("notifications/cancelled", {"requestId": id}))).status == 202
+        dropped = [await client.post(call("add", id=id, a=1, b=2)) for id in ("7", 7)]
+        again = await client.post(call("add", id=7, a=1, b=2))
+        await client.post(message("notifications/cancelled", {"requestId": 8}))
+        await trio.sleep(11)
+        late = await client.post(call("add", id=8, a=1, b=2))
+
+    assert [(each.status, each.body) for each in dropped] == [(202, b"")] * 2
+    assert [text_of(each) for each in (again, late)] == ["3", "3"]
+
+
+async def test_the_number_of_cancellations_that_wait_for_their_request_is_bounded(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
+        await client.begin()
+        for id in range(100, 357):
+            await client.post(message("notifications/cancelled", {"requestId": id}))
+        served, dropped = [await client.post(call("add", id=id, a=1, b=2)) for id in (100, 101)]
+
+    assert (served.status, dropped.status) == (200, 202)
+
+
 @pytest.mark.parametrize("resumable", [False, True])
 async def test_the_question_of_a_cancelled_call_is_withdrawn_on_its_stream(resumable: bool) -> None:
     for _ in range(8):  # the order in which the handler and the response learn of it is random

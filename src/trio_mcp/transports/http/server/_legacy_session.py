@@ -23,6 +23,8 @@ Rules of this file:
 8. The standing stream ends with the access of the client that opened it, and its client opens a new one. Other streams
    end with their call.
 9. Messages of the handshake are not stored: before it, the revision of the client is unknown.
+10. A cancellation may overtake its request, because each is posted on a connection of its own. The request is then
+    dropped when it arrives: ids are not used twice in a session.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http and
 https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
@@ -57,6 +59,7 @@ from ....peer import (
     MessageConnection,
     MessageOrigin,
     Outlet,
+    ResponseBatch,
     SenderSlots,
     note_arrival,
 )
@@ -72,6 +75,7 @@ from ....wire import (
     LegacyPost,
     Message,
     Refusal,
+    RequestId,
     Undecodable,
     decode,
     is_array,
@@ -111,6 +115,10 @@ class SessionHost:
     """Called when a session has ended."""
 
 
+_MOST_EARLY, _EARLY_SECONDS = 256, 10.0
+"""The number of cancellations that wait for their requests, and the time for a request to arrive."""
+
+
 @define(eq=False)
 class HttpSession(MessageConnection):
     """One session; see also `MessageConnection`. Made by `begin`."""
@@ -131,6 +139,8 @@ class HttpSession(MessageConnection):
     """The time since which it is idle, on Trio's clock; infinite while it is in use."""
     envelope: MessageOrigin = field(default=NO_ORIGIN, init=False)
     """The origin of the messages that are being taken."""
+    _cancelled_early: dict[RequestId, float] = field(factory=dict[RequestId, float], init=False)
+    """The ids of cancellations that named no request in flight, each with its time, the latest ones last (rule 10)."""
     _requests_in_flight: int = field(default=0, init=False)
     _request_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -241,6 +251,19 @@ class HttpSession(MessageConnection):
         assert isinstance(outlet, HttpOutlet)
         self.envelope = outlet.envelope
         super().take_value(value, size, outlet, message)
+
+    def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
+        if id not in self.ledger.incoming and id not in self.ledger.outgoing:
+            if len(self._cancelled_early) >= _MOST_EARLY:
+                del self._cancelled_early[next(iter(self._cancelled_early))]
+            self._cancelled_early[id] = trio.current_time()
+        super()._on_cancelled(id, params)
+
+    def _on_request(self, request: JsonRpcRequest, outlet: Outlet, batch: ResponseBatch | None) -> None:
+        cancelled_at = self._cancelled_early.pop(request.id, None) if self._cancelled_early else None
+        is_early = cancelled_at is not None and trio.current_time() < cancelled_at + _EARLY_SECONDS
+        if not is_early or request.method == "initialize":
+            super()._on_request(request, outlet, batch)
 
     def _admit(self, request: JsonRpcRequest, outlet: Outlet) -> ExchangeContext:
         if request.method == "initialize" and self.admission.revision is not None:  # its header fields name a revision
