@@ -277,6 +277,8 @@ class Http1Connection:
     _socket: trio.socket.SocketType = field(init=False)
     uses_descriptor: bool = field(default=False, init=False)
     """True if bytes can be written to its descriptor."""
+    _descriptor: int = field(default=-1, init=False)
+    """The descriptor, if it is used and the connection is open; kept, because asking Trio's socket for it takes longer."""
     _poll: select.poll | None = field(default=None, init=False)
     """Tells if anything has arrived; None if only Trio can tell, as under TLS. Made once, because making one takes
     longer than asking it."""
@@ -287,8 +289,8 @@ class Http1Connection:
             return
         self._socket = self.stream.socket
         if sys.platform != "win32":
-            self._poll, self.uses_descriptor = select.poll(), True
-            self._poll.register(self._socket.fileno(), select.POLLIN)
+            self._poll, self.uses_descriptor, self._descriptor = select.poll(), True, self._socket.fileno()
+            self._poll.register(self._descriptor, select.POLLIN)
 
     def is_usable(self) -> bool:
         """Return True if another request may be sent."""
@@ -314,6 +316,7 @@ class Http1Connection:
 
     def close(self) -> None:
         """Close the connection at once; a task that waits for the server gets `trio.ClosedResourceError`."""
+        self._descriptor = -1
         self._socket.close()
 
     def stop_waiting(self) -> None:
@@ -348,7 +351,7 @@ class Http1Connection:
         if not self.uses_descriptor:
             return 0
         try:
-            return os.write(self._socket.fileno(), data)
+            return os.write(self._descriptor, data)
         except BlockingIOError:
             return 0
         except OSError as exc:
@@ -356,10 +359,10 @@ class Http1Connection:
 
     async def wait_writable(self) -> None:
         """Wait until `write_now` takes bytes; raises what `send` does."""
-        if self._socket.fileno() < 0:
+        if self._descriptor < 0:
             raise trio.ClosedResourceError
         with _takes_something():
-            await trio.lowlevel.wait_writable(self._socket)
+            await trio.lowlevel.wait_writable(self._descriptor)
 
     async def _send_piece(self, piece: memoryview) -> None:
         with _takes_something():
@@ -367,14 +370,14 @@ class Http1Connection:
 
     async def wait_arrived(self) -> None:
         """Wait until bytes have arrived, or the connection has ended. It has to use a descriptor."""
-        if self._socket.fileno() < 0:
+        if self._descriptor < 0:
             raise trio.ClosedResourceError
-        await trio.lowlevel.wait_readable(self._socket)
+        await trio.lowlevel.wait_readable(self._descriptor)
 
     def read_now(self) -> bytes | None:
         """Return bytes that have arrived, ``b""`` at the end of the connection; None if nothing has arrived."""
         try:
-            return os.read(self._socket.fileno(), _READ_BYTES)
+            return os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
             return None
 

@@ -399,7 +399,7 @@ class _Connection:
             data = bytes(await self._stream.receive_some(_READ_BYTES))
         while data is None and descriptor is not None:
             try:
-                await trio.lowlevel.wait_readable(self._socket)
+                await trio.lowlevel.wait_readable(descriptor)
                 data = descriptor.recv(_READ_BYTES)
             except BlockingIOError:
                 pass
