@@ -278,7 +278,7 @@ class Http1Connection:
     uses_descriptor: bool = field(default=False, init=False)
     """True if bytes can be written to its descriptor."""
     _descriptor: int = field(default=-1, init=False)
-    """The descriptor, if it is used and the connection is open; kept, because asking Trio's socket for it takes longer."""
+    """The descriptor, if it is used and the connection is open. Asking Trio's socket for it takes longer."""
     _poll: select.poll | None = field(default=None, init=False)
     """Tells if anything has arrived; None if only Trio can tell, as under TLS. Made once, because making one takes
     longer than asking it."""
