@@ -173,15 +173,23 @@ def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
 def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
     from trio_mcp.transports.http.client._transport import HttpSender, HttpTransport
 
-    begin, post, received = HttpTransport.__attrs_post_init__, HttpSender.post, HttpSender.received
+    begin, received = HttpTransport.__attrs_post_init__, HttpSender.received
+    post, post_now = HttpSender.post, HttpSender.post_now
 
     def tapped_begin(self: HttpTransport) -> None:
         numbers.open(self.sender, "client", self.admission.revision)
         begin(self)
 
     def tapped_post(self: HttpSender, url: str, line: bytes, *others: Any, **options: Any) -> object:
-        numbers.report_sent(self, line)
+        if options.get("sent") is None:
+            numbers.report_sent(self, line)
         return post(self, url, line, *others, **options)
+
+    def tapped_post_now(self: HttpSender, request: Any, url: str, line: bytes, *others: Any) -> object:
+        connection = post_now(self, request, url, line, *others)
+        if connection is not None:
+            numbers.report_sent(self, line)
+        return connection
 
     def tapped_received(self: HttpSender, message: bytes) -> None:
         numbers.report_received(self, message)
@@ -189,6 +197,7 @@ def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
 
     patch(HttpTransport, "__attrs_post_init__", tapped_begin)
     patch(HttpSender, "post", tapped_post)
+    patch(HttpSender, "post_now", tapped_post_now)
     patch(HttpSender, "received", tapped_received)
 
 
