@@ -85,6 +85,13 @@ class Kept:
         """Wait until no request is in flight."""
         await until(lambda: not self.transport._tasks)
 
+    async def request_has_left(self) -> None:
+        """Wait until the client knows that the request in flight was sent whole."""
+        (task,) = self.transport._tasks
+        connection = task._kept
+        assert connection is not None
+        await until(lambda: not connection._is_sending)
+
 
 async def message_on(connection: Connection) -> Any:
     """Return the next message on a connection."""
@@ -361,6 +368,7 @@ async def test_a_request_of_which_the_system_takes_a_part_is_sent_whole(monkeypa
         monkeypatch.setattr(Http1Connection, "write_now", write_little)
         for _ in range(2):
             pending, message = await kept.sent(padding="x" * 10_000)
+            await kept.request_has_left()
             assert len(message["params"]["padding"]) == 10_000
             await kept.connection.json(result(message["id"]))
             assert await pending.outcome() == {}

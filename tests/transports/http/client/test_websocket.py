@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -25,6 +27,7 @@ from wsproto.events import (
 )
 
 from tests.transports.http.client.scripted_auth import ScriptedAuth
+from tests.transports.http.scripted_server import ClientStub
 from trio_mcp import (
     AuthorizationFailed,
     ConnectionBroken,
@@ -38,12 +41,13 @@ from trio_mcp import (
 )
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Answerer, HttpAnswerer, TransportOpener
+from trio_mcp.peer import Link
 from trio_mcp.testing import TransportContract
 from trio_mcp.transports import http_transport
 from trio_mcp.transports.http import _http1_engine
 from trio_mcp.transports.http._http1_engine import Http1Connection
 from trio_mcp.transports.http.client import _websocket as module
-from trio_mcp.transports.http.ws import WebSocketStream
+from trio_mcp.transports.http.ws import Close, WebSocketStream, _stream, accept_token
 
 
 def websocket_url(url: str) -> str:
@@ -223,6 +227,70 @@ async def test_a_server_that_does_not_speak_websocket_is_named(reply: bytes) -> 
 
     assert isinstance(error, ConnectionBroken)
     assert "does not open a WebSocket: " in str(error)
+
+
+async def react_with(accepted: Accepted, change: Callable[[dict[str, str]], object], then: bytes = b"") -> None:
+    """Accept a WebSocket as a server does that differs in some header fields."""
+    request = (await accepted.stream.receive_some()).decode()
+    (key,) = re.findall("sec-websocket-key: (.*)\r\n", request)
+    fields = {"upgrade": "WebSocket", "connection": "keep-alive, Upgrade", "sec-websocket-accept": accept_token(key)}
+    change(fields)
+    lines = ("HTTP/1.1 101 Switching", *(f"{name}: {value}" for name, value in fields.items()), "", "")
+    await accepted.stream.send_all("\r\n".join(lines).encode() + then)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("upgrade", "h2c"),
+        ("upgrade", None),
+        ("connection", "keep-alive"),
+        ("connection", None),
+        ("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        ("sec-websocket-accept", None),
+        ("sec-websocket-protocol", "chat"),
+        ("sec-websocket-extensions", "permessage-deflate"),
+    ],
+)
+async def test_a_handshake_that_opens_something_else_is_refused(name: str, value: str | None) -> None:
+    def change(fields: dict[str, str]) -> None:
+        fields[name] = value or ""
+        if value is None:
+            del fields[name]
+
+    async with listening() as server:
+        error = await fail_to_open(server, partial(react_with, change=change))
+        assert not await server.accepted[0].stream.receive_some()
+
+    assert isinstance(error, ConnectionBroken)
+    assert "does not open a WebSocket: the " in str(error)
+
+
+async def test_a_server_may_name_no_subprotocol_and_differ_in_case() -> None:
+    def change(fields: dict[str, str]) -> None:
+        fields.pop("sec-websocket-protocol", None)
+
+    async with listening() as server:
+        error = await fail_to_open(server, partial(react_with, change=change, then=b"\x88\x05\x03\xe9why"))
+
+    assert str(error) == "the server closed the WebSocket with the code 1001: why"
+
+
+async def test_each_handshake_has_a_key_of_its_own() -> None:
+    fields = list[Mapping[str, str]]()
+
+    async def refuse(accepted: Accepted) -> None:
+        request = (await accepted.stream.receive_some()).decode()
+        fields.append(dict(line.split(": ", 1) for line in request.split("\r\n")[1:-2]))
+        await accepted.stream.aclose()
+
+    async with listening() as server:
+        for _ in range(2):
+            await fail_to_open(server, refuse)
+
+    assert fields[0]["sec-websocket-key"] != fields[1]["sec-websocket-key"]
+    assert (fields[0]["upgrade"], fields[0]["connection"]) == ("websocket", "Upgrade")
+    assert (fields[0]["sec-websocket-version"], fields[0]["sec-websocket-protocol"]) == ("13", "mcp")
 
 
 async def test_a_handshake_that_is_not_answered_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,6 +523,71 @@ async def test_a_server_that_takes_no_control_frame_loses_the_connection(monkeyp
         monkeypatch.setattr(connection, "uses_descriptor", False)
         monkeypatch.setattr(connection.stream, "send_all", take_nothing)  # the server takes nothing
         nursery.start_soon(ends.client.keep_alive)
+        with pytest.raises(trio.BrokenResourceError):
+            await ends.client.receive_some()
+
+
+def write_little(connection: Http1Connection, data: bytes | bytearray) -> int:
+    return os.write(connection._socket.fileno(), data[:10])
+
+
+def write_nothing(*_: object) -> int:
+    return 0
+
+
+async def test_what_is_sent_during_a_write_is_sent_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Http1Connection, "write_now", write_little)
+    async with opened() as ends, trio.open_nursery() as nursery:
+        assert ends.client.send_now(b"x" * 1000 + b"\n") == 1000
+        nursery.start_soon(ends.client.wait_send_all_might_not_block)
+        await trio.lowlevel.checkpoint()
+        await ends.client.close_websocket(Close(1000))
+        text = ""
+        while isinstance(event := await ends.server.event(), TextMessage):  # the parts as they arrive
+            text += event.data
+        assert text == "x" * 1000
+        assert event == CloseConnection(1000, "")
+
+
+@pytest.mark.parametrize("uses_descriptor", [True, False], ids=["plain", "as under TLS"])
+async def test_a_client_leaves_a_server_that_reads_nothing(
+    uses_descriptor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_stream, "_CLOSING_SECONDS", 0.01)
+    async with listening() as server, trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            await (await server.accept()).accept()
+            await trio.sleep_forever()
+
+        nursery.start_soon(serve)
+        with trio.fail_after(5):  # much less than the time of a write
+            async with http_transport(server.url)(ClientStub()) as transport:
+                assert isinstance(transport, Link)
+                stream: Any = transport.stream
+                connection = connection_of(getattr(stream, "_stream", stream))
+                connection.uses_descriptor = uses_descriptor
+                monkeypatch.setattr(Http1Connection, "write_now", write_nothing)
+                monkeypatch.setattr(Http1Connection, "wait_writable", take_nothing)
+                monkeypatch.setattr(connection.stream, "send_all", take_nothing)
+                await transport.notify("notifications/x", None)
+                await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("uses_descriptor", [True, False], ids=["plain", "as under TLS"])
+async def test_a_server_that_takes_nothing_breaks_the_stream(
+    uses_descriptor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_http1_engine, "_WRITE_SECONDS", 0.01)
+    async with opened() as ends:
+        connection = connection_of(ends.client)
+        connection.uses_descriptor = uses_descriptor
+        monkeypatch.setattr(connection.stream, "send_all", take_nothing)
+        monkeypatch.setattr(trio.lowlevel, "wait_writable", take_nothing)
+        monkeypatch.setattr(Http1Connection, "write_now", write_nothing)
+        with pytest.raises(trio.BrokenResourceError, match=r"taken nothing for 0.01 s"):
+            await ends.client.send_all(b"x\n")
         with pytest.raises(trio.BrokenResourceError):
             await ends.client.receive_some()
 

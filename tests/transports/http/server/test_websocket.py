@@ -31,7 +31,7 @@ from wsproto.events import (
 from tests.server.raw_http_client import make_server, served
 from tests.transports.http.hypercorn.test_tls import make_certificate
 from tests.transports.http.server.token_verifier import Tokens, protection
-from tests.transports.http.socket_clients import Http2Client, read_all, read_until
+from tests.transports.http.socket_clients import Http2Client, read_all, read_until, reset
 from trio_mcp import Context, HttpBound, Limits, Server, http_app, open_client
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import LEEWAY_SECONDS, VerifiedToken
@@ -350,6 +350,66 @@ async def test_a_binary_message_ends_the_websocket() -> None:
         await browser.event()
         await browser.send(BytesMessage(b"x"))
         assert await browser.closed() == 1003
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        (b"\x81\x02hi", 1002),
+        (b"\xc1\x80\0\0\0\0", 1002),
+        (b"\x80\x80\0\0\0\0", 1002),
+        (b"\x81\x81\0\0\0\0\xff", 1007),
+        (b"\x82\x81\0\0\0\0\xff", 1003),
+        (b"\x88\x82\0\0\0\0\x03\xed", 1002),
+    ],
+    ids=["not masked", "reserved bit", "no message", "not UTF-8", "binary", "code of a close"],
+)
+async def test_a_client_that_breaks_the_protocol_is_told_why(frames: bytes, code: int) -> None:
+    async with served(make_server(), websocket=True) as bound, browsing(bound) as browser:
+        await browser.event()
+        await browser.initialize()
+        assert (await browser.call(PING))["result"] == {}
+        await browser.stream.send_all(frames)
+        assert await browser.closed() == code
+
+
+async def test_a_message_in_parts_with_a_ping_between_is_one_message() -> None:
+    async with served(make_server(), websocket=True) as bound, browsing(bound) as browser:
+        await browser.event()
+        await browser.initialize()
+        text = json.dumps(PING)
+        await browser.send(TextMessage(text[:9], message_finished=False))
+        await browser.send(Ping(b"there?"))
+        await browser.send(TextMessage(text[9:]))
+        assert await browser.event() == Pong(b"there?")
+        event = await browser.event()
+        assert isinstance(event, TextMessage)
+        assert json.loads(event.data) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+async def test_a_silent_client_is_asked_for_a_sign_of_life_and_then_counts_as_gone() -> None:
+    async with served(make_server(), websocket=True, keep_alive=0.05) as bound, browsing(bound) as browser:
+        await browser.event()
+        for _ in range(3):
+            event = await browser.event()
+            assert isinstance(event, Ping)
+            await browser.send(event.response())
+        assert isinstance(await browser.event(), Ping)
+        assert await browser.closed() == 1006  # the connection has ended without a close
+
+
+async def test_a_client_that_vanishes_affects_no_other() -> None:
+    server = make_server()
+    async with served(server, websocket=True) as bound:
+        async with browsing(bound) as browser:
+            await browser.event()
+            await browser.initialize()
+            assert isinstance(browser.stream, trio.SocketStream)
+            await reset(browser.stream)
+        async with browsing(bound) as browser:
+            await browser.event()
+            await browser.initialize()
+            assert (await browser.call(PING))["result"] == {}
 
 
 async def test_a_stop_answers_what_is_in_flight_and_tells_that_the_server_goes_away() -> None:
