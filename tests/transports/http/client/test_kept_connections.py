@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -54,14 +55,14 @@ class Kept:
         return kept_of(self.transport)
 
     def start(self, method: str = "tools/list", **options: Any) -> Pending:
-        """Start a request."""
-        return start_request(self.nursery, self.transport, method, **options)
+        """Start a request whose caller awaits the outcome at once."""
+        return start_request(self.nursery, self.transport, method, at_once=True, **options)
 
     async def sent(self, method: str = "tools/list", **options: Any) -> tuple[Pending, Any]:
         """Start a request, which is sent at once on the kept connection; return it and its message."""
         pending = self.start(method, **options)
         message = await message_on(self.connection)
-        assert all(task._kept is not None for task in self.transport._tasks)
+        assert all(task.response is not None for task in self.transport._tasks)
         return pending, message
 
     async def answered(self, connection: Connection | None = None, **options: Any) -> None:
@@ -128,7 +129,7 @@ async def kept_connections(
     assert isinstance(transport, HttpTransport)
     connections = list[Connection]() if first is None else [first]
     for _ in range(2):
-        pending = [start_request(nursery, transport, modern=first is None) for _ in range(number)]
+        pending = [start_request(nursery, transport, modern=first is None, at_once=True) for _ in range(number)]
         connections += [await server.connection() for _ in range(number - len(connections))]
         messages = [await message_on(connection) for connection in connections]
         for connection, message in zip(connections, messages, strict=True):
@@ -329,13 +330,13 @@ async def test_two_requests_at_once_use_two_connections_which_are_both_kept() ->
 
 async def test_two_clients_have_connections_of_their_own() -> None:
     async with keeping() as kept, http_transport(kept.server.url)(ClientStub()) as other:
-        pending = start_request(kept.nursery, other)
+        pending = start_request(kept.nursery, other, at_once=True)
         connection = await kept.server.connection()
         await connection.json(result((await message_on(connection))["id"]))
         await pending.outcome()
         for _ in range(2):
             await kept.answered()
-            pending = start_request(kept.nursery, other)
+            pending = start_request(kept.nursery, other, at_once=True)
             await connection.json(result((await message_on(connection))["id"]))
             assert await pending.outcome() == {}
         assert kept.server.accepted == 2
@@ -362,6 +363,7 @@ async def test_a_request_of_which_the_system_takes_a_part_is_sent_whole(monkeypa
         for _ in range(2):
             pending, message = await kept.sent(padding="x" * 10_000)
             assert len(message["params"]["padding"]) == 10_000
+            await until(lambda: all(task.response and not task.response._is_sending for task in kept.transport._tasks))
             await kept.connection.json(result(message["id"]))
             assert await pending.outcome() == {}
             await kept.idle()
@@ -479,10 +481,12 @@ async def test_a_caller_that_leaves_closes_the_connection() -> None:
         await kept.answered_on_another()
 
 
-async def test_a_caller_that_leaves_at_once_closes_the_connection_before_its_task_runs() -> None:
+async def test_a_caller_that_leaves_before_it_waits_closes_the_connection() -> None:
     async with keeping() as kept:
+        outgoing = kept.transport.ask("tools/list", {"_meta": META})
+        outgoing.is_awaited_at_once = True
         with trio.CancelScope() as scope:
-            async with kept.transport.ask("tools/list", {"_meta": META}) as outgoing:
+            async with outgoing:
                 scope.cancel()
                 await outgoing.result()
         await kept.idle()
@@ -508,22 +512,29 @@ async def test_the_end_of_a_client_fails_its_requests_and_closes_all_connections
 # --- Idle connections ---
 
 
-async def test_a_connection_that_the_server_closes_while_it_is_idle_is_closed() -> None:
+def idle_in(transport: Transport) -> list[Http1Connection]:
+    """Return the idle connections of a client, of which the last one is used next."""
+    return [each for connections in kept_of(transport).engine._idle.values() for each in connections]
+
+
+async def test_a_connection_that_the_server_closes_while_it_is_idle_is_not_used() -> None:
     async with keeping() as kept:
         await kept.answered()
-        assert len(kept.kept._idle) == 1
+        (idle,) = idle_in(kept.transport)
         await kept.connection.stream.aclose()
-        await until(lambda: not kept.kept._idle)
+        await trio.lowlevel.wait_readable(idle._socket)
         await kept.answered_on_another()
+        assert len(idle_in(kept.transport)) == 1
 
 
-async def test_a_connection_that_says_something_while_it_is_idle_is_closed() -> None:
+async def test_a_connection_that_says_something_while_it_is_idle_is_closed_by_the_next_request() -> None:
     async with keeping() as kept:
         await kept.answered()
+        (idle,) = idle_in(kept.transport)
         await kept.connection.stream.send_all(b"HTTP/1.1 408 Timeout\r\ncontent-length: 0\r\n\r\n")
-        await kept.connection.left()
-        await until(lambda: not kept.kept._idle)
+        await trio.lowlevel.wait_readable(idle._socket)
         await kept.answered_on_another()
+        await kept.connection.left()
 
 
 async def test_a_response_to_no_request_behind_a_response_ends_the_connection() -> None:
@@ -537,10 +548,11 @@ async def test_a_response_to_no_request_behind_a_response_ends_the_connection() 
         await kept.answered_on_another()
 
 
-async def test_an_idle_connection_that_has_expired_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_connection_that_has_expired_is_not_used() -> None:
     async with keeping() as kept:
         await kept.answered()
-        kept.kept._idle[0].connection.expires = 0
+        (idle,) = idle_in(kept.transport)
+        idle._idle_since = -math.inf
         await kept.answered_on_another()
         await kept.connection.left()
 
@@ -552,15 +564,14 @@ async def test_idle_connections_that_have_expired_are_closed_by_later_requests()
         http_transport(server.url)(ClientStub()) as transport,
     ):
         connections = await kept_connections(server, transport, nursery, 3)
-        kept = kept_of(transport)
-        for each in kept._idle[:2]:
-            each.connection.expires = 0
-        pending = start_request(nursery, transport)
+        for each in idle_in(transport)[:2]:
+            each._idle_since = -math.inf
+        pending = start_request(nursery, transport, at_once=True)
         await connections[2].json(result((await message_on(connections[2]))["id"]))
         await pending.outcome()
         for connection in connections[:2]:
             await connection.left()
-        assert len(kept._idle) == 1
+        assert len(idle_in(transport)) == 1
 
 
 async def test_the_number_of_idle_connections_is_bounded() -> None:
@@ -570,14 +581,13 @@ async def test_the_number_of_idle_connections_is_bounded() -> None:
         http_transport(server.url)(ClientStub()) as transport,
     ):
         connections = await kept_connections(server, transport, nursery, 3)
-        kept = kept_of(transport)
-        kept.engine.most_idle = 1
-        pending = start_request(nursery, transport)
+        kept_of(transport).engine.most_idle = 1
+        pending = start_request(nursery, transport, at_once=True)
         await connections[2].json(result((await message_on(connections[2]))["id"]))
         await pending.outcome()
         for connection in connections[:2]:
             await connection.left()
-        assert len(kept._idle) == 1
+        assert len(idle_in(transport)) == 1
 
 
 # --- Sessions of legacy servers ---
@@ -640,7 +650,7 @@ async def start_on(
     """Start requests one after the other; return each with its connection and message."""
     found = list[tuple[Pending, Connection, Any]]()
     for each in options:
-        pending = start_request(session.nursery, session.transport, modern=False, **each)
+        pending = start_request(session.nursery, session.transport, modern=False, at_once=True, **each)
         received = list[tuple[Connection, Any]]()
         async with trio.open_nursery() as racing:
 
@@ -652,7 +662,7 @@ async def start_on(
                 if connection not in [used for _, used, _ in found]:
                     racing.start_soon(receive, connection, received, racing.cancel_scope.cancel)
         found.append((pending, *received[0]))
-    assert all(task._kept is not None for task in session.transport._tasks)
+    assert all(task.response is not None for task in session.transport._tasks)
     return found
 
 
@@ -757,7 +767,7 @@ async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_i
     async with in_session(2) as (session, connections):
         ((pending, connection, message),) = await start_on(session, connections, {})
         pending.scope.cancel()
-        other = await session.server.connection()
+        (other,) = [each for each in connections if each is not connection]
         cancelled = await message_on(other)
         assert cancelled["method"] == "notifications/cancelled"
         assert cancelled["params"]["requestId"] == message["id"]
@@ -773,55 +783,38 @@ async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_i
 class QuickStub:
     """A request that records what becomes of it."""
 
-    begun: trio.Event = field(factory=trio.Event)
-    statuses: list[int] = field(factory=list[int])
-    ended: trio.Event = field(factory=trio.Event)
-    enters: bool = True
+    bodies: list[bytes] = field(factory=list[bytes])
+    sent: list[SentExchange] = field(factory=list[SentExchange])
 
     def take_json(self, body: bytes) -> None:
-        raise AssertionError(body)
+        self.bodies.append(body)
 
-    async def run_sent(self, sent: SentExchange) -> None:
-        self.begun.set()
-        if self.enters:
-            async with sent as response:
-                self.statuses.append(response.status)
-        self.ended.set()
-
-    def abandoned(self) -> None:
-        self.ended.set()
+    def go_on(self, sent: SentExchange) -> None:
+        self.sent.append(sent)
 
 
-@pytest.mark.parametrize("enters", [True, False])
-async def test_a_request_may_be_handed_over_before_the_task_of_its_connection_runs(enters: bool) -> None:
+async def test_a_request_may_be_handed_over_before_its_response_is_awaited() -> None:
     async with keeping() as kept:
-        request = QuickStub(enters=enters)
-        connection = kept.kept.send(request, kept.server.url, {}, b"{}")
-        assert connection is not None
-        connection.hand_over()
-        await request.begun.wait()
+        request = QuickStub()
+        response = kept.kept.send(request, kept.server.url, {}, b"{}")
+        assert response is not None
+        response.hand_over()
         await kept.connection.request()
         await kept.connection.send("HTTP/1.1 202 Accepted", "content-length: 0")
-        await request.ended.wait()
-        assert request.statuses == ([202] if enters else [])
-        if not enters:
-            await kept.connection.left()
+        async with request.sent[0] as handed_over:
+            assert handed_over.status == 202
+        await kept.answered()
 
 
-async def test_a_request_is_told_that_its_connection_has_ended_with_the_client() -> None:
-    request = QuickStub()
-    async with listening() as server:
-        async with http_transport(server.url)(ClientStub()) as transport, trio.open_nursery() as nursery:
-            assert isinstance(transport, HttpTransport)
-            pending = start_request(nursery, transport)
-            connection = await server.connection()
-            await connection.request()
-            await connection.json(result(1))
-            await pending.outcome()
-            await until(lambda: not transport._tasks)
-            assert transport.sender.kept is not None
-            assert transport.sender.kept.send(request, server.url, {}, b"{}") is not None
-            await connection.request()
-        await connection.left()
-
-    assert request.ended.is_set()
+async def test_a_request_that_is_handed_over_and_never_read_closes_its_connection() -> None:
+    async with keeping() as kept:
+        request = QuickStub()
+        response = kept.kept.send(request, kept.server.url, {}, b"{}")
+        assert response is not None
+        response.hand_over()
+        await kept.connection.request()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with request.sent[0]:
+                raise AssertionError
+        await kept.connection.left()

@@ -309,7 +309,7 @@ class SessionRegistry:
         return min(self._bound.entries_of(owner), key=lambda each: (bool(each.ledger.incoming), each.deadline))
 
     def _became_idle(self, session: HttpSession) -> None:
-        if session.deadline < self._sleep.deadline:  # rarely, and setting it costs a tenth of a request
+        if session.deadline < self._sleep.deadline:  # noqa: PLR1730 # setting it costs a tenth of a request
             self._sleep.deadline = session.deadline
 
     def _ended(self, session: HttpSession) -> None:
