@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from attrs import define, field
 
+from tests.server.raw_http_client import make_server, served
 from tests.transports.http.scripted_server import (
     LEGACY,
     META,
+    MODERN,
     ClientStub,
     Pending,
     error,
@@ -25,7 +28,17 @@ from tests.transports.http.scripted_server import (
     start_request,
 )
 from tests.transports.http.test_engine import Connection, RawServer, listening, until
-from trio_mcp import ConnectionClosed, ErrorResponse, HttpStatusError, RemoteProtocolError, ResponseLost
+from trio_mcp import (
+    Client,
+    ConnectionClosed,
+    ErrorResponse,
+    HttpStatusError,
+    RemoteProtocolError,
+    RequestTimedOut,
+    ResponseLost,
+    TimeLimits,
+    open_http_client,
+)
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Transport
 from trio_mcp.peer import Limits
@@ -33,7 +46,7 @@ from trio_mcp.transports import http_transport
 from trio_mcp.transports.http import _http1_engine as engine_module
 from trio_mcp.transports.http._http1_engine import Http1Connection, NothingSentError, SentExchange
 from trio_mcp.transports.http.client import _legacy_session
-from trio_mcp.transports.http.client._kept_connections import KeptConnections
+from trio_mcp.transports.http.client._kept_connections import AwaitedResponse, KeptConnections
 from trio_mcp.transports.http.client._legacy_session import SessionManager
 from trio_mcp.transports.http.client._transport import HttpTransport
 from trio_mcp.wire import JsonObject, sse_event
@@ -499,7 +512,7 @@ async def test_the_end_of_a_client_fails_its_requests_and_closes_all_connections
     async with listening() as server, trio.open_nursery() as nursery:
         async with http_transport(server.url)(ClientStub()) as transport:
             connections = await kept_connections(server, transport, nursery, 3)
-            pending = [start_request(nursery, transport) for _ in range(2)]
+            pending = [start_request(nursery, transport, at_once=True) for _ in range(2)]
             for connection in connections[1:]:
                 await message_on(connection)
         for each in pending:
@@ -507,6 +520,156 @@ async def test_the_end_of_a_client_fails_its_requests_and_closes_all_connections
                 await each.outcome()
         for connection in connections:
             await connection.left()
+
+
+async def test_a_wait_that_is_interrupted_ends_the_request_and_its_connection() -> None:
+    async with keeping() as kept:
+        pending, _ = await kept.sent()
+        await until(lambda: pending.outgoing.receiving)
+        pending.outgoing.interrupt(RequestTimedOut("too late"))
+        with pytest.raises(RequestTimedOut, match="too late"):
+            await pending.outcome()
+        await kept.connection.left()
+        await kept.answered_on_another()
+
+
+async def test_only_one_task_may_wait_for_the_response() -> None:
+    async with keeping() as kept:
+        pending, message = await kept.sent()
+        await until(lambda: pending.outgoing.receiving)
+        with pytest.raises(trio.BusyResourceError):
+            await pending.outgoing.result()
+        await kept.connection.json(result(message["id"]))
+        assert await pending.outcome() == {}
+        await kept.answered()
+
+
+async def test_a_caller_that_waits_after_the_request_was_left_gets_an_exception() -> None:
+    async with keeping() as kept:
+        outgoing = kept.transport.ask("tools/list", {"_meta": META})
+        outgoing.is_awaited_at_once = True
+        async with outgoing, trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                with pytest.raises(trio.ClosedResourceError):
+                    await outgoing.result()
+
+            nursery.start_soon(wait)
+            await until(lambda: outgoing.receiving)
+            outgoing.leave()
+        await kept.connection.request()
+        await kept.connection.left()
+
+
+# --- A client with a server ---
+
+
+@define(eq=False)
+class Waiting:
+    """A server with a tool that waits, and what becomes of its calls."""
+
+    started: trio.Event = field(factory=trio.Event)
+    cancelled: trio.Event = field(factory=trio.Event)
+
+    async def wait(self) -> str:
+        self.started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.cancelled.set()
+
+    @asynccontextmanager
+    async def with_client(self, **options: Any) -> AsyncGenerator[Client]:
+        """Open a client that has called a tool, so that it keeps a connection."""
+        server = make_server()
+        server.tool(self.wait)
+        async with served(server) as bound, open_http_client(bound.url, **options) as client:
+            await client.call_tool("add", {"a": 1, "b": 2})
+            yield client
+
+
+@pytest.fixture
+def sent_at_once(monkeypatch: pytest.MonkeyPatch) -> list[AwaitedResponse]:
+    """The responses to the requests that are sent without a task."""
+    responses = list[AwaitedResponse]()
+    send = KeptConnections.send
+
+    def record(self: KeptConnections, *arguments: Any) -> AwaitedResponse | None:
+        response = send(self, *arguments)
+        if response is not None:
+            responses.append(response)
+        return response
+
+    monkeypatch.setattr(KeptConnections, "send", record)
+    return responses
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_call_is_sent_at_once_unless_its_updates_are_wanted(
+    revision: str, sent_at_once: list[AwaitedResponse]
+) -> None:
+    async with Waiting().with_client(revision=revision) as client:
+        sent_at_once.clear()
+        for number in range(3):
+            found = await client.call_tool("add", {"a": number, "b": 1})
+            assert found.structured_content == {"result": number + 1}
+        assert len(sent_at_once) == 3
+
+        async with client.open_call("add", {"a": 1, "b": 1}) as call:
+            assert (await call.result()).structured_content == {"result": 2}
+        assert len(sent_at_once) == 3
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_call_that_exceeds_its_time_limit_is_cancelled_at_the_server(
+    revision: str, sent_at_once: list[AwaitedResponse], mock_clock: trio.testing.MockClock
+) -> None:
+    waiting = Waiting()
+    async with (
+        waiting.with_client(revision=revision, time_limits=TimeLimits(idle=10)) as client,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def call() -> None:
+            with pytest.raises(RequestTimedOut, match="10 s"):
+                await client.call_tool("wait")
+
+        nursery.start_soon(call)
+        await waiting.started.wait()
+        assert sent_at_once[-1].is_awaited
+        mock_clock.jump(11)
+        await waiting.cancelled.wait()
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_caller_that_is_cancelled_has_its_handler_cancelled(
+    revision: str, sent_at_once: list[AwaitedResponse]
+) -> None:
+    waiting = Waiting()
+    async with waiting.with_client(revision=revision) as client:
+        sent_at_once.clear()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "wait")
+            await waiting.started.wait()
+            assert len(sent_at_once) == 1
+            nursery.cancel_scope.cancel()
+        await waiting.cancelled.wait()
+        await until(lambda: sent_at_once[0]._connection._socket.fileno() < 0)
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_client_that_is_closed_fails_its_call_and_has_the_handler_cancelled(revision: str) -> None:
+    waiting = Waiting()
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("wait")
+
+    async with trio.open_nursery() as nursery:
+        async with waiting.with_client(revision=revision) as client:
+            nursery.start_soon(call)
+            await waiting.started.wait()
+        await waiting.cancelled.wait()
 
 
 # --- Idle connections ---
@@ -804,6 +967,46 @@ async def test_a_request_may_be_handed_over_before_its_response_is_awaited() -> 
         async with request.sent[0] as handed_over:
             assert handed_over.status == 202
         await kept.answered()
+
+
+@define(eq=False)
+class BeforeStep(trio.abc.Instrument):
+    """Does something before the next step of a task: what has let it continue has happened already."""
+
+    task: trio.lowlevel.Task
+    act: Callable[[], None]
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self.task:
+            trio.lowlevel.remove_instrument(self)
+            self.act()
+
+
+@pytest.mark.parametrize("is_noticed", [False, True])
+async def test_a_response_that_arrives_while_its_request_is_handed_over_is_not_lost(is_noticed: bool) -> None:
+    async with keeping() as kept, trio.open_nursery() as nursery:
+        request = QuickStub()
+        response = kept.kept.send(request, kept.server.url, {}, b"{}")
+        assert response is not None
+        tasks = list[trio.lowlevel.Task]()
+
+        async def wait() -> None:
+            tasks.append(trio.lowlevel.current_task())
+            await response.wait()
+
+        nursery.start_soon(wait)
+        await kept.connection.request()
+        await until(lambda: response.is_awaited)
+        assert isinstance(kept.connection.stream, trio.SocketStream)
+        if is_noticed:  # the waiting task would read it in its next step
+            trio.lowlevel.add_instrument(BeforeStep(tasks[0], response.hand_over))
+        os.write(kept.connection.stream.socket.fileno(), HEAD + b"[1,2]")
+        if not is_noticed:
+            response.hand_over()
+        await until(lambda: bool(request.sent))
+        async with request.sent[0] as handed_over:
+            assert [chunk async for chunk in handed_over.chunks()] == [b"[1,2]"]
+        assert request.bodies == []
 
 
 async def test_a_request_that_is_handed_over_and_never_read_closes_its_connection() -> None:
