@@ -439,6 +439,17 @@ async def test_a_failure_of_the_server_ends_its_request_only(
     assert [record.getMessage() for record in caplog.records] == 2 * ["an HTTP request failed"]
 
 
+async def test_a_request_does_not_see_the_context_variables_of_earlier_ones(ways: list[str]) -> None:
+    tools = Tools()
+    async with served(tools.server) as bound, wired(bound) as wire:
+        for tool in ("remember", "hooked", "hooked", "remember", "yields", "hooked", "remember", "yields", "hooked"):
+            tools.seen.clear()
+            await wire.send(post(call(tool)))
+            assert text_of(await wire.response()) == ("seen" if tool == "hooked" else "unset")
+            assert tools.seen[:1] == (["unset"] if tool == "hooked" else [])
+        assert ways == ["go_on", "go_on"]
+
+
 async def test_a_client_that_does_not_read_its_answers_loses_its_connection() -> None:
     tools = Tools()
     async with served(tools.server, write_seconds=0.1) as bound:
