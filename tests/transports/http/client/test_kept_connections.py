@@ -295,6 +295,22 @@ async def test_a_server_that_closes_after_its_response_is_connected_to_again() -
         await kept.answered_on_another()
 
 
+async def test_an_answer_that_arrives_in_another_response_is_taken_and_its_own_response_ends() -> None:
+    async with keeping() as kept:
+        first, message = await kept.sent()
+        second = kept.start()
+        other = await kept.server.connection()
+        other_message = await message_on(other)
+        await other.events()
+        for each in (message, other_message):
+            await other.chunk(sse_event(json.dumps(result(each["id"], place="other")).encode()))
+        await other.chunk(b"")
+        assert [await first.outcome(), await second.outcome()] == 2 * [{"place": "other"}]
+        await kept.connection.json(result(message["id"], place="late"))
+        await kept.idle()
+        assert len(idle_in(kept.transport)) == 2
+
+
 # --- What is sent ---
 
 
