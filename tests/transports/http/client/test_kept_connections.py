@@ -955,6 +955,40 @@ async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_i
         await session.idle()
 
 
+async def test_a_request_of_a_session_is_sent_whole_before_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with in_session(2) as (session, connections):
+        idle = idle_in(session.transport)[-1]
+        may_send, send_all = trio.Event(), idle.stream.send_all
+
+        async def send_late(data: Any) -> None:
+            await may_send.wait()
+            await send_all(data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Http1Connection, "write_now", write_little)
+            patched.setattr(idle.stream, "send_all", send_late)
+            pending = start_request(session.nursery, session.transport, modern=False, at_once=True)
+            await until(lambda: pending.outgoing.receiving)
+            await trio.testing.wait_all_tasks_blocked()
+        pending.scope.cancel()
+        received = list[Any]()
+
+        async def receive(connection: Connection) -> None:
+            message = await message_on(connection)
+            received.append(message["method"])
+            if message["method"] == "notifications/cancelled":
+                await connection.send("HTTP/1.1 202 Accepted", "content-length: 0")
+
+        async with trio.open_nursery() as nursery:
+            for each in connections:
+                nursery.start_soon(receive, each)
+            await trio.testing.wait_all_tasks_blocked()
+            assert received == []
+            may_send.set()
+        assert received == ["tools/list", "notifications/cancelled"]
+        await session.idle()
+
+
 # --- A request that is handed over ---
 
 
