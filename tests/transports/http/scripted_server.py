@@ -144,12 +144,13 @@ def start_request(
     *,
     modern: bool = True,
     repeatable: bool = False,
+    at_once: bool = False,
     fields: Mapping[str, str] | None = None,
     **params: Any,
 ) -> Pending:
     """Start a request in the nursery."""
     outgoing = transport.ask(method, {**params, "_meta": META} if modern else params)
-    outgoing.repeatable, outgoing.fields = repeatable, fields or {}
+    outgoing.repeatable, outgoing.is_awaited_at_once, outgoing.fields = repeatable, at_once, fields or {}
     pending = Pending(outgoing)
     nursery.start_soon(pending.run)
     return pending

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from attrs import define, field
 
+from tests.server.raw_http_client import make_server, served
 from tests.transports.http.scripted_server import (
     LEGACY,
     META,
+    MODERN,
     ClientStub,
     Pending,
     error,
@@ -24,7 +28,17 @@ from tests.transports.http.scripted_server import (
     start_request,
 )
 from tests.transports.http.test_engine import Connection, RawServer, listening, until
-from trio_mcp import ConnectionClosed, ErrorResponse, HttpStatusError, RemoteProtocolError, ResponseLost
+from trio_mcp import (
+    Client,
+    ConnectionClosed,
+    ErrorResponse,
+    HttpStatusError,
+    RemoteProtocolError,
+    RequestTimedOut,
+    ResponseLost,
+    TimeLimits,
+    open_http_client,
+)
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Transport
 from trio_mcp.peer import Limits
@@ -32,7 +46,7 @@ from trio_mcp.transports import http_transport
 from trio_mcp.transports.http import _http1_engine as engine_module
 from trio_mcp.transports.http._http1_engine import Http1Connection, NothingSentError, SentExchange
 from trio_mcp.transports.http.client import _legacy_session
-from trio_mcp.transports.http.client._kept_connections import KeptConnections
+from trio_mcp.transports.http.client._kept_connections import AwaitedResponse, KeptConnections
 from trio_mcp.transports.http.client._legacy_session import SessionManager
 from trio_mcp.transports.http.client._transport import HttpTransport
 from trio_mcp.wire import JsonObject, sse_event
@@ -54,14 +68,14 @@ class Kept:
         return kept_of(self.transport)
 
     def start(self, method: str = "tools/list", **options: Any) -> Pending:
-        """Start a request."""
-        return start_request(self.nursery, self.transport, method, **options)
+        """Start a request whose caller awaits the outcome at once."""
+        return start_request(self.nursery, self.transport, method, at_once=True, **options)
 
     async def sent(self, method: str = "tools/list", **options: Any) -> tuple[Pending, Any]:
         """Start a request, which is sent at once on the kept connection; return it and its message."""
         pending = self.start(method, **options)
         message = await message_on(self.connection)
-        assert all(task._kept is not None for task in self.transport._tasks)
+        assert all(task.response is not None for task in self.transport._tasks)
         return pending, message
 
     async def answered(self, connection: Connection | None = None, **options: Any) -> None:
@@ -135,7 +149,7 @@ async def kept_connections(
     assert isinstance(transport, HttpTransport)
     connections = list[Connection]() if first is None else [first]
     for _ in range(2):
-        pending = [start_request(nursery, transport, modern=first is None) for _ in range(number)]
+        pending = [start_request(nursery, transport, modern=first is None, at_once=True) for _ in range(number)]
         connections += [await server.connection() for _ in range(number - len(connections))]
         messages = [await message_on(connection) for connection in connections]
         for connection, message in zip(connections, messages, strict=True):
@@ -288,6 +302,22 @@ async def test_a_server_that_closes_after_its_response_is_connected_to_again() -
         await kept.answered_on_another()
 
 
+async def test_an_answer_that_arrives_in_another_response_is_taken_and_its_own_response_ends() -> None:
+    async with keeping() as kept:
+        first, message = await kept.sent()
+        second = kept.start()
+        other = await kept.server.connection()
+        other_message = await message_on(other)
+        await other.events()
+        for each in (message, other_message):
+            await other.chunk(sse_event(json.dumps(result(each["id"], place="other")).encode()))
+        await other.chunk(b"")
+        assert [await first.outcome(), await second.outcome()] == 2 * [{"place": "other"}]
+        await kept.connection.json(result(message["id"], place="late"))
+        await kept.idle()
+        assert len(idle_in(kept.transport)) == 2
+
+
 # --- What is sent ---
 
 
@@ -336,13 +366,13 @@ async def test_two_requests_at_once_use_two_connections_which_are_both_kept() ->
 
 async def test_two_clients_have_connections_of_their_own() -> None:
     async with keeping() as kept, http_transport(kept.server.url)(ClientStub()) as other:
-        pending = start_request(kept.nursery, other)
+        pending = start_request(kept.nursery, other, at_once=True)
         connection = await kept.server.connection()
         await connection.json(result((await message_on(connection))["id"]))
         await pending.outcome()
         for _ in range(2):
             await kept.answered()
-            pending = start_request(kept.nursery, other)
+            pending = start_request(kept.nursery, other, at_once=True)
             await connection.json(result((await message_on(connection))["id"]))
             assert await pending.outcome() == {}
         assert kept.server.accepted == 2
@@ -370,6 +400,7 @@ async def test_a_request_of_which_the_system_takes_a_part_is_sent_whole(monkeypa
             pending, message = await kept.sent(padding="x" * 10_000)
             await kept.request_has_left()
             assert len(message["params"]["padding"]) == 10_000
+            await until(lambda: all(task.response and not task.response._is_sending for task in kept.transport._tasks))
             await kept.connection.json(result(message["id"]))
             assert await pending.outcome() == {}
             await kept.idle()
@@ -487,10 +518,12 @@ async def test_a_caller_that_leaves_closes_the_connection() -> None:
         await kept.answered_on_another()
 
 
-async def test_a_caller_that_leaves_at_once_closes_the_connection_before_its_task_runs() -> None:
+async def test_a_caller_that_leaves_before_it_waits_closes_the_connection() -> None:
     async with keeping() as kept:
+        outgoing = kept.transport.ask("tools/list", {"_meta": META})
+        outgoing.is_awaited_at_once = True
         with trio.CancelScope() as scope:
-            async with kept.transport.ask("tools/list", {"_meta": META}) as outgoing:
+            async with outgoing:
                 scope.cancel()
                 await outgoing.result()
         await kept.idle()
@@ -503,7 +536,7 @@ async def test_the_end_of_a_client_fails_its_requests_and_closes_all_connections
     async with listening() as server, trio.open_nursery() as nursery:
         async with http_transport(server.url)(ClientStub()) as transport:
             connections = await kept_connections(server, transport, nursery, 3)
-            pending = [start_request(nursery, transport) for _ in range(2)]
+            pending = [start_request(nursery, transport, at_once=True) for _ in range(2)]
             for connection in connections[1:]:
                 await message_on(connection)
         for each in pending:
@@ -513,25 +546,182 @@ async def test_the_end_of_a_client_fails_its_requests_and_closes_all_connections
             await connection.left()
 
 
+async def test_a_wait_that_is_interrupted_ends_the_request_and_its_connection() -> None:
+    async with keeping() as kept:
+        pending, _ = await kept.sent()
+        await until(lambda: pending.outgoing.receiving)
+        pending.outgoing.interrupt(RequestTimedOut("too late"))
+        with pytest.raises(RequestTimedOut, match="too late"):
+            await pending.outcome()
+        await kept.connection.left()
+        await kept.answered_on_another()
+
+
+async def test_only_one_task_may_wait_for_the_response() -> None:
+    async with keeping() as kept:
+        pending, message = await kept.sent()
+        await until(lambda: pending.outgoing.receiving)
+        with pytest.raises(trio.BusyResourceError):
+            await pending.outgoing.result()
+        await kept.connection.json(result(message["id"]))
+        assert await pending.outcome() == {}
+        await kept.answered()
+
+
+async def test_a_caller_that_waits_after_the_request_was_left_gets_an_exception() -> None:
+    async with keeping() as kept:
+        outgoing = kept.transport.ask("tools/list", {"_meta": META})
+        outgoing.is_awaited_at_once = True
+        async with outgoing, trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                with pytest.raises(trio.ClosedResourceError):
+                    await outgoing.result()
+
+            nursery.start_soon(wait)
+            await until(lambda: outgoing.receiving)
+            outgoing.leave()
+        await kept.connection.request()
+        await kept.connection.left()
+
+
+# --- A client with a server ---
+
+
+@define(eq=False)
+class Waiting:
+    """A server with a tool that waits, and what becomes of its calls."""
+
+    started: trio.Event = field(factory=trio.Event)
+    cancelled: trio.Event = field(factory=trio.Event)
+
+    async def wait(self) -> str:
+        self.started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.cancelled.set()
+
+    @asynccontextmanager
+    async def with_client(self, **options: Any) -> AsyncGenerator[Client]:
+        """Open a client that has called a tool, so that it keeps a connection."""
+        server = make_server()
+        server.tool(self.wait)
+        async with served(server) as bound, open_http_client(bound.url, **options) as client:
+            await client.call_tool("add", {"a": 1, "b": 2})
+            yield client
+
+
+@pytest.fixture
+def sent_at_once(monkeypatch: pytest.MonkeyPatch) -> list[AwaitedResponse]:
+    """The responses to the requests that are sent without a task."""
+    responses = list[AwaitedResponse]()
+    send = KeptConnections.send
+
+    def record(self: KeptConnections, *arguments: Any) -> AwaitedResponse | None:
+        response = send(self, *arguments)
+        if response is not None:
+            responses.append(response)
+        return response
+
+    monkeypatch.setattr(KeptConnections, "send", record)
+    return responses
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_call_is_sent_at_once_unless_its_updates_are_wanted(
+    revision: str, sent_at_once: list[AwaitedResponse]
+) -> None:
+    async with Waiting().with_client(revision=revision) as client:
+        sent_at_once.clear()
+        for number in range(3):
+            found = await client.call_tool("add", {"a": number, "b": 1})
+            assert found.structured_content == {"result": number + 1}
+        assert len(sent_at_once) == 3
+
+        async with client.open_call("add", {"a": 1, "b": 1}) as call:
+            assert (await call.result()).structured_content == {"result": 2}
+        assert len(sent_at_once) == 3
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_call_that_exceeds_its_time_limit_is_cancelled_at_the_server(
+    revision: str, sent_at_once: list[AwaitedResponse], mock_clock: trio.testing.MockClock
+) -> None:
+    waiting = Waiting()
+    async with (
+        waiting.with_client(revision=revision, time_limits=TimeLimits(idle=10)) as client,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def call() -> None:
+            with pytest.raises(RequestTimedOut, match="10 s"):
+                await client.call_tool("wait")
+
+        nursery.start_soon(call)
+        await waiting.started.wait()
+        assert sent_at_once[-1].is_awaited
+        mock_clock.jump(11)
+        await waiting.cancelled.wait()
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_caller_that_is_cancelled_has_its_handler_cancelled(
+    revision: str, sent_at_once: list[AwaitedResponse]
+) -> None:
+    waiting = Waiting()
+    async with waiting.with_client(revision=revision) as client:
+        sent_at_once.clear()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "wait")
+            await waiting.started.wait()
+            assert len(sent_at_once) == 1
+            nursery.cancel_scope.cancel()
+        await waiting.cancelled.wait()
+        await until(lambda: sent_at_once[0]._connection._socket.fileno() < 0)
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_client_that_is_closed_fails_its_call_and_has_the_handler_cancelled(revision: str) -> None:
+    waiting = Waiting()
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("wait")
+
+    async with trio.open_nursery() as nursery:
+        async with waiting.with_client(revision=revision) as client:
+            nursery.start_soon(call)
+            await waiting.started.wait()
+        await waiting.cancelled.wait()
+
+
 # --- Idle connections ---
 
 
-async def test_a_connection_that_the_server_closes_while_it_is_idle_is_closed() -> None:
+def idle_in(transport: Transport) -> list[Http1Connection]:
+    """Return the idle connections of a client, of which the last one is used next."""
+    return [each for connections in kept_of(transport).engine._idle.values() for each in connections]
+
+
+async def test_a_connection_that_the_server_closes_while_it_is_idle_is_not_used() -> None:
     async with keeping() as kept:
         await kept.answered()
-        assert len(kept.kept._idle) == 1
+        (idle,) = idle_in(kept.transport)
         await kept.connection.stream.aclose()
-        await until(lambda: not kept.kept._idle)
+        await trio.lowlevel.wait_readable(idle._socket)
         await kept.answered_on_another()
+        assert len(idle_in(kept.transport)) == 1
 
 
-async def test_a_connection_that_says_something_while_it_is_idle_is_closed() -> None:
+async def test_a_connection_that_says_something_while_it_is_idle_is_closed_by_the_next_request() -> None:
     async with keeping() as kept:
         await kept.answered()
+        (idle,) = idle_in(kept.transport)
         await kept.connection.stream.send_all(b"HTTP/1.1 408 Timeout\r\ncontent-length: 0\r\n\r\n")
-        await kept.connection.left()
-        await until(lambda: not kept.kept._idle)
+        await trio.lowlevel.wait_readable(idle._socket)
         await kept.answered_on_another()
+        await kept.connection.left()
 
 
 async def test_a_response_to_no_request_behind_a_response_ends_the_connection() -> None:
@@ -545,10 +735,11 @@ async def test_a_response_to_no_request_behind_a_response_ends_the_connection() 
         await kept.answered_on_another()
 
 
-async def test_an_idle_connection_that_has_expired_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_connection_that_has_expired_is_not_used() -> None:
     async with keeping() as kept:
         await kept.answered()
-        kept.kept._idle[0].connection.expires = 0
+        (idle,) = idle_in(kept.transport)
+        idle._idle_since = -math.inf
         await kept.answered_on_another()
         await kept.connection.left()
 
@@ -560,15 +751,14 @@ async def test_idle_connections_that_have_expired_are_closed_by_later_requests()
         http_transport(server.url)(ClientStub()) as transport,
     ):
         connections = await kept_connections(server, transport, nursery, 3)
-        kept = kept_of(transport)
-        for each in kept._idle[:2]:
-            each.connection.expires = 0
-        pending = start_request(nursery, transport)
+        for each in idle_in(transport)[:2]:
+            each._idle_since = -math.inf
+        pending = start_request(nursery, transport, at_once=True)
         await connections[2].json(result((await message_on(connections[2]))["id"]))
         await pending.outcome()
         for connection in connections[:2]:
             await connection.left()
-        assert len(kept._idle) == 1
+        assert len(idle_in(transport)) == 1
 
 
 async def test_the_number_of_idle_connections_is_bounded() -> None:
@@ -578,14 +768,13 @@ async def test_the_number_of_idle_connections_is_bounded() -> None:
         http_transport(server.url)(ClientStub()) as transport,
     ):
         connections = await kept_connections(server, transport, nursery, 3)
-        kept = kept_of(transport)
-        kept.engine.most_idle = 1
-        pending = start_request(nursery, transport)
+        kept_of(transport).engine.most_idle = 1
+        pending = start_request(nursery, transport, at_once=True)
         await connections[2].json(result((await message_on(connections[2]))["id"]))
         await pending.outcome()
         for connection in connections[:2]:
             await connection.left()
-        assert len(kept._idle) == 1
+        assert len(idle_in(transport)) == 1
 
 
 # --- Sessions of legacy servers ---
@@ -648,7 +837,7 @@ async def start_on(
     """Start requests one after the other; return each with its connection and message."""
     found = list[tuple[Pending, Connection, Any]]()
     for each in options:
-        pending = start_request(session.nursery, session.transport, modern=False, **each)
+        pending = start_request(session.nursery, session.transport, modern=False, at_once=True, **each)
         received = list[tuple[Connection, Any]]()
         async with trio.open_nursery() as racing:
 
@@ -660,7 +849,7 @@ async def start_on(
                 if connection not in [used for _, used, _ in found]:
                     racing.start_soon(receive, connection, received, racing.cancel_scope.cancel)
         found.append((pending, *received[0]))
-    assert all(task._kept is not None for task in session.transport._tasks)
+    assert all(task.response is not None for task in session.transport._tasks)
     return found
 
 
@@ -765,12 +954,46 @@ async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_i
     async with in_session(2) as (session, connections):
         ((pending, connection, message),) = await start_on(session, connections, {})
         pending.scope.cancel()
-        other = await session.server.connection()
+        (other,) = [each for each in connections if each is not connection]
         cancelled = await message_on(other)
         assert cancelled["method"] == "notifications/cancelled"
         assert cancelled["params"]["requestId"] == message["id"]
         await other.send("HTTP/1.1 202 Accepted", "content-length: 0")
         await connection.left()
+        await session.idle()
+
+
+async def test_a_request_of_a_session_is_sent_whole_before_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with in_session(2) as (session, connections):
+        idle = idle_in(session.transport)[-1]
+        may_send, send_all = trio.Event(), idle.stream.send_all
+
+        async def send_late(data: Any) -> None:
+            await may_send.wait()
+            await send_all(data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Http1Connection, "write_now", write_little)
+            patched.setattr(idle.stream, "send_all", send_late)
+            pending = start_request(session.nursery, session.transport, modern=False, at_once=True)
+            await until(lambda: pending.outgoing.receiving)
+            await trio.testing.wait_all_tasks_blocked()
+        pending.scope.cancel()
+        received = list[Any]()
+
+        async def receive(connection: Connection) -> None:
+            message = await message_on(connection)
+            received.append(message["method"])
+            if message["method"] == "notifications/cancelled":
+                await connection.send("HTTP/1.1 202 Accepted", "content-length: 0")
+
+        async with trio.open_nursery() as nursery:
+            for each in connections:
+                nursery.start_soon(receive, each)
+            await trio.testing.wait_all_tasks_blocked()
+            assert received == []
+            may_send.set()
+        assert received == ["tools/list", "notifications/cancelled"]
         await session.idle()
 
 
@@ -781,55 +1004,78 @@ async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_i
 class QuickStub:
     """A request that records what becomes of it."""
 
-    begun: trio.Event = field(factory=trio.Event)
-    statuses: list[int] = field(factory=list[int])
-    ended: trio.Event = field(factory=trio.Event)
-    enters: bool = True
+    bodies: list[bytes] = field(factory=list[bytes])
+    sent: list[SentExchange] = field(factory=list[SentExchange])
 
     def take_json(self, body: bytes) -> None:
-        raise AssertionError(body)
+        self.bodies.append(body)
 
-    async def run_sent(self, sent: SentExchange) -> None:
-        self.begun.set()
-        if self.enters:
-            async with sent as response:
-                self.statuses.append(response.status)
-        self.ended.set()
-
-    def abandoned(self) -> None:
-        self.ended.set()
+    def go_on(self, sent: SentExchange) -> None:
+        self.sent.append(sent)
 
 
-@pytest.mark.parametrize("enters", [True, False])
-async def test_a_request_may_be_handed_over_before_the_task_of_its_connection_runs(enters: bool) -> None:
+async def test_a_request_may_be_handed_over_before_its_response_is_awaited() -> None:
     async with keeping() as kept:
-        request = QuickStub(enters=enters)
-        connection = kept.kept.send(request, kept.server.url, {}, b"{}")
-        assert connection is not None
-        connection.hand_over()
-        await request.begun.wait()
+        request = QuickStub()
+        response = kept.kept.send(request, kept.server.url, {}, b"{}")
+        assert response is not None
+        response.hand_over()
         await kept.connection.request()
         await kept.connection.send("HTTP/1.1 202 Accepted", "content-length: 0")
-        await request.ended.wait()
-        assert request.statuses == ([202] if enters else [])
-        if not enters:
-            await kept.connection.left()
+        async with request.sent[0] as handed_over:
+            assert handed_over.status == 202
+        await kept.answered()
 
 
-async def test_a_request_is_told_that_its_connection_has_ended_with_the_client() -> None:
-    request = QuickStub()
-    async with listening() as server:
-        async with http_transport(server.url)(ClientStub()) as transport, trio.open_nursery() as nursery:
-            assert isinstance(transport, HttpTransport)
-            pending = start_request(nursery, transport)
-            connection = await server.connection()
-            await connection.request()
-            await connection.json(result(1))
-            await pending.outcome()
-            await until(lambda: not transport._tasks)
-            assert transport.sender.kept is not None
-            assert transport.sender.kept.send(request, server.url, {}, b"{}") is not None
-            await connection.request()
-        await connection.left()
+@define(eq=False)
+class BeforeStep(trio.abc.Instrument):
+    """Does something before the next step of a task: what has let it continue has happened already."""
 
-    assert request.ended.is_set()
+    task: trio.lowlevel.Task
+    act: Callable[[], None]
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self.task:
+            trio.lowlevel.remove_instrument(self)
+            self.act()
+
+
+@pytest.mark.parametrize("is_noticed", [False, True])
+async def test_a_response_that_arrives_while_its_request_is_handed_over_is_not_lost(is_noticed: bool) -> None:
+    async with keeping() as kept, trio.open_nursery() as nursery:
+        request = QuickStub()
+        response = kept.kept.send(request, kept.server.url, {}, b"{}")
+        assert response is not None
+        tasks = list[trio.lowlevel.Task]()
+
+        async def wait() -> None:
+            tasks.append(trio.lowlevel.current_task())
+            await response.wait()
+
+        nursery.start_soon(wait)
+        await kept.connection.request()
+        await until(lambda: response.is_awaited)
+        assert isinstance(kept.connection.stream, trio.SocketStream)
+        if is_noticed:  # the waiting task would read it in its next step
+            trio.lowlevel.add_instrument(BeforeStep(tasks[0], response.hand_over))
+        os.write(kept.connection.stream.socket.fileno(), HEAD + b"[1,2]")
+        if not is_noticed:
+            response.hand_over()
+        await until(lambda: bool(request.sent))
+        async with request.sent[0] as handed_over:
+            assert [chunk async for chunk in handed_over.chunks()] == [b"[1,2]"]
+        assert request.bodies == []
+
+
+async def test_a_request_that_is_handed_over_and_never_read_closes_its_connection() -> None:
+    async with keeping() as kept:
+        request = QuickStub()
+        response = kept.kept.send(request, kept.server.url, {}, b"{}")
+        assert response is not None
+        response.hand_over()
+        await kept.connection.request()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with request.sent[0]:
+                raise AssertionError
+        await kept.connection.left()

@@ -129,6 +129,8 @@ class AwaitedResponse:
     _reader: ResponseReader
     _is_sending: bool = field(default=False, init=False)
     """True while the request has not left completely, and ever after if it cannot."""
+    _sending: trio.Event | None = field(default=None, init=False)
+    """Set when its rest was sent, or cannot be sent; None if there is none."""
     _is_over: bool = field(default=False, init=False)
     """True once the response was taken, or another task reads it, or the caller has left."""
     is_awaited: bool = field(default=False, init=False)
@@ -136,10 +138,11 @@ class AwaitedResponse:
 
     def send_rest(self, data: bytes, written: int) -> None:
         """Have a task send *data* after its first *written* bytes."""
-        self._is_sending = True
+        self._is_sending, self._sending = True, trio.Event()
         self._owner.start_soon(partial(self._send_rest, data, written))
 
     async def _send_rest(self, data: bytes, written: int) -> None:
+        assert self._sending is not None
         try:
             await self._connection.send_rest(data, written)
         except EngineError:  # the server takes nothing
@@ -148,6 +151,13 @@ class AwaitedResponse:
             pass  # a refusal may have arrived nevertheless
         else:
             self._is_sending = False
+        finally:
+            self._sending.set()
+
+    async def wait_sent(self) -> None:
+        """Wait until the request has left completely, or cannot leave."""
+        if self._sending is not None:
+            await self._sending.wait()
 
     async def wait(self) -> None:
         """Wait until the response was taken, or another task reads it; or until `wake`.

@@ -391,7 +391,9 @@ class LegacyRequestTask(HttpRequestTask):
     async def _send_cancelled(self) -> None:
         try:
             with trio.move_on_after(_CANCEL_SECONDS):
-                if self._sent is not None:
+                if self.response is not None:
+                    await self.response.wait_sent()
+                elif self._sent is not None:
                     await self._sent.wait()
                 if not self._has_ended:
                     assert self._session is not None

@@ -361,6 +361,8 @@ class HttpRequestTask(abc.ABC):
             self._leave("the connection is gone")
         elif not self._has_read_all:
             self._scope.deadline = trio.current_time() + _LINGER_SECONDS
+            if self.response is not None:  # the answer has arrived in another response, so no caller reads this one
+                self.response.hand_over()
 
     @abc.abstractmethod
     def cancel(self) -> None:

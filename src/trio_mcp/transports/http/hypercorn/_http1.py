@@ -21,7 +21,7 @@ Rules of this file:
    endpoint does that after the head was accepted, so a refused request transfers no body. For an ASGI application it is
    read at once.
 8. The task of the connection answers the MCP endpoint, one request after the other, each with the context variables
-   that the connection began with.
+   that the connection began with: what a request sets in them is for that request.
 9. A client that ends its side of the connection has left, as it has for most servers: its request is cancelled. A
    response that is complete is still sent.
 10. A request whose small body has arrived, and which the MCP endpoint can answer without waiting, is answered in one
@@ -461,16 +461,15 @@ class Http1:
             )
             if self._may_begin(head, reader):
                 request.has_known_head = head is self._begun_head
-                begun = direct.begin(request, reader.body())
+                begun = self._context.copy().run(direct.begin, request, reader.body())
                 self._begun_head = self._known if begun is not None else None
                 answer = None if begun is None else begun.take_answer(_SMALL_BYTES)
-                if answer is not None and not stream.is_stopping:
+                if answer is not None:
                     if not stream.put(_json_head(answer[0], len(answer[1])) + answer[1]):
                         stream.become_busy()
                         await stream.flush()
                     return not stream.is_lost
         stream.become_busy()
-        # What a request sets in its context variables is for that request.
         trio.lowlevel.current_task().context = self._context.copy()
         exchange = self._exchange = HttpExchange(stream, reader, head)
         if direct is None or request is None:

@@ -137,6 +137,22 @@ class RunningApp:
 
 
 @define(eq=False)
+class _FailedRequest(BegunRequest):
+    """A request that could not be begun."""
+
+    _failure: BaseException
+
+    def take_answer(self, most_bytes: int) -> None:
+        """Do nothing: `HttpRouter.go_on` contains the failure."""
+        del most_bytes
+
+    async def go_on(self, responding: Responding) -> None:
+        """Raise the failure."""
+        del responding
+        raise self._failure
+
+
+@define(eq=False)
 class HttpRouter:
     """Routes the requests of one application."""
 
@@ -201,13 +217,16 @@ class HttpRouter:
         if running is None or self.closed is not None or self.authorizer.is_needed:
             return None
         policy = self._settings.policy
-        if not request.has_known_head and check_head(request.method, request.headers, policy) is not None:
-            return None
-        posted = read_post(request.headers, body, policy, self._answerer.revisions)
-        if isinstance(posted, ModernPost):
-            return running.posts.begin(posted, request)
-        request.body = body
-        return None if isinstance(posted, Refusal) or request.query else running.sessions.begin(posted, request)
+        try:
+            if not request.has_known_head and check_head(request.method, request.headers, policy) is not None:
+                return None
+            posted = read_post(request.headers, body, policy, self._answerer.revisions)
+            if isinstance(posted, ModernPost):
+                return running.posts.begin(posted, request)
+            request.body = body
+            return None if isinstance(posted, Refusal) or request.query else running.sessions.begin(posted, request)
+        except BaseException as exc:  # noqa: BLE001 # `go_on` raises it again
+            return _FailedRequest(exc)
 
     async def _answer(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         policy = self._settings.policy

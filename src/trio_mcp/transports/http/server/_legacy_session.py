@@ -426,12 +426,7 @@ class StreamableSession(HttpSession):
     def begin_post(self, posted: LegacyPost, request: HttpRequest) -> BegunRequest | None:
         """Begin to answer a POST of one message at once; return None, with nothing done, if `post` has to."""
         message = posted.message
-        if message is None or self._record is not None:
-            return None
-        try:
-            if self.refusal([message], request) is not None:
-                return None
-        except Exception:  # noqa: BLE001 # `post` raises it again
+        if message is None or self._record is not None or self.refusal([message], request) is not None:
             return None
         self._begin_request()
         try:

@@ -354,11 +354,11 @@ class ModernEndpoint:
         if isinstance(message, Notification):
             return None
         client = self._addresses.of(request)
+        if self._authorizer.refusal([message], request, self._serving) is not None:
+            return None
         try:
-            if self._authorizer.refusal([message], request, self._serving) is not None:
-                return None
             context = self._admit(message, request, client)
-        except Exception:  # noqa: BLE001 # `post` raises it again
+        except McpError:
             return None
         exchange = self._exchange(message, context, client)
         self._answer(exchange)
