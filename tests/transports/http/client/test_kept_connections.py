@@ -513,6 +513,20 @@ async def test_the_end_of_a_client_fails_its_requests_and_closes_all_connections
             await connection.left()
 
 
+async def test_a_client_whose_tasks_have_ended_fails_its_requests_when_it_is_closed() -> None:
+    async with listening() as server, trio.open_nursery() as nursery:
+        async with http_transport(server.url)(ClientStub()) as transport:
+            assert isinstance(transport, HttpTransport)
+            (connection,) = await kept_connections(server, transport, nursery, 1)
+            pending = start_request(nursery, transport)
+            await message_on(connection)
+            transport.stop()
+            await connection.left()
+            assert not transport._tasks
+        with pytest.raises(ConnectionClosed):
+            await pending.outcome()
+
+
 # --- Idle connections ---
 
 
@@ -759,6 +773,14 @@ async def test_a_late_answer_of_a_lost_session_is_taken() -> None:
             assert await refused.outcome() == IN_NEW_SESSION
             await connection.json(result(message["id"], late=True))
             assert await pending.outcome() == {"late": True}
+
+
+async def test_a_request_that_was_not_begun_is_not_concerned_by_the_end_of_its_session() -> None:
+    async with in_session(1) as (session, _):
+        request = session.transport.ask("tools/list", {})
+        task = session.transport.sessions.task_of(request)
+        assert isinstance(task, _legacy_session.LegacyRequestTask)
+        task.session_ended()
 
 
 async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_its_connection_closed() -> None:

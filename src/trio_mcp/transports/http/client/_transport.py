@@ -484,6 +484,7 @@ class HttpRequestTask(abc.ABC):
 
     def abandoned(self) -> None:
         """Note that the connection has ended with the client."""
+        self._kept = None
         self._end()
 
     def _leave(self, reason: str) -> None:
