@@ -254,7 +254,7 @@ PRIVATE_MODULES_OF_TESTS = {
     "testing.authorization_server": {"_options"},
     "transports": {"_connection_bound", "_memory", "_stream"},
     "transports.http": {"_engine", "_fetch", "_http1_engine", "_httpx_engine"},
-    "transports.http.client": {"_kept_connections", "_legacy_session", "_transport", "_websocket"},
+    "transports.http.client": {"_kept_connections", "_legacy_session", "_sender", "_transport", "_websocket"},
     "transports.http.hypercorn": {"_application", "_connection", "_sockets", "_workers"},
     "transports.http.server": {
         "_app",

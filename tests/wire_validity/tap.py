@@ -171,7 +171,8 @@ def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
 
 
 def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
-    from trio_mcp.transports.http.client._transport import HttpSender, HttpTransport
+    from trio_mcp.transports.http.client._sender import HttpSender
+    from trio_mcp.transports.http.client._transport import HttpTransport
 
     begin, received = HttpTransport.__attrs_post_init__, HttpSender.received
     post, post_now = HttpSender.post, HttpSender.post_now

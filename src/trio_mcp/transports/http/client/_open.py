@@ -22,7 +22,8 @@ from .._engine import HttpEngine, checked_fields, checked_url, place_of
 from .._fetch import engine_fetch, has_proxies, open_client_fetch
 from .._http1_engine import Http1Engine
 from ._legacy_session import SessionManager
-from ._transport import HttpSender, HttpTransport
+from ._sender import HttpSender
+from ._transport import HttpTransport
 
 if TYPE_CHECKING:
     from .._httpx_engine import HttpxClient

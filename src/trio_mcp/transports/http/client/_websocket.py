@@ -32,7 +32,7 @@ from .._engine import EngineError, Place, place_of, read_refusal, user_agent
 from .._http1_engine import Http1Connection, Http1Engine, NothingSentError
 from ..h1 import HttpSyntaxError, ResponseReader, options_of, request_head
 from ..ws import WebSocketStream, accept_token
-from ._transport import authorization_errors
+from ._sender import authorization_errors
 
 __all__ = ["open_websocket"]
 
