@@ -950,6 +950,14 @@ async def test_a_late_answer_of_a_lost_session_is_taken() -> None:
             assert await pending.outcome() == {"late": True}
 
 
+async def test_a_request_that_was_not_begun_is_not_concerned_by_the_end_of_its_session() -> None:
+    async with in_session(1) as (session, _):
+        request = session.transport.ask("tools/list", {})
+        task = session.transport.sessions.task_of(request)
+        assert isinstance(task, _legacy_session.LegacyRequestTask)
+        task.session_ended()
+
+
 async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_its_connection_closed() -> None:
     async with in_session(2) as (session, connections):
         ((pending, connection, message),) = await start_on(session, connections, {})

@@ -477,6 +477,7 @@ async def test_a_binary_message_ends_the_websocket() -> None:
         event = await ends.server.event()
         assert isinstance(event, CloseConnection)
         assert event.code == 1003
+        assert reason_of(ends) == "the server breaks the protocol of WebSockets: messages are text"
 
 
 async def test_the_end_of_the_connection_is_the_end_of_the_websocket() -> None:

@@ -432,6 +432,21 @@ async def test_a_connection_that_is_closed_before_its_task_begins_affects_no_oth
         connections.abort()
 
 
+@pytest.mark.parametrize("method", ["recv", "send"])
+async def test_a_system_that_would_block_after_all_is_asked_again(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = getattr(socket.socket, method)
+
+    def block_once(*_: object) -> int:
+        monkeypatch.setattr(socket.socket, method, original)
+        raise BlockingIOError
+
+    async with serving(App()) as served, await served.connect() as stream:
+        await trio.testing.wait_all_tasks_blocked()
+        monkeypatch.setattr(socket.socket, method, block_once)
+        os.write(stream.socket.fileno(), get("/"))
+        assert (await read_until(stream, b"fine")).startswith(OK)
+
+
 async def test_a_complete_response_is_sent_whole_to_a_client_that_has_ended_its_side() -> None:
     body = bytes(8_000_000)
 

@@ -110,6 +110,8 @@ async def test_a_later_head_that_has_begun_has_to_arrive_in_time(clock: trio.tes
         await trio.sleep(KEEP_ALIVE / 2)
         await stream.send_all(b"G")
         assert await seconds_to_end(stream) == pytest.approx(HEAD, abs=0.5)
+        await trio.sleep(KEEP_ALIVE)
+        assert server.alarms == 0
 
 
 async def test_a_head_in_parts_is_served_and_leaves_no_early_deadline(clock: trio.testing.MockClock) -> None:

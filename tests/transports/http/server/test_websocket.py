@@ -412,6 +412,28 @@ async def test_a_client_that_vanishes_affects_no_other() -> None:
             assert (await browser.call(PING))["result"] == {}
 
 
+async def test_a_client_that_vanishes_during_an_answer_affects_no_other() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def large() -> str:
+        return "x" * 20_000_000
+
+    async with served(server, websocket=True) as bound:
+        async with browsing(bound) as browser:
+            await browser.event()
+            await browser.initialize()
+            await browser.send(TextMessage(json.dumps(call_of("large", 1))))
+            assert isinstance(browser.stream, trio.SocketStream)
+            await browser.stream.receive_some(1)
+            await trio.testing.wait_all_tasks_blocked()
+            await reset(browser.stream)
+        async with browsing(bound) as browser:
+            await browser.event()
+            await browser.initialize()
+            assert (await browser.call(PING))["result"] == {}
+
+
 async def test_a_stop_answers_what_is_in_flight_and_tells_that_the_server_goes_away() -> None:
     server, begun, go_on = Server("s"), trio.Event(), trio.Event()
 
@@ -483,14 +505,26 @@ CONNECT, LEAVE = {"type": "websocket.connect"}, {"type": "websocket.disconnect"}
 GOING_AWAY = {"type": "websocket.close", "code": 1001, "reason": "the server stops"}
 
 
-async def test_a_client_that_has_left_is_sent_nothing() -> None:
-    app = http_app(make_server(), websocket=True)
+async def test_a_client_that_has_left_is_sent_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trio_mcp.access")
+    app = http_app(make_server(), websocket=True, access_log=True)
     async with app.run():
         caller = Caller([CONNECT, {"type": "websocket.receive", "text": json.dumps(PING)}, LEAVE])
         await caller.run(app)
 
     assert [message["type"] for message in caller.sent][:1] == ["websocket.accept"]
     assert "websocket.close" not in [message["type"] for message in caller.sent]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "trio_mcp.access"]
+    assert line.split()[:3] == ["GET", "/mcp", "101"]
+
+
+async def test_a_binary_message_of_a_client_ends_its_websocket() -> None:
+    app = http_app(make_server(), websocket=True)
+    async with app.run():
+        caller = Caller([CONNECT, {"type": "websocket.receive", "bytes": b"x", "text": None}])
+        await caller.run(app)
+
+    assert caller.sent[-1] == {"type": "websocket.close", "code": 1003, "reason": "messages are text"}
 
 
 async def test_an_error_of_the_system_ends_the_websocket() -> None:

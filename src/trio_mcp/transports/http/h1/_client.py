@@ -161,11 +161,6 @@ class ResponseReader:
             data = whole[end + len(_HEAD_END) :]
         self._read_body(data)
 
-    @property
-    def body_bytes(self) -> int:
-        """The size of the parts of the body that have arrived and were not taken."""
-        return sum(map(len, self._body))
-
     def take_body(self) -> list[bytes]:
         """Return the parts of the body that have arrived since the last call."""
         body = self._body
