@@ -492,7 +492,10 @@ class Http1:
     def _may_begin(self, head: RequestHead, reader: RequestReader) -> bool:
         """Return True if rule 10 may apply to a request."""
         is_usual = head.method == "POST" and head.version == "1.1" and not head.is_last
-        return is_usual and reader.is_complete and (head.length or 0) <= _SMALL_BYTES and not self._stream.is_stopping
+        is_small = (
+            head.length is not None and head.length <= _SMALL_BYTES
+        )  # the limits for chunks are those of `answer`
+        return is_usual and is_small and reader.is_complete and not self._stream.is_stopping
 
     async def _answer_asgi(self, exchange: HttpExchange, path: str, raw_path: str, query: str) -> None:
         """Let the ASGI application answer, in a task of its own; return when the response is complete."""
