@@ -253,3 +253,19 @@ async def test_a_body_in_chunks_is_not_answered_in_one_step_because_its_size_is_
         head = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n"
         await stream.send_all(head + b"2\r\n{}\r\n0\r\n\r\n")
         assert (await read_until(stream, b"0002")).startswith(OK)
+
+
+async def test_a_connection_with_requests_that_have_arrived_does_not_give_way_to_another() -> None:
+    async def fail(request: HttpRequest, channel: HttpChannel) -> None:
+        raise AssertionError
+
+    async with serving(App(), direct=AllAtOnce(fail), max_connections=1) as served, await served.connect() as stream:
+        await stream.send_all(post("/", 2, b"{}"))
+        await read_until(stream, b"\r\n\r\n{}")
+        await stream.send_all(post("/", 2, b"{}") * 200)
+        async with await served.connect():
+            answers = b""
+            while answers.count(b"\r\n\r\n{}") < 200:
+                part = await stream.receive_some()
+                assert part
+                answers += part
