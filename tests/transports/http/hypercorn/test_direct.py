@@ -20,7 +20,7 @@ from tests.transports.http.socket_clients import (
     serving,
 )
 from trio_mcp.transports import HttpRequest
-from trio_mcp.transports.http.server import HttpChannel
+from trio_mcp.transports.http.server import BegunRequest, HttpChannel
 
 Answer: TypeAlias = Callable[[HttpRequest, HttpChannel], Awaitable[None]]
 SIZED = [("content-length", "4")]
@@ -32,11 +32,29 @@ class Direct:
 
     answer: Answer
 
-    def begin(self, request: HttpRequest, body: bytes) -> None:
+    def begin(self, request: HttpRequest, body: bytes) -> BegunRequest | None:
         """Leave each request to `answer`."""
 
     def answers_directly(self, request: HttpRequest) -> bool:
         return request.path != "/asgi"
+
+
+class Quick(BegunRequest):
+    """A request that is answered in one step."""
+
+    def take_answer(self, most_bytes: int) -> tuple[int, bytes]:
+        return 200, b"{}"
+
+    async def go_on(self, responding: object) -> None:
+        raise AssertionError
+
+
+@define(eq=False)
+class AllAtOnce(Direct):
+    """Answers all requests in one step that can be answered so."""
+
+    def begin(self, request: HttpRequest, body: bytes) -> BegunRequest:
+        return Quick()
 
 
 async def read_whole(channel: HttpChannel) -> bytes:
@@ -220,3 +238,34 @@ async def test_the_rest_of_a_body_that_is_not_read_is_dropped() -> None:
         assert not left.is_set()
         go_on.set()
         assert (await read_all(stream)).endswith(b"done")
+
+
+# --- Answers in one step ---
+
+
+async def test_a_body_in_chunks_is_not_answered_in_one_step_because_its_size_is_not_announced() -> None:
+    async def measure(request: HttpRequest, channel: HttpChannel) -> None:
+        channel.put((200, SIZED), f"{len(await read_whole(channel)):04}".encode(), more=False)
+
+    async with serving(App(), direct=AllAtOnce(measure)) as served, await served.connect() as stream:
+        await stream.send_all(post("/", 2, b"{}"))
+        await read_until(stream, b"\r\n\r\n{}")
+        head = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n"
+        await stream.send_all(head + b"2\r\n{}\r\n0\r\n\r\n")
+        assert (await read_until(stream, b"0002")).startswith(OK)
+
+
+async def test_a_connection_with_requests_that_have_arrived_does_not_give_way_to_another() -> None:
+    async def fail(request: HttpRequest, channel: HttpChannel) -> None:
+        raise AssertionError
+
+    async with serving(App(), direct=AllAtOnce(fail), max_connections=1) as served, await served.connect() as stream:
+        await stream.send_all(post("/", 2, b"{}"))
+        await read_until(stream, b"\r\n\r\n{}")
+        await stream.send_all(post("/", 2, b"{}") * 200)
+        async with await served.connect():
+            answers = b""
+            while answers.count(b"\r\n\r\n{}") < 200:
+                part = await stream.receive_some()
+                assert part
+                answers += part

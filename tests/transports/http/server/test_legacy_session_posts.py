@@ -411,6 +411,17 @@ async def test_the_number_of_cancellations_that_wait_for_their_request_is_bounde
     assert (served.status, dropped.status) == (200, 202)
 
 
+async def test_long_ids_of_cancellations_are_not_remembered(tool_server: ToolServer) -> None:
+    async with open_session_client(tool_server) as client:
+        await client.begin()
+        longest, longer = ("x" * 256, 2**256 - 1), ("x" * 257, 2**256)
+        for id in (*longest, *longer):
+            await client.post(message("notifications/cancelled", {"requestId": id}))
+        statuses = [(await client.post(call("add", id=id, a=1, b=2))).status for id in (*longest, *longer)]
+
+    assert statuses == [202, 202, 200, 200]
+
+
 @pytest.mark.parametrize("resumable", [False, True])
 async def test_the_question_of_a_cancelled_call_is_withdrawn_on_its_stream(resumable: bool) -> None:
     for _ in range(8):  # the order in which the handler and the response learn of it is random

@@ -413,7 +413,9 @@ class Http1:
                 return b""
             self._ahead = reader.surplus
             del head, reader  # they hold a token, and idle connections are many
-            if not self._ahead:
+            if self._ahead:  # it has arrived, so the connection gives way to no other one
+                self._stream.become_busy()
+            else:
                 self._stream.become_idle()
 
     async def _read_head(self, reader: RequestReader) -> RequestHead | None:
@@ -491,7 +493,8 @@ class Http1:
     def _may_begin(self, head: RequestHead, reader: RequestReader) -> bool:
         """Return True if rule 10 may apply to a request."""
         is_usual = head.method == "POST" and head.version == "1.1" and not head.is_last
-        return is_usual and reader.is_complete and (head.length or 0) <= _SMALL_BYTES and not self._stream.is_stopping
+        is_small = head.length is not None and head.length <= _SMALL_BYTES  # chunks are measured by `answer`
+        return is_usual and is_small and reader.is_complete and not self._stream.is_stopping
 
     async def _answer_asgi(self, exchange: HttpExchange, path: str, raw_path: str, query: str) -> None:
         """Let the ASGI application answer, in a task of its own; return when the response is complete."""

@@ -117,6 +117,8 @@ class SessionHost:
 
 _MOST_EARLY, _EARLY_SECONDS = 256, 10.0
 """The number of cancellations that wait for their requests, and the time for a request to arrive."""
+_LONGEST_EARLY = 256
+"""The size of the longest id that is remembered, in characters or bits: an id may be as long as a message."""
 
 
 @define(eq=False)
@@ -253,7 +255,8 @@ class HttpSession(MessageConnection):
         super().take_value(value, size, outlet, message)
 
     def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
-        if id not in self.ledger.incoming and id not in self.ledger.outgoing:
+        size = len(id) if isinstance(id, str) else id.bit_length()
+        if size <= _LONGEST_EARLY and id not in self.ledger.incoming and id not in self.ledger.outgoing:
             if len(self._cancelled_early) >= _MOST_EARLY:
                 del self._cancelled_early[next(iter(self._cancelled_early))]
             self._cancelled_early[id] = trio.current_time()
