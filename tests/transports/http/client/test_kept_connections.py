@@ -99,13 +99,6 @@ class Kept:
         """Wait until no request is in flight."""
         await until(lambda: not self.transport._tasks)
 
-    async def request_has_left(self) -> None:
-        """Wait until the client knows that the request in flight was sent whole."""
-        (task,) = self.transport._tasks
-        connection = task._kept
-        assert connection is not None
-        await until(lambda: not connection._is_sending)
-
 
 async def message_on(connection: Connection) -> Any:
     """Return the next message on a connection."""
@@ -398,7 +391,6 @@ async def test_a_request_of_which_the_system_takes_a_part_is_sent_whole(monkeypa
         monkeypatch.setattr(Http1Connection, "write_now", write_little)
         for _ in range(2):
             pending, message = await kept.sent(padding="x" * 10_000)
-            await kept.request_has_left()
             assert len(message["params"]["padding"]) == 10_000
             await until(lambda: all(task.response and not task.response._is_sending for task in kept.transport._tasks))
             await kept.connection.json(result(message["id"]))
@@ -948,14 +940,6 @@ async def test_a_late_answer_of_a_lost_session_is_taken() -> None:
             assert await refused.outcome() == IN_NEW_SESSION
             await connection.json(result(message["id"], late=True))
             assert await pending.outcome() == {"late": True}
-
-
-async def test_a_request_that_was_not_begun_is_not_concerned_by_the_end_of_its_session() -> None:
-    async with in_session(1) as (session, _):
-        request = session.transport.ask("tools/list", {})
-        task = session.transport.sessions.task_of(request)
-        assert isinstance(task, _legacy_session.LegacyRequestTask)
-        task.session_ended()
 
 
 async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_its_connection_closed() -> None:

@@ -324,10 +324,7 @@ class HttpRequestTask(abc.ABC):
     def take_json(self, body: bytes) -> None:
         """Take the whole body of a response with the status 200; the request has ended."""
         self.response, self._has_read_all = None, True
-        try:
-            failure = self._take_body(body, self._outlet())
-        except TrioMcpError as exc:
-            failure = exc
+        failure = self._take_body(body, self._outlet())
         if failure is not None and self.request.is_awaited():
             self.transport.fail(self.request, failure)
         self._end()

@@ -82,6 +82,8 @@ class _Deadlines:
 
     _alarms: list[_DeadlineAlarm] = field(factory=list[_DeadlineAlarm], init=False)
     """A heap."""
+    _dropped: int = field(default=0, init=False)
+    """The number of alarms in it without a connection, at most half of them."""
     _sleeping: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _is_stopped: bool = field(default=False, init=False)
 
@@ -90,19 +92,37 @@ class _Deadlines:
         connection.drop_alarm()
         connection.alarm = alarm = _DeadlineAlarm(connection.deadline, connection)
         heapq.heappush(self._alarms, alarm)
-        self._sleeping.deadline = min(self._sleeping.deadline, alarm.time)
+        if alarm.time < self._sleeping.deadline:  # noqa: PLR1730 # setting it costs more than the rest
+            self._sleeping.deadline = alarm.time
 
     async def watch(self) -> None:
         """Expire connections until `stop`."""
         while not self._is_stopped:
+            self._forget_dropped()
             until = self._alarms[0].time if self._alarms else math.inf
             with trio.CancelScope(deadline=until) as self._sleeping:
                 await trio.sleep_forever()
             now = trio.current_time()
             while self._alarms and self._alarms[0].time <= now:
                 connection = heapq.heappop(self._alarms).connection
-                if connection is not None:
+                if connection is None:
+                    self._dropped -= 1
+                else:
                     connection.look_at_deadline(now)
+
+    def dropped(self) -> None:
+        """Note that an alarm has lost its connection; such alarms wake nobody, and are no more than the others."""
+        self._dropped += 1
+        if 2 * self._dropped > len(self._alarms):
+            self._alarms = [alarm for alarm in self._alarms if alarm.connection is not None]
+            heapq.heapify(self._alarms)
+            self._dropped = 0
+
+    def _forget_dropped(self) -> None:
+        """Remove the alarms without a connection that would be the next ones."""
+        while self._alarms and self._alarms[0].connection is None:
+            heapq.heappop(self._alarms)
+            self._dropped -= 1
 
     def stop(self) -> None:
         """End `watch`."""
@@ -325,6 +345,7 @@ class _Connection:
         alarm, self.alarm = self.alarm, None
         if alarm is not None:
             alarm.connection = None
+            self._common.deadlines.dropped()
 
     def become_busy(self) -> None:
         """A request has arrived: the client may be silent."""
