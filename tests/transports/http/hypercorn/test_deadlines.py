@@ -202,5 +202,18 @@ async def test_the_alarm_of_a_closed_connection_holds_nothing(is_first: bool, cl
         await trio.testing.wait_all_tasks_blocked()
         gc.collect()
 
-        assert server.alarms == 1
+        assert server.alarms == 0
         assert found() is None
+
+
+async def test_alarms_of_closed_connections_are_no_more_than_those_of_open_ones(clock: trio.testing.MockClock) -> None:
+    async with running(head_seconds=1e6, keep_alive_seconds=1e6) as server:
+        streams = [await server.connect() for _ in range(6)]
+        await trio.testing.wait_all_tasks_blocked()
+        alarms: list[int] = []
+        for stream in streams[:5]:
+            await stream.aclose()
+            await trio.testing.wait_all_tasks_blocked()
+            alarms.append(server.alarms)
+
+        assert alarms == [6, 6, 6, 2, 2]
