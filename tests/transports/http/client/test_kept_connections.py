@@ -992,6 +992,20 @@ async def test_a_request_of_a_session_is_sent_whole_before_its_cancellation(monk
 # --- A request that is handed over ---
 
 
+async def test_a_caller_that_leaves_before_the_task_of_its_request_runs_closes_the_connection() -> None:
+    async with keeping() as kept:
+        outgoing = kept.transport.ask("tools/list", {"_meta": META})
+        outgoing.is_awaited_at_once = True
+        async with outgoing:
+            (task,) = kept.transport._tasks
+            assert task.response is not None
+            task.response.hand_over()
+        await kept.connection.request()
+        await kept.connection.left()
+        await kept.idle()
+        await kept.answered_on_another()
+
+
 @define(eq=False)
 class QuickStub:
     """A request that records what becomes of it."""
