@@ -399,6 +399,15 @@ async def test_a_request_that_frames_its_response_in_another_way_is_answered_wit
             assert await wire.ends()
 
 
+async def test_a_body_over_a_low_limit_is_refused_before_it_is_read(ways: list[str]) -> None:
+    async with served(Tools().server, max_body_bytes=1000) as bound, wired(bound) as wire:
+        await wire.send(post(call("add", {"a": 1, "b": 2})))
+        assert text_of(await wire.response()) == "3"
+        await wire.send(post(call("add", {"a": 1, "b": 2, "padding": "x" * 1000})))
+        assert status_of(await wire.response()) == 413
+        assert ways == ["answer"]
+
+
 async def test_a_request_in_flight_during_a_stop_is_the_last_of_its_connection() -> None:
     tools = Tools()
     async with served(tools.server) as bound, trio.open_nursery() as nursery, wired(bound) as wire:
