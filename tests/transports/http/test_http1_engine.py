@@ -451,6 +451,21 @@ async def test_an_empty_body_that_arrives_in_a_record_of_its_own_does_not_close_
         assert server.raw.accepted == 1
 
 
+async def test_a_connection_with_tls_that_says_something_while_it_is_idle_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with listening_with_tls(tmp_path, monkeypatch) as server, opened() as engine, trio.open_nursery() as nursery:
+        async with trio.open_nursery() as posting:
+            posting.start_soon(post, engine, server.url)
+            connection = await serve(server.raw, "HTTP/1.1 200 OK", "content-length: 0")
+        ((idle,),) = engine._idle.values()
+        await connection.send("HTTP/1.1 408 Timeout", "content-length: 0")
+        await trio.lowlevel.wait_readable(idle._socket)
+        nursery.start_soon(post, engine, server.url)
+        await serve(server.raw, "HTTP/1.1 200 OK", "content-length: 0")
+        await connection.left()
+
+
 class BatchingStream(trio.abc.Stream):
     """A stream that holds what is sent while `holds` is set."""
 

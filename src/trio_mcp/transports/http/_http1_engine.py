@@ -288,7 +288,7 @@ class Http1Connection:
             self._socket = self.stream.transport_stream.socket
             return
         self._socket = self.stream.socket
-        if sys.platform != "win32":
+        if sys.platform != "win32":  # pragma: no branch # poll is not available there
             self._poll, self.uses_descriptor, self._descriptor = select.poll(), True, self._socket.fileno()
             self._poll.register(self._descriptor, select.POLLIN)
 
@@ -541,20 +541,17 @@ class SentExchange(Http1Exchange):
     ) -> None:
         super().__init__(engine, "POST", url, {}, b"", None, None)
         self._connection, self._reader, self._failure, self._is_broken = connection, reader, failure, not is_whole
-        self._is_taken = False
 
-    def close_unless_taken(self) -> None:
-        """Close the connection if nobody has begun to read the response, so that the server notices it."""
-        if not self._is_taken:
-            self._connection.close()
+    def close(self) -> None:
+        """Close the connection, because nobody reads the response, so that the server notices it."""
+        self._connection.close()
 
     async def __aenter__(self) -> _Http1Response:
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
         except trio.Cancelled:
-            self.close_unless_taken()
+            self.close()
             raise
-        self._is_taken = True
         failure, self._failure = self._failure, None
         if failure is not None:
             self._connection.close()

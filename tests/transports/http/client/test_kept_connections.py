@@ -323,10 +323,17 @@ async def test_a_request_that_cannot_be_sent_at_once_is_sent_by_its_task() -> No
         assert await large.outcome() == {}
         await kept.idle()
 
-        for connections in kept.kept.engine._idle.values():
-            for each in connections:
-                each.uses_descriptor = False  # as under TLS
-        await kept.answered()
+
+async def test_a_connection_without_a_descriptor_is_used_by_the_task_of_a_request() -> None:
+    async with keeping() as kept:
+        (idle,) = idle_in(kept.transport)
+        idle.uses_descriptor = False  # as on Windows
+        pending = kept.start()
+        message = await message_on(kept.connection)
+        assert [task.response for task in kept.transport._tasks] == [None]
+        await kept.connection.json(result(message["id"]))
+        assert await pending.outcome() == {}
+        await kept.idle()
         assert kept.server.accepted == 1
 
 
@@ -990,6 +997,20 @@ async def test_a_request_of_a_session_is_sent_whole_before_its_cancellation(monk
 
 
 # --- A request that is handed over ---
+
+
+async def test_a_caller_that_leaves_before_the_task_of_its_request_runs_closes_the_connection() -> None:
+    async with keeping() as kept:
+        outgoing = kept.transport.ask("tools/list", {"_meta": META})
+        outgoing.is_awaited_at_once = True
+        async with outgoing:
+            (task,) = kept.transport._tasks
+            assert task.response is not None
+            task.response.hand_over()
+        await kept.connection.request()
+        await kept.connection.left()
+        await kept.idle()
+        await kept.answered_on_another()
 
 
 @define(eq=False)

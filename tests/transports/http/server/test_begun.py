@@ -25,8 +25,13 @@ from trio_mcp import Context, HttpBound, Limits, Server, SessionSettings, serve_
 from trio_mcp.peer import IncomingRequest
 from trio_mcp.server import ActiveServer
 from trio_mcp.transports import HttpApp
-from trio_mcp.wire import REVISION_KEY, decode
+from trio_mcp.wire import REVISION_KEY, JsonObject, decode
 
+MIRRORED: JsonObject = {
+    "type": "object",
+    "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+    "required": ["region"],
+}
 SECRET: ContextVar[str] = ContextVar("SECRET", default="unset")
 LOG = logging.getLogger("tests.access")
 Response: TypeAlias = tuple[str, list[str], bytes]
@@ -55,6 +60,8 @@ class Tools:
         for tool in (self.add, self.fail, self.large, self.remember, self.yields, self.wait, self.report, self.ask):
             self.server.tool(tool)
         self.server.tool(visible=self._is_visible)(self.hooked)
+        self.server.tool(scopes=["seats"])(self.guarded)
+        self.server.tool(input_schema=MIRRORED)(self.mirrored)
 
     def _is_visible(self, _entry: Any, _access: Any) -> bool:
         self.seen.append(SECRET.get())
@@ -78,6 +85,12 @@ class Tools:
 
     async def hooked(self) -> str:
         return "seen"
+
+    async def guarded(self) -> str:
+        return "granted"
+
+    async def mirrored(self, region: str) -> str:
+        return region
 
     async def yields(self) -> str:
         """Wait for a moment."""
@@ -233,6 +246,9 @@ MODERN_REQUESTS: Sequence[tuple[bytes, int, list[str]]] = [
     (post(request("tools/list"), **{"content-type": "text/plain"}), 415, ["answer"]),
     (post(request("notifications/x", id=None)), 202, ["answer"]),
     (post([request("tools/list")]), 400, ["answer"]),
+    (post(call("guarded")), 403, ["answer"]),
+    (post(call("mirrored", {"region": "here"}), **{"mcp-param-region": "here"}), 200, []),
+    (post(call("mirrored", {"region": "here"}), **{"mcp-param-region": "there"}), 400, ["answer"]),
     (post(call("yields")), 200, ["go_on"]),
     (post(call("large", {"size": 20_000})), 200, ["go_on"]),
     (post(call("add", {"a": 1, "b": 2, "padding": "x" * 20_000})), 200, ["answer"]),
@@ -274,6 +290,7 @@ SESSION_REQUESTS: Sequence[tuple[Any, dict[str, str], int, list[str]]] = [
     (call_in_session("add", a=1, b=2), {VERSION: "2025-06-18"}, 400, ["answer"]),
     (initialize(), {}, 200, []),
     ([call_in_session("add", a=1, b=2)], {}, 400, ["answer"]),
+    (call_in_session("guarded"), {}, 403, ["answer"]),
     (call_in_session("yields"), {}, 200, ["go_on"]),
     (call_in_session("large", size=20_000), {}, 200, ["go_on"]),
     (call_in_session("add", a=1, b=2, padding="x" * 20_000), {}, 200, ["answer"]),
@@ -382,6 +399,15 @@ async def test_a_request_that_frames_its_response_in_another_way_is_answered_wit
             assert await wire.ends()
 
 
+async def test_a_body_over_a_low_limit_is_refused_before_it_is_read(ways: list[str]) -> None:
+    async with served(Tools().server, max_body_bytes=1000) as bound, wired(bound) as wire:
+        await wire.send(post(call("add", {"a": 1, "b": 2})))
+        assert text_of(await wire.response()) == "3"
+        await wire.send(post(call("add", {"a": 1, "b": 2, "padding": "x" * 1000})))
+        assert status_of(await wire.response()) == 413
+        assert ways == ["answer"]
+
+
 async def test_a_request_in_flight_during_a_stop_is_the_last_of_its_connection() -> None:
     tools = Tools()
     async with served(tools.server) as bound, trio.open_nursery() as nursery, wired(bound) as wire:
@@ -450,15 +476,16 @@ async def test_a_request_does_not_see_the_context_variables_of_earlier_ones(ways
         assert ways == ["go_on", "go_on"]
 
 
-async def test_a_client_that_does_not_read_its_answers_loses_its_connection() -> None:
+async def test_a_client_that_does_not_read_its_answers_loses_its_connection(ways: list[str]) -> None:
     tools = Tools()
     async with served(tools.server, write_seconds=0.1) as bound:
         async with wired(bound) as wire:
-            requests = 100 * post(call("large", {"size": 10_000}))
+            requests = 100 * post(call("large", {"size": 4000}))
             with pytest.raises(trio.BrokenResourceError):
                 while True:
                     await wire.send(requests)
         answered = tools.calls
+        assert ways == []
         async with wired(bound) as wire:
             await wire.send(post(call("add", {"a": 1, "b": 2})))
             assert text_of(await wire.response()) == "3"

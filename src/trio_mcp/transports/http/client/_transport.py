@@ -303,7 +303,7 @@ class HttpRequestTask(abc.ABC):
                 await self._send_until_answered()
         finally:
             if self._sent_before is not None:
-                self._sent_before.close_unless_taken()
+                self._sent_before.close()
             self._end()
 
     def _end(self) -> None:
@@ -325,7 +325,7 @@ class HttpRequestTask(abc.ABC):
         """Take the whole body of a response with the status 200; the request has ended."""
         self.response, self._has_read_all = None, True
         failure = self._take_body(body, self._outlet())
-        if failure is not None and self.request.is_awaited():
+        if failure is not None:
             self.transport.fail(self.request, failure)
         self._end()
 

@@ -217,9 +217,9 @@ class HttpRouter:
         if running is None or self.closed is not None or self.authorizer.is_needed:
             return None
         policy = self._settings.policy
+        if not request.has_known_head and check_head(request.method, request.headers, policy) is not None:
+            return None
         try:
-            if not request.has_known_head and check_head(request.method, request.headers, policy) is not None:
-                return None
             posted = read_post(request.headers, body, policy, self._answerer.revisions)
             if isinstance(posted, ModernPost):
                 return running.posts.begin(posted, request)
