@@ -32,6 +32,7 @@ from trio_mcp.transports import http_transport
 from trio_mcp.transports.http import _http1_engine as engine_module
 from trio_mcp.transports.http._http1_engine import Http1Connection, NothingSentError, SentExchange
 from trio_mcp.transports.http.client import _legacy_session
+from trio_mcp.transports.http.client import _transport as transport_module
 from trio_mcp.transports.http.client._kept_connections import KeptConnections
 from trio_mcp.transports.http.client._legacy_session import SessionManager
 from trio_mcp.transports.http.client._transport import HttpTransport
@@ -825,3 +826,42 @@ async def test_a_request_is_told_that_its_connection_has_ended_with_the_client()
         await connection.left()
 
     assert request.ended.is_set()
+
+
+# --- Requests whose callers read the response ---
+
+
+def start_at_once(kept: Kept) -> Pending:
+    """Start a request whose caller awaits the outcome at once."""
+    outgoing = kept.transport.ask("tools/list", {"_meta": META})
+    outgoing.is_awaited_at_once = True
+    pending = Pending(outgoing)
+    kept.nursery.start_soon(pending.run)
+    return pending
+
+
+async def test_the_response_to_a_request_that_is_answered_in_another_response_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport_module, "_LINGER_SECONDS", 0.01)
+    async with keeping() as kept:
+        answered = start_at_once(kept)
+        id = (await message_on(kept.connection))["id"]
+        other = start_request(kept.nursery, kept.transport)
+        connection = await kept.server.connection()
+        await message_on(connection)
+        await connection.json(result(id))
+        assert await answered.outcome() == {}
+        with pytest.raises(RemoteProtocolError):
+            await other.outcome()
+        await kept.connection.left()
+        await kept.idle()
+
+
+async def test_secrets_in_the_header_fields_of_the_caller_are_not_shown() -> None:
+    async with keeping(headers={"authorization": "Bearer s3cret"}) as kept:
+        answered = start_at_once(kept)
+        await kept.connection.json(result((await message_on(kept.connection))["id"]))
+        assert await answered.outcome() == {}
+        assert len(kept.kept._heads) == 1
+        assert "s3cret" not in repr(kept.transport)

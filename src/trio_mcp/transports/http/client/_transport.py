@@ -360,6 +360,8 @@ class HttpRequestTask(abc.ABC):
         if not in_time:
             self._leave("the connection is gone")
         elif not self._has_read_all:
+            if self.response is not None:  # the outcome has arrived elsewhere, and nobody awaits the response any more
+                self.response.hand_over()
             self._scope.deadline = trio.current_time() + _LINGER_SECONDS
 
     @abc.abstractmethod
