@@ -865,3 +865,14 @@ async def test_secrets_in_the_header_fields_of_the_caller_are_not_shown() -> Non
         assert await answered.outcome() == {}
         assert len(kept.kept._heads) == 1
         assert "s3cret" not in repr(kept.transport)
+
+
+async def test_a_connection_without_a_descriptor_is_left_to_the_task_of_the_request() -> None:
+    async with keeping() as kept:
+        for connections in kept.kept.engine._idle.values():
+            for each in connections:  # as on Windows
+                each.uses_descriptor, each._descriptor, each._poll = False, -1, None
+        answered = start_at_once(kept)
+        await kept.connection.json(result((await message_on(kept.connection))["id"]))
+        assert await answered.outcome() == {}
+        assert kept.server.accepted == 1

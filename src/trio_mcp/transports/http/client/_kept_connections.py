@@ -85,6 +85,9 @@ class KeptConnections:
             connection = self.engine.kept(place, None)
             if connection is None:
                 return None
+            if not connection.uses_descriptor:  # as on Windows; the task of the request takes it again
+                self.engine.keep(connection)
+                return None
             try:
                 written = connection.write_now(data)
             except NothingSentError:
