@@ -1092,3 +1092,10 @@ async def test_a_request_that_is_handed_over_and_never_read_closes_its_connectio
             async with request.sent[0]:
                 raise AssertionError
         await kept.connection.left()
+
+
+async def test_secrets_in_the_header_fields_of_the_caller_are_not_shown() -> None:
+    async with keeping(headers={"authorization": "Bearer s3cret"}) as kept:
+        await kept.answered()
+        assert len(kept.kept._heads) == 1
+        assert "s3cret" not in repr(kept.transport)

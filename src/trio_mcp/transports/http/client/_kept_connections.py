@@ -65,7 +65,7 @@ class KeptConnections:
     _fields: Mapping[str, str] = field(repr=False)
     start_soon: Callable[[Callable[[], Awaitable[None]]], object]
     _max_body_bytes: int
-    _heads: dict[tuple[object, ...], bytes] = field(factory=dict[tuple[object, ...], bytes], init=False)
+    _heads: dict[tuple[object, ...], bytes] = field(factory=dict[tuple[object, ...], bytes], init=False, repr=False)
     """The latest heads of requests. They hold header fields of the caller, and live no longer than the client."""
     known: ResponseHead | None = field(default=None, init=False)
     """The head of the latest response that was taken."""
