@@ -542,6 +542,11 @@ class SentExchange(Http1Exchange):
         super().__init__(engine, "POST", url, {}, b"", None, None)
         self._connection, self._reader, self._failure, self._is_broken = connection, reader, failure, not is_whole
 
+    @property
+    def is_whole(self) -> bool:
+        """True if the request was sent whole."""
+        return not self._is_broken
+
     def close(self) -> None:
         """Close the connection, because nobody reads the response, so that the server notices it."""
         self._connection.close()

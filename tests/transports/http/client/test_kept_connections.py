@@ -1013,6 +1013,34 @@ async def test_a_caller_that_leaves_before_the_task_of_its_request_runs_closes_t
         await kept.answered_on_another()
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_a_request_of_a_session_that_is_handed_over_is_cancelled_when_its_caller_leaves(has_begun: bool) -> None:
+    async with in_session(2) as (session, connections):
+        received = dict[str, Any]()
+
+        async def receive(connection: Connection) -> None:
+            message = await message_on(connection)
+            received[message["method"]] = message
+            if message["method"] == "notifications/cancelled":
+                await connection.send("HTTP/1.1 202 Accepted", "content-length: 0")
+            else:
+                await connection.left()
+
+        outgoing = session.transport.ask("tools/list", {})
+        outgoing.is_awaited_at_once = True
+        async with outgoing:
+            (task,) = session.transport._tasks
+            assert task.response is not None
+            task.response.hand_over()
+            if has_begun:
+                await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            for each in connections:
+                nursery.start_soon(receive, each)
+        assert received["notifications/cancelled"]["params"]["requestId"] == received["tools/list"]["id"]
+        await session.idle()
+
+
 @define(eq=False)
 class QuickStub:
     """A request that records what becomes of it."""

@@ -477,6 +477,8 @@ class LegacyRequestTask(HttpRequestTask):
         stream = ResumableStream(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, outlet))
         fields = {**session.fields, **request.sent_headers}
         sent, self._sent_before = self._sent_before, None
+        if sent is not None and sent.is_whole:
+            self._note_sent()
         if session.is_sse:
             self._answered = trio.Event()
         async with sender.post(session.url, request.line, fields, self._note_sent, sent=sent) as response:
