@@ -192,6 +192,9 @@ class WebSocketStream(ImmediateStream):
         is_asked = False
         with suppress(trio.BrokenResourceError):  # the channel has closed the connection then
             while True:
+                if self._is_blocked:  # the peer could not be asked; the channel bounds how long it takes nothing
+                    await self._flush()
+                    is_asked = False
                 self._is_silent = True
                 with trio.move_on_after(self._silence_seconds):
                     await self._flush_controls()
