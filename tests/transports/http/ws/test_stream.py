@@ -393,6 +393,18 @@ async def test_the_end_of_the_connection_ends_the_stream() -> None:
     assert (stream.closed_by_peer, stream.fault) == (None, None)
 
 
+@pytest.mark.parametrize("end", [b"", close_frame(Close(CloseCode.NORMAL), masks=False), b"\x82\x00"])
+async def test_the_begin_of_a_message_that_does_not_end_is_not_taken_for_a_message(end: bytes) -> None:
+    channel = ScriptedChannel()
+    stream = client_stream(channel)
+    channel.send(b"\x01\x02{}" + end)
+    if not end:
+        channel.close()
+    assert await stream.receive_some() == b"{}"
+    with pytest.raises(trio.BrokenResourceError, match="within a message"):
+        await stream.receive_some()
+
+
 async def test_receiving_from_a_broken_channel_raises() -> None:
     channel = ScriptedChannel()
     channel.fail()

@@ -150,7 +150,11 @@ class WebSocketStream(ImmediateStream):
     # --- Receiving ---
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return the lines that arrive together, of any length; none after the end of the WebSocket."""
+        """Return the lines that arrive together, of any length; none after the end of the WebSocket.
+
+        Raises:
+            trio.BrokenResourceError: it has ended within a message, whose begin is no message.
+        """
         del max_bytes
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self._has_ended:
@@ -163,6 +167,8 @@ class WebSocketStream(ImmediateStream):
             self._react()
             if text:
                 return text
+        if self._reader.is_in_message:
+            raise trio.BrokenResourceError("the WebSocket has ended within a message")
         return b""
 
     def _react(self) -> None:
