@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from attrs import define, field
 
 from tests.transports.http.scripted_server import (
@@ -31,6 +32,7 @@ from trio_mcp.peer import Limits
 from trio_mcp.transports import http_transport
 from trio_mcp.transports.http import _http1_engine as engine_module
 from trio_mcp.transports.http._http1_engine import Http1Connection, NothingSentError, SentExchange
+from trio_mcp.transports.http.client import _kept_connections as kept_module
 from trio_mcp.transports.http.client import _legacy_session
 from trio_mcp.transports.http.client import _transport as transport_module
 from trio_mcp.transports.http.client._kept_connections import KeptConnections
@@ -831,9 +833,9 @@ async def test_a_request_is_told_that_its_connection_has_ended_with_the_client()
 # --- Requests whose callers read the response ---
 
 
-def start_at_once(kept: Kept) -> Pending:
+def start_at_once(kept: Kept, **params: Any) -> Pending:
     """Start a request whose caller awaits the outcome at once."""
-    outgoing = kept.transport.ask("tools/list", {"_meta": META})
+    outgoing = kept.transport.ask("tools/list", {"_meta": META, **params})
     outgoing.is_awaited_at_once = True
     pending = Pending(outgoing)
     kept.nursery.start_soon(pending.run)
@@ -876,3 +878,18 @@ async def test_a_connection_without_a_descriptor_is_left_to_the_task_of_the_requ
         await kept.connection.json(result((await message_on(kept.connection))["id"]))
         assert await answered.outcome() == {}
         assert kept.server.accepted == 1
+
+
+async def test_a_request_whose_sending_is_stopped_does_not_wait_for_its_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_module, "_MOST_BYTES", 10**9)
+    async with keeping() as kept:
+        stopped = start_at_once(kept, padding="x" * 20_000_000)
+        await trio.testing.wait_all_tasks_blocked()
+        (task,) = kept.transport._tasks
+        assert task.response is not None
+        task.response.wake()
+        with pytest.raises(ResponseLost):
+            await stopped.outcome()
+        await kept.idle()
