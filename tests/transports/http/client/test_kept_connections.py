@@ -45,6 +45,7 @@ from trio_mcp.peer import Limits
 from trio_mcp.transports import http_transport
 from trio_mcp.transports.http import _http1_engine as engine_module
 from trio_mcp.transports.http._http1_engine import Http1Connection, NothingSentError, SentExchange
+from trio_mcp.transports.http.client import _kept_connections as kept_module
 from trio_mcp.transports.http.client import _legacy_session
 from trio_mcp.transports.http.client._kept_connections import AwaitedResponse, KeptConnections
 from trio_mcp.transports.http.client._legacy_session import SessionManager
@@ -1127,3 +1128,18 @@ async def test_secrets_in_the_header_fields_of_the_caller_are_not_shown() -> Non
         await kept.answered()
         assert len(kept.kept._heads) == 1
         assert "s3cret" not in repr(kept.transport)
+
+
+async def test_a_request_whose_sending_is_stopped_does_not_wait_for_its_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_module, "_MOST_BYTES", 10**9)
+    async with keeping() as kept:
+        stopped = kept.start(padding="x" * 20_000_000)
+        await trio.testing.wait_all_tasks_blocked()
+        (task,) = kept.transport._tasks
+        assert task.response is not None
+        task.response.wake()
+        with pytest.raises(ResponseLost):
+            await stopped.outcome()
+        await kept.idle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import socket
@@ -34,7 +35,7 @@ from tests.transports.http.socket_clients import (
 )
 from trio_mcp.transports import HttpListening, HttpRequest, Receive, Scope, Send, bind_sockets, serve_asgi
 from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
-from trio_mcp.transports.http.hypercorn._connection import Connections
+from trio_mcp.transports.http.hypercorn._connection import Connections, _Deadlines
 from trio_mcp.transports.http.server import CUT_EXTENSION, HttpChannel
 
 SHORT_SECONDS, LONG_SECONDS = 0.4, 1000.0  # seconds: a timeout that tests wait for, and one that never expires
@@ -599,3 +600,22 @@ async def test_a_response_may_be_cut_after_its_connection_has_ended() -> None:
         while not cuts:
             await trio.lowlevel.checkpoint()
     cuts[0]()
+
+
+async def test_a_connection_that_may_be_idle_for_ever_has_no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+    enter = _Deadlines.enter
+
+    def note(self: _Deadlines, connection: Any) -> None:
+        enter(self, connection)
+        times.append(connection.deadline)
+
+    monkeypatch.setattr(_Deadlines, "enter", note)
+    options = {"keep_alive_seconds": math.inf, "head_seconds": 0.01}
+    async with serving(App(), **options) as served, await served.connect() as stream:
+        for _ in range(3):
+            await stream.send_all(get("/"))
+            await read_until(stream, b"fine")
+            await trio.sleep(0.02)
+    assert len(times) == 1
+    assert times[0] < math.inf

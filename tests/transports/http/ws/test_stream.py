@@ -393,6 +393,18 @@ async def test_the_end_of_the_connection_ends_the_stream() -> None:
     assert (stream.closed_by_peer, stream.fault) == (None, None)
 
 
+@pytest.mark.parametrize("end", [b"", close_frame(Close(CloseCode.NORMAL), masks=False), b"\x82\x00"])
+async def test_the_begin_of_a_message_that_does_not_end_is_not_taken_for_a_message(end: bytes) -> None:
+    channel = ScriptedChannel()
+    stream = client_stream(channel)
+    channel.send(b"\x01\x02{}" + end)
+    if not end:
+        channel.close()
+    assert await stream.receive_some() == b"{}"
+    with pytest.raises(trio.BrokenResourceError, match="within a message"):
+        await stream.receive_some()
+
+
 async def test_receiving_from_a_broken_channel_raises() -> None:
     channel = ScriptedChannel()
     channel.fail()
@@ -584,16 +596,31 @@ async def test_a_peer_is_not_asked_while_the_channel_blocks_or_after_a_close(
     stream.send_now(b"x\n")
     await trio.sleep(SILENCE)
     blocked.allow(1000)
+    await trio.sleep(SILENCE + 1)
+    assert blocked.text() == b"x\n"
+    assert [opcode for opcode, _ in frames(blocked.taken)] == [1, 9]
+    assert not blocked.is_closed
     await trio.sleep(SILENCE)
     assert blocked.is_closed
-    assert blocked.text() == b"x\n"
-    assert [opcode for opcode, _ in frames(blocked.taken)] == [1]
 
     stream = client_stream(closed)
     await stream.close_websocket(Close(CloseCode.NORMAL))
     await stream.keep_alive()
     assert closed.is_closed
     assert [opcode for opcode, _ in frames(closed.taken)] == [8]
+
+
+async def test_a_peer_that_takes_a_long_message_slowly_keeps_the_connection(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    channel = ScriptedChannel(0)
+    stream = client_stream(channel)
+    nursery.start_soon(stream.keep_alive)
+    nursery.start_soon(stream.send_all, b"x" * 1000 + b"\n")
+    while len(channel.taken) < 1000:
+        await trio.sleep(SILENCE / 10)
+        channel.allow(10)
+    assert not channel.is_closed
 
 
 async def test_a_channel_that_breaks_at_a_control_frame_is_closed(nursery: trio.Nursery) -> None:

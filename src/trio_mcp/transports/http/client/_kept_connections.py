@@ -148,7 +148,7 @@ class AwaitedResponse:
         assert self._sending is not None
         try:
             await self._connection.send_rest(data, written)
-        except EngineError:  # the server takes nothing
+        except (EngineError, trio.ClosedResourceError):  # the server takes nothing, or `wake` has stopped this too
             self._connection.close()
         except _BROKEN:
             pass  # a refusal may have arrived nevertheless

@@ -378,7 +378,7 @@ class _Connection:
             with trio.CancelScope(deadline=self.deadline) as self._waiting:
                 return await self._receive_some()
             return await self._receive_late(self._waiting.deadline)
-        if self.alarm is None or self.deadline < self.alarm.time:
+        if self.deadline < (math.inf if self.alarm is None else self.alarm.time):
             self._common.deadlines.enter(self)
         try:
             return await self._receive_some()

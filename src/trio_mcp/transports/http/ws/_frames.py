@@ -167,7 +167,7 @@ class FrameReader:
         """The bytes of the current frame that have not arrived."""
         self._key = b""
         """What the next byte of it is masked with, and the following ones."""
-        self._is_in_message = False
+        self.is_in_message = False
         """True if a message has begun, and its last frame has not arrived."""
         self._is_last_frame = False
         self._decoder = codecs.getincrementaldecoder("utf-8")()
@@ -239,11 +239,11 @@ class FrameReader:
 
     def _begin_part(self, first: int, length: int, key: bytes) -> None:
         opcode = first & _OPCODE
-        if opcode != (_CONTINUATION if self._is_in_message else _TEXT):
+        if opcode != (_CONTINUATION if self.is_in_message else _TEXT):
             if opcode == _BINARY:
                 raise WebSocketError("messages are text", CloseCode.UNSUPPORTED_DATA)
             raise WebSocketError(f"a frame has the unexpected opcode {opcode}")
-        self._is_in_message, self._is_last_frame = True, bool(first & _FIN)
+        self.is_in_message, self._is_last_frame = True, bool(first & _FIN)
         self._left, self._key = length, key
 
     def _read_part(self, part: bytes) -> bytes:
@@ -268,7 +268,7 @@ class FrameReader:
     def _end_message(self) -> None:
         if self._has_part_of_character:
             self._check_text(b"", final=True)
-        self._is_in_message = self._is_last_frame = False
+        self.is_in_message = self._is_last_frame = False
 
     def _read_control(self, first: int, payload: bytes) -> None:
         opcode = first & _OPCODE

@@ -150,7 +150,11 @@ class WebSocketStream(ImmediateStream):
     # --- Receiving ---
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return the lines that arrive together, of any length; none after the end of the WebSocket."""
+        """Return the lines that arrive together, of any length; none after the end of the WebSocket.
+
+        Raises:
+            trio.BrokenResourceError: it has ended within a message, whose begin is no message.
+        """
         del max_bytes
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self._has_ended:
@@ -163,6 +167,8 @@ class WebSocketStream(ImmediateStream):
             self._react()
             if text:
                 return text
+        if self._reader.is_in_message:
+            raise trio.BrokenResourceError("the WebSocket has ended within a message")
         return b""
 
     def _react(self) -> None:
@@ -192,6 +198,9 @@ class WebSocketStream(ImmediateStream):
         is_asked = False
         with suppress(trio.BrokenResourceError):  # the channel has closed the connection then
             while True:
+                if self._is_blocked:  # the peer could not be asked; the channel bounds how long it takes nothing
+                    await self._flush()
+                    is_asked = False
                 self._is_silent = True
                 with trio.move_on_after(self._silence_seconds):
                     await self._flush_controls()
