@@ -374,7 +374,7 @@ class Http1:
     _exchange: HttpExchange | None = field(default=None, init=False)
     """The request that is answered now, or was answered last."""
     _begun_head: RequestHead | None = field(default=None, init=False)
-    """The same head, if its request was begun at once."""
+    """The head in ``_known``, if the server application began its request at once."""
     _context: Context = field(factory=copy_context, init=False)
     """The context variables with which each request begins."""
     _has_failed: bool = field(default=False, init=False)
