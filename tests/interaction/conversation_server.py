@@ -149,8 +149,12 @@ def add_change_tools(server: Server) -> None:
         add_and_remove(server, kind)
 
     @server.tool
-    def change_in_a_thread(kind: Kind) -> None:
-        add_and_remove(server, kind)
+    def add_in_a_thread() -> None:
+        server.tool(name="passing")(lambda: None)
+
+    @server.tool
+    def remove_in_a_thread() -> None:
+        server.tools.remove("passing")
 
     @server.tool
     async def touch(uris: list[str], ctx: Context) -> None:

@@ -150,6 +150,7 @@ FIELDS: list[tuple[str, dict[str, Any] | None, dict[str, str]]] = [
     ("tools/call", {"name": "add"}, {NAME_FIELD: "add"}),
     ("tools/call", {"name": "Añadir"}, {NAME_FIELD: wrapped("Añadir")}),
     ("tools/call", {"name": ""}, {NAME_FIELD: ""}),
+    ("tools/call", {"name": "x" * 300}, {NAME_FIELD: "x" * 300}),
     ("tools/call", {"name": 5}, {}),
     ("tools/call", {}, {}),
     ("prompts/get", {"name": "hello"}, {NAME_FIELD: "hello"}),

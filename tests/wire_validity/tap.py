@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from trio_mcp.abc import Tap, TransportClient
-    from trio_mcp.transports.http.server import HttpChannel, HttpRequest, ResponseHead
+    from trio_mcp.transports.http.server import BegunRequest, HttpChannel, HttpRequest, ResponseHead
+    from trio_mcp.transports.http.server._asgi import Responding
     from trio_mcp.wire import SseDecoder
 
 Role: TypeAlias = "Literal['client', 'server']"
@@ -205,17 +206,29 @@ def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
 def _tap_http_servers(numbers: _Numbers, patch: Patch) -> None:
     from trio_mcp.transports import HttpApp
 
-    answer, sessions = HttpApp.answer, dict[str, _HttpConnection]()
+    answer, begin, go_on = HttpApp.answer, HttpApp.begin, HttpApp.go_on
+    sessions = dict[str, _HttpConnection]()
 
     async def tapped_answer(self: HttpApp, request: HttpRequest, channel: HttpChannel) -> None:
         exchange = _TappedExchange(numbers, sessions, request, channel)
         await answer(self, request, cast("HttpChannel", exchange))
 
-    def begin_nothing(_self: HttpApp, _request: HttpRequest, _body: bytes) -> None:
-        """Leave each request to `answer`, whose channel is watched; the messages are the same."""
+    def tapped_begin(self: HttpApp, request: HttpRequest, body: bytes) -> BegunRequest | None:
+        begun = begin(self, request, body)
+        if begun is None:  # `answer` follows
+            return None
+        exchange = _TappedExchange(numbers, sessions, request, None)
+        exchange.report_request(body)
+        return cast("BegunRequest", _TappedBegunRequest(begun, exchange))
+
+    async def tapped_go_on(self: HttpApp, begun: BegunRequest, request: HttpRequest, channel: HttpChannel) -> None:
+        exchange = cast("_TappedBegunRequest", begun).exchange
+        exchange.channel = channel
+        await go_on(self, begun, request, cast("HttpChannel", exchange))
 
     patch(HttpApp, "answer", tapped_answer)
-    patch(HttpApp, "begin", begin_nothing)
+    patch(HttpApp, "begin", tapped_begin)
+    patch(HttpApp, "go_on", tapped_go_on)
 
 
 class _HttpConnection:
@@ -230,9 +243,9 @@ class _TappedExchange:
     """A channel of one HTTP request and its response that reports their messages."""
 
     def __init__(
-        self, numbers: _Numbers, sessions: dict[str, _HttpConnection], request: HttpRequest, channel: HttpChannel
+        self, numbers: _Numbers, sessions: dict[str, _HttpConnection], request: HttpRequest, channel: HttpChannel | None
     ) -> None:
-        self._numbers, self._sessions, self._channel = numbers, sessions, channel
+        self._numbers, self._sessions, self.channel = numbers, sessions, channel
         self._posted = request.method == "POST"
         self._is_message = self._posted
         self._headers = request.headers
@@ -242,7 +255,7 @@ class _TappedExchange:
         self._decoder: SseDecoder | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
+        return getattr(self.channel, name)
 
     def _named(self, query: str) -> _HttpConnection | None:
         """Return the session that a header field names, or, for HTTP+SSE, the query."""
@@ -259,21 +272,28 @@ class _TappedExchange:
         return connection
 
     async def read(self) -> bytes | None:
-        body = await self._channel.read()
+        assert self.channel is not None
+        body = await self.channel.read()
         if body is not None and self._posted:
             self._body += body
-            if self._channel.has_whole_body:
-                self._report_request()
+            if self.channel.has_whole_body:
+                self.report_request(self._body)
         return body
 
-    def _report_request(self) -> None:
-        if _REVISION_KEY in self._body:
+    def report_request(self, body: bytes) -> None:
+        """Report the message of the client."""
+        if _REVISION_KEY in body:
             self._connection = self._new()  # a modern request needs no session
-        if not self._body.startswith(b"{") or _CANCELLED not in self._body:
+        if not body.startswith(b"{") or _CANCELLED not in body:
             # A cancellation has no order among the responses, which use other connections: it may cross any of them.
-            self._numbers.report_received(self._connection, self._body)
+            self._numbers.report_received(self._connection, body)
+
+    def report_answer(self, answer: bytes) -> None:
+        """Report the answer, if it is all that was sent."""
+        self._numbers.report_sent(self._connection, answer + b"\n")
 
     def put(self, head: ResponseHead | None, data: bytes, *, more: bool) -> bool:
+        assert self.channel is not None
         if head is not None:
             status, headers = head
             self._is_message = self._posted or status != 200  # the metadata of a protected resource is not a message
@@ -283,8 +303,8 @@ class _TappedExchange:
         elif self._kind == _JSON and self._is_message:
             self._answer += data
             if not more:
-                self._numbers.report_sent(self._connection, self._answer + b"\n")
-        return self._channel.put(head, data, more=more)
+                self.report_answer(self._answer)
+        return self.channel.put(head, data, more=more)
 
     def _begin(self, headers: Mapping[str, str]) -> None:
         from trio_mcp.wire import SseDecoder
@@ -303,6 +323,22 @@ class _TappedExchange:
             elif event.data and event.id not in self._connection.sent_ids:
                 self._connection.sent_ids |= {event.id} if event.id else set()
                 self._numbers.report_sent(self._connection, event.data + b"\n")
+
+
+class _TappedBegunRequest:
+    """A request that was begun to be answered at once, and reports such an answer."""
+
+    def __init__(self, begun: BegunRequest, exchange: _TappedExchange) -> None:
+        self._begun, self.exchange = begun, exchange
+
+    def take_answer(self, most_bytes: int) -> tuple[int, bytes] | None:
+        answer = self._begun.take_answer(most_bytes)
+        if answer is not None:
+            self.exchange.report_answer(answer[1])
+        return answer
+
+    async def go_on(self, responding: Responding) -> None:
+        await self._begun.go_on(responding)
 
 
 def _tap_children(patch: Patch) -> None:

@@ -340,8 +340,8 @@ class LegacyRequestTask(HttpRequestTask):
     _begun_at: float = field(factory=trio.current_time, init=False)
     _attempt_scope: trio.CancelScope | None = field(default=None, init=False)
     """The scope of the latest attempt; None before this task makes one."""
-    _sent: trio.Event | None = field(default=None, init=False)
-    """Set when that has been sent completely, or there are no more attempts; None before this task makes one."""
+    _sent: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the latest attempt has been sent completely, or there are no more attempts."""
     _answered: trio.Event | None = field(default=None, init=False)
     """Set when the answer has arrived; None while nothing waits for that."""
     _is_accepted: bool = field(default=False, init=False)
@@ -352,8 +352,7 @@ class LegacyRequestTask(HttpRequestTask):
     def _end(self) -> None:
         super()._end()
         self._has_ended = True
-        if self._sent is not None:
-            self._sent.set()
+        self._sent.set()
         if self._session is not None:
             self._session.tasks.discard(self)
 
@@ -393,7 +392,7 @@ class LegacyRequestTask(HttpRequestTask):
             with trio.move_on_after(_CANCEL_SECONDS):
                 if self.response is not None:
                     await self.response.wait_sent()
-                elif self._sent is not None:
+                else:
                     await self._sent.wait()
                 if not self._has_ended:
                     assert self._session is not None
@@ -461,7 +460,9 @@ class LegacyRequestTask(HttpRequestTask):
         return not (isinstance(refused.error, ErrorResponse) and refused.error.code in _LATER_ERRORS)
 
     async def _attempt_in(self, session: LegacySession) -> TrioMcpError | None:
-        self._session, self._refused, self._sent, self._is_accepted = session, None, trio.Event(), False
+        self._session, self._refused, self._is_accepted = session, None, False
+        if self._sent.is_set():
+            self._sent = trio.Event()
         with trio.CancelScope() as self._attempt_scope:
             if session.is_lost and self._sent_before is not None:
                 self._end_attempt(self._attempt_scope)
@@ -500,7 +501,6 @@ class LegacyRequestTask(HttpRequestTask):
 
     def _note_sent(self) -> None:
         super()._note_sent()
-        assert self._sent is not None
         self._sent.set()
 
     def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
