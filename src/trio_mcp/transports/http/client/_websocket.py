@@ -54,7 +54,7 @@ class _SocketChannel:
 
     _connection: Http1Connection
     _first: bytes
-    """What has arrived with the answer to the handshake."""
+    """The bytes that have arrived with the answer to the handshake."""
     _unsent: bytearray = field(factory=bytearray, init=False)
     _sending: trio.Lock = field(factory=trio.Lock, init=False)
 

@@ -1,4 +1,4 @@
-"""What both halves of HTTP/1.1 share: the patterns of a head, how a body is framed, and the error of whoever breaks it.
+"""The syntax that both roles of HTTP/1.1 share: the patterns of a head, the framing of a body, and the error.
 
 Specification: RFC 9112, https://www.rfc-editor.org/rfc/rfc9112
 """

@@ -213,7 +213,7 @@ class _Connection:
         self._excused_until = -math.inf
         self._writing = trio.Lock()
         self._unsent: deque[bytes] = deque()
-        """What was put, and has to be flushed."""
+        """The bytes that were put, and have to be flushed."""
         self._is_idle = True
         """True while no request is answered."""
         self._is_ending = False

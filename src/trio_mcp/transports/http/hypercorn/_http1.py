@@ -97,7 +97,7 @@ _MOST_AHEAD = 2**16
 
 
 class ByteStream(Protocol):
-    """What the protocol needs of its connection; see `_connection`."""
+    """The part of a connection that the protocol needs; see `_connection`."""
 
     client: tuple[str, int] | None
     server: tuple[str, int] | None

@@ -103,7 +103,7 @@ class AsgiWebSocket(trio.abc.Stream):
     has_client_closed: bool = field(default=False, init=False)
     """True once the client has closed the WebSocket, or has left."""
     _fault: Close | None = field(default=None, init=False)
-    """What this side has to say to what the client has sent; None if nothing."""
+    """The close that answers a fault of the client; None if there is none."""
     _has_ended: bool = field(default=False, init=False)
     """True if nothing more is received."""
     _unfinished: bytearray = field(factory=bytearray, init=False)

@@ -158,7 +158,7 @@ class FrameReader:
         self.close: Close | None = None
         """The close of the peer; None before it."""
         self.fault: WebSocketError | None = None
-        """What the peer has broken of the protocol; None if nothing. Nothing is read after it."""
+        """The fault of the peer against the protocol; None if there is none. Nothing is read after it."""
         self._masked = masked
         self._unread = b""
         """The begin of a frame, if that is less than a control frame or the head of another one."""
@@ -166,7 +166,7 @@ class FrameReader:
         self._left = 0
         """The bytes of the current frame that have not arrived."""
         self._key = b""
-        """What the next byte of it is masked with, and the following ones."""
+        """The key of the current frame, which begins with the byte that masks the next one."""
         self.is_in_message = False
         """True if a message has begun, and its last frame has not arrived."""
         self._is_last_frame = False

@@ -89,7 +89,7 @@ class WebSocketStream(ImmediateStream):
 
     @property
     def fault(self) -> WebSocketError | None:
-        """What the peer has broken of the protocol, which has ended the stream; None if nothing."""
+        """The fault of the peer against the protocol, which has ended the stream; None if there is none."""
         return self._reader.fault
 
     # --- Sending ---
