@@ -65,12 +65,17 @@ def _note_time(arrived: list[float], _: float) -> None:
 
 
 async def cancel(adapter: Adapter, name: str, era: str, effort: Effort, transport: str) -> dict[str, float]:
-    """Measure from the client's cancellation to that of the handler, by the clock that both processes share."""
+    """Measure from the client's cancellation to that of the handler, by the clock that both processes share.
+
+    The client first asks for the time of the latter after a pause: its next call would run on the processor on which
+    the server is about to take the cancellation.
+    """
     taken: list[float] = []
     async with connected(adapter, name, era, transport) as session:
         for number in range(1, effort.cancels + 1):
             cancelled = await adapter.loop.cancelled_after(session.wait, IDLE)
             end = cancelled + TIMEOUT_SECONDS
+            await adapter.loop.sleep(IDLE)
             times = await session.call("cancelled", {})
             while len(times) < number:
                 if time.perf_counter() > end:

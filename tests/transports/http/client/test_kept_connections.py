@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -46,7 +46,7 @@ from trio_mcp.transports import http_transport
 from trio_mcp.transports.http import _http1_engine as engine_module
 from trio_mcp.transports.http._http1_engine import Http1Connection, NothingSentError, SentExchange
 from trio_mcp.transports.http.client import _kept_connections as kept_module
-from trio_mcp.transports.http.client import _legacy_session
+from trio_mcp.transports.http.client import _legacy_session, _transport
 from trio_mcp.transports.http.client._kept_connections import AwaitedResponse, KeptConnections
 from trio_mcp.transports.http.client._legacy_session import SessionManager
 from trio_mcp.transports.http.client._transport import HttpTransport
@@ -678,7 +678,12 @@ async def test_a_caller_that_is_cancelled_has_its_handler_cancelled(
             assert len(sent_at_once) == 1
             nursery.cancel_scope.cancel()
         await waiting.cancelled.wait()
-        await until(lambda: sent_at_once[0]._connection._socket.fileno() < 0)
+        connection = sent_at_once[0]._connection
+        if revision == MODERN:
+            await until(lambda: connection._socket.fileno() < 0)
+        else:  # the server has ended its response
+            idle = sent_at_once[0]._owner.engine._idle
+            await until(lambda: connection in idle[connection.key])
 
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
@@ -950,16 +955,97 @@ async def test_a_late_answer_of_a_lost_session_is_taken() -> None:
             assert await pending.outcome() == {"late": True}
 
 
-async def test_a_cancelled_request_of_a_session_is_cancelled_at_the_server_and_its_connection_closed() -> None:
+def accept(connection: Connection) -> Awaitable[None]:
+    return connection.send("HTTP/1.1 202 Accepted", "content-length: 0")
+
+
+async def cancelled_on(connection: Connection, id: object) -> None:
+    """Receive the cancellation of a request on a connection."""
+    message = await message_on(connection)
+    assert message["method"] == "notifications/cancelled"
+    assert message["params"]["requestId"] == id
+
+
+async def test_a_cancelled_request_of_a_session_keeps_its_connection_if_the_server_ends_the_response() -> None:
+    async with in_session(2) as (session, connections):
+        for _ in range(2):
+            ((pending, connection, message),) = await start_on(session, connections, {})
+            pending.scope.cancel()
+            (other,) = [each for each in connections if each is not connection]
+            await cancelled_on(other, message["id"])
+            assert len(session.transport._tasks) == 1  # until the cancellation is accepted
+            await accept(other)
+            await accept(connection)
+            await session.idle()
+            assert session.transport.request_slots.taken == 0
+            await until(lambda: len(idle_in(session.transport)) == 2)
+        assert session.server.accepted == 2
+
+
+async def test_a_late_answer_to_a_cancelled_request_is_dropped_and_its_connection_kept() -> None:
     async with in_session(2) as (session, connections):
         ((pending, connection, message),) = await start_on(session, connections, {})
         pending.scope.cancel()
         (other,) = [each for each in connections if each is not connection]
-        cancelled = await message_on(other)
-        assert cancelled["method"] == "notifications/cancelled"
-        assert cancelled["params"]["requestId"] == message["id"]
-        await other.send("HTTP/1.1 202 Accepted", "content-length: 0")
+        await cancelled_on(other, message["id"])
+        await connection.json(result(message["id"]))
+        await accept(other)
+        await session.idle()
+        await until(lambda: len(idle_in(session.transport)) == 2)
+
+
+async def test_a_response_that_goes_on_after_its_cancellation_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_transport, "_LINGER_SECONDS", 0.01)
+    async with in_session(2) as (session, connections):
+        ((pending, connection, message),) = await start_on(session, connections, {})
+        pending.scope.cancel()
+        (other,) = [each for each in connections if each is not connection]
+        await cancelled_on(other, message["id"])
+        await accept(other)
         await connection.left()
+        await session.idle()
+
+
+async def test_a_cancellation_that_is_refused_closes_the_response_at_once() -> None:
+    async with in_session(2) as (session, connections):
+        ((pending, connection, message),) = await start_on(session, connections, {})
+        pending.scope.cancel()
+        (other,) = [each for each in connections if each is not connection]
+        await cancelled_on(other, message["id"])
+        await other.send("HTTP/1.1 400 No", "content-length: 0")
+        await connection.left()
+        await session.idle()
+
+
+async def test_a_cancellation_is_sent_before_its_caller_goes_on_if_a_connection_is_idle() -> None:
+    async with in_session(2) as (session, connections):
+        outgoing = session.transport.ask("tools/list", {})
+        outgoing.is_awaited_at_once = True
+        async with outgoing:
+            assert len(idle_in(session.transport)) == 1
+        assert idle_in(session.transport) == []
+        messages = [await message_on(connection) for connection in connections]
+        assert sorted(message["method"] for message in messages) == ["notifications/cancelled", "tools/list"]
+        for connection in connections:
+            await accept(connection)
+        await session.idle()
+
+
+async def test_a_cancellation_of_which_the_system_takes_a_part_is_sent_again_on_another_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with in_session(2) as (session, connections):
+        ((pending, connection, message),) = await start_on(session, connections, {})
+        with monkeypatch.context() as patched:
+            patched.setattr(Http1Connection, "write_now", write_little)
+            pending.scope.cancel()
+            (other,) = [each for each in connections if each is not connection]
+            assert await other.stream.receive_some() == b"POST /mcp "
+            await other.left()
+        new = await session.server.connection()
+        await cancelled_on(new, message["id"])
+        await accept(new)
+        await accept(connection)
         await session.idle()
 
 

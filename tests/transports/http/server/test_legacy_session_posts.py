@@ -25,6 +25,7 @@ from tests.transports.http.server.raw_session_client import (
 from trio_mcp import CallNext, Request
 from trio_mcp.peer import Access
 from trio_mcp.transports import HttpRequest
+from trio_mcp.transports.http.server._asgi import Responding
 from trio_mcp.wire import INVALID_PARAMS, INVALID_REQUEST, LEGACY_REVISIONS, METHOD_NOT_FOUND, PARSE_ERROR
 
 ELICITS: dict[str, Any] = {"elicitation": {}}
@@ -382,6 +383,27 @@ async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(to
     assert (waiting_call.status, waiting_call.body) == (202, b"")
     assert streaming.complete
     assert len(streaming.messages) == 1
+
+
+async def test_a_cancelled_handler_ends_before_any_response_is_sent(
+    tool_server: ToolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[list[str]]()
+    empty = Responding.empty
+
+    async def record(responding: Responding, *arguments: Any) -> None:
+        seen.append([*tool_server.log])
+        await empty(responding, *arguments)
+
+    async with open_session_client(tool_server) as client:
+        await client.begin()
+        calling = client.start(call("wait", "w"))
+        await wait_all_tasks_blocked()
+        monkeypatch.setattr(Responding, "empty", record)
+        await client.post(message("notifications/cancelled", {"requestId": "w"}))
+        await calling.returned.wait()
+
+    assert seen == [["cancelled"]] * 2
 
 
 async def test_a_cancellation_that_overtakes_its_request_drops_it(

@@ -74,6 +74,28 @@ class KeptConnections:
         self, request: QuickRequest, url: str, fields: Mapping[str, str], content: bytes
     ) -> AwaitedResponse | None:
         """Send a POST at once, with *fields* in addition; return its response, or None if nothing was sent."""
+        begun = self._begin(url, fields, content)
+        if begun is None:
+            return None
+        connection, data, written = begun
+        response = AwaitedResponse(self, request, url, connection, ResponseReader(self.known))
+        if written < len(data):
+            response.send_rest(data, written)
+        return response
+
+    def send_whole(self, url: str, fields: Mapping[str, str], content: bytes) -> SentExchange | None:
+        """Do the same for a POST whose response is read by another task; return None if it was not sent whole."""
+        begun = self._begin(url, fields, content)
+        if begun is None:
+            return None
+        connection, data, written = begun
+        if written < len(data):  # the server, which reads nothing, cannot take a part of it for the whole
+            connection.close()
+            return None
+        return SentExchange(self.engine, url, connection, ResponseReader(), None, is_whole=True)
+
+    def _begin(self, url: str, fields: Mapping[str, str], content: bytes) -> tuple[Http1Connection, bytes, int] | None:
+        """Begin to send a POST; return its connection, its bytes and how many of them were sent, or None if none."""
         place = place_of(url)
         if len(content) > _MOST_BYTES or place.is_encrypted:
             return None
@@ -89,14 +111,9 @@ class KeptConnections:
                 self.engine.keep(connection)
                 return None
             try:
-                written = connection.write_now(data)
+                return connection, data, connection.write_now(data)
             except NothingSentError:
                 connection.close()
-                continue
-            response = AwaitedResponse(self, request, url, connection, ResponseReader(self.known))
-            if written < len(data):
-                response.send_rest(data, written)
-            return response
 
     def _head(self, place: Place, fields: Mapping[str, str], size: int) -> bytes:
         key = (place.url, size, *fields.items())
@@ -156,6 +173,11 @@ class AwaitedResponse:
             self._is_sending = False
         finally:
             self._sending.set()
+
+    @property
+    def is_sent(self) -> bool:
+        """True if the request has left completely."""
+        return not self._is_sending
 
     async def wait_sent(self) -> None:
         """Wait until the request has left completely, or cannot leave."""

@@ -14,6 +14,7 @@ Rules of this file:
    cannot be reached, the next request tries again.
 4. If the server refuses ``initialize`` by POST as unknown, the client requests the event stream of HTTP+SSE.
 5. Closing a response cancels nothing. The server is sent a cancellation, but not before it has been sent the request.
+   If it accepts that and then ends the response within a moment, the connection is kept.
 6. A response stream that ends before the answer is resumed, if its events have ids.
 7. If the session is lost, so are the answers in it. A request whose response has not begun, and which may not be
    repeated, waits a moment for its refusal: a refusal proves that the server did not execute it.
@@ -28,6 +29,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from typing import Any
 
 import trio
@@ -65,6 +67,7 @@ from ....wire import (
     parse_message,
 )
 from .._engine import EngineError, HttpResponse, Refused, is_event_stream, is_success
+from .._http1_engine import SentExchange
 from ._legacy_streams import LegacySession, ReplyOutlet, ResumableStream, StandaloneStream, open_sse_session
 from ._transport import TRIES, HttpRequestTask, HttpTransport, OutgoingHttpRequest
 
@@ -199,29 +202,38 @@ class SessionManager:
                 raise refused.error
         raise ResponseLost(f"the server no longer knows the session, and did not accept {method!r}", sent=False)
 
-    async def post_best_effort(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
-        """Post a response, or a notification that no caller waits for; a failure is only logged.
+    async def post_best_effort(
+        self, session: LegacySession, line: bytes, *, is_last_word: bool = False, sent: SentExchange | None = None
+    ) -> bool:
+        """Post a response, or a notification that no caller waits for; return True if the server has accepted it.
+
+        A failure is only logged.
 
         Args:
             session: the session that it belongs to.
             line: the message, with its newline.
             is_last_word: True if it is sent at most once.
+            sent: the message as `HttpSender.begin_post` has posted it; None if it was not.
         """
-        if session.is_lost:
-            return  # the new session does not know the request
+        if session.is_lost and sent is None:
+            return False  # the new session does not know the request
         with self.transport.timeouts.within(self.transport.limits.stall_seconds) as scope:
             try:
-                refused = await self._post(session, line, is_last_word=is_last_word)
+                refused = await self._post(session, line, is_last_word=is_last_word, sent=sent)
             except TrioMcpError as exc:
                 _log.warning("a response or a notification may not have arrived: %s", exc)
             else:
-                if refused is not None:
-                    _log.warning("the server refused a response or a notification: %s", refused.error)
+                if refused is None:
+                    return True
+                _log.warning("the server refused a response or a notification: %s", refused.error)
         if scope.cancelled_caught:
             _log.warning("the server has not confirmed a response or a notification in time")
+        return False
 
-    async def _post(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> Refused | None:
-        refused = await self.transport.post(session.url, line, session.fields, is_last_word=is_last_word)
+    async def _post(
+        self, session: LegacySession, line: bytes, *, is_last_word: bool = False, sent: SentExchange | None = None
+    ) -> Refused | None:
+        refused = await self.transport.post(session.url, line, session.fields, is_last_word=is_last_word, sent=sent)
         if refused is not None and _is_rejected(refused, session):
             self.replace(session)
         return refused
@@ -385,22 +397,37 @@ class LegacyRequestTask(HttpRequestTask):
             self._leave("the caller has left")
         else:
             self._is_cancelling = True
-            self.transport.finish_before_close(self._send_cancelled)
+            sent: SentExchange | None = None
+            if self._sent.is_set() if self.response is None else self.response.is_sent:
+                session = self._session
+                sent = self.transport.sender.begin_post(session.url, self._cancellation(), session.fields)
+            self.transport.finish_before_close(partial(self._send_cancelled, sent))
 
-    async def _send_cancelled(self) -> None:
+    def _cancellation(self) -> bytes:
+        return encode_notification("notifications/cancelled", {"requestId": self.request.id})
+
+    async def _send_cancelled(self, sent: SentExchange | None) -> None:
+        """Send the cancellation after the request, unless it was *sent* already; wait until it is accepted."""
+        is_accepted = False
         try:
             with trio.move_on_after(_CANCEL_SECONDS):
-                if self.response is not None:
-                    await self.response.wait_sent()
-                else:
-                    await self._sent.wait()
-                if not self._has_ended:
+                if sent is None:
+                    await (self._sent.wait() if self.response is None else self.response.wait_sent())
+                if sent is not None or not self._has_ended:
                     assert self._session is not None
-                    line = encode_notification("notifications/cancelled", {"requestId": self.request.id})
-                    await self._manager.post_best_effort(self._session, line, is_last_word=True)
+                    is_accepted = await self._manager.post_best_effort(
+                        self._session, self._cancellation(), is_last_word=True, sent=sent
+                    )
         finally:
             if not self._has_ended:
-                self._leave("the caller has left")
+                self._end_cancelled(is_accepted=is_accepted)
+
+    def _end_cancelled(self, *, is_accepted: bool) -> None:
+        """End the request after its cancellation; if the server ends its response now, the connection is kept."""
+        if is_accepted:
+            super().outcome_arrived(in_time=True)
+        else:
+            self._leave("the caller has left")
 
     def session_ended(self) -> None:
         """Stop waiting for the response, or wait only for the refusal that proves that the request was not executed."""

@@ -61,8 +61,8 @@ class SessionOwner(Protocol):
     current: LegacySession
     draining: set[ReplyOutlet]
 
-    async def post_best_effort(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
-        """Post a response or a notification that no caller waits for; never raises."""
+    async def post_best_effort(self, session: LegacySession, line: bytes) -> bool:
+        """Post a response that no caller waits for; return True if it was accepted. Never raises."""
         ...
 
     def is_unknown(self, session: LegacySession, response: HttpResponse) -> bool:

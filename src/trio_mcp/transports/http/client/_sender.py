@@ -78,7 +78,7 @@ class HttpSender:
             fields: header fields for this message only.
             on_sent: called when the whole request has left.
             is_last_word: True if the message is sent at most once.
-            sent: the message as it was posted already by `post_now`; None if it was not.
+            sent: the message as it was posted already by `post_now` or `begin_post`; None if it was not.
 
         Raises:
             AuthorizationFailed: the server requires authentication, and no token is available.
@@ -100,6 +100,16 @@ class HttpSender:
         if response is not None and self._tap is not None:
             self._tap("sent", message)
         return response
+
+    def begin_post(self, url: str, line: bytes, fields: Mapping[str, str]) -> SentExchange | None:
+        """Post one message at once on a kept connection, for a task that then calls `post`; None if it was not sent."""
+        if self.kept is None or self.source is not None or not self.is_reached:
+            return None
+        message = line.removesuffix(b"\n")
+        sent = self.kept.send_whole(url, fields, message)
+        if sent is not None and self._tap is not None:
+            self._tap("sent", message)
+        return sent
 
     def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
         """Request an event stream; raises what `post` does."""

@@ -660,7 +660,13 @@ class HttpTransport(MessageConnection):
             await self.sessions.notify(method, line)
 
     async def post(
-        self, url: str, line: bytes, fields: Mapping[str, str], *, is_last_word: bool = False
+        self,
+        url: str,
+        line: bytes,
+        fields: Mapping[str, str],
+        *,
+        is_last_word: bool = False,
+        sent: SentExchange | None = None,
     ) -> Refused | None:
         """Post a message that gets no answer; return why it was refused, or None.
 
@@ -669,13 +675,14 @@ class HttpTransport(MessageConnection):
             line: the message, with its newline.
             fields: header fields for this message only.
             is_last_word: True if it is sent at most once.
+            sent: the message as `HttpSender.begin_post` has posted it; None if it was not.
 
         Raises:
             ResponseLost: it is unknown whether the message has arrived.
             AuthorizationFailed: the message was not sent, or was refused.
         """
         try:
-            async with self.sender.post(url, line, fields, is_last_word=is_last_word) as response:
+            async with self.sender.post(url, line, fields, is_last_word=is_last_word, sent=sent) as response:
                 if is_success(response):
                     return None
                 refused = await read_refusal(response, url, self.limits.max_message_bytes)

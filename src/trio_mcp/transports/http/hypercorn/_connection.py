@@ -433,8 +433,11 @@ class _Connection:
     async def _depart(self) -> None:
         """Let the request notice that its client has left, a few of them at a time."""
         self._has_client_left = True
-        place = object()
-        await self._common.ends.acquire_on_behalf_of(place)
+        place, ends = object(), self._common.ends
+        try:
+            ends.acquire_on_behalf_of_nowait(place)  # `acquire_on_behalf_of` would let all other tasks run first
+        except trio.WouldBlock:
+            await ends.acquire_on_behalf_of(place)
         self._nursery.start_soon(self._leave_place, place)
 
     async def _leave_place(self, place: object) -> None:

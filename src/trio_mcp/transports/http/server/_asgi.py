@@ -32,6 +32,7 @@ import logging
 import math
 from collections.abc import (
     AsyncGenerator,
+    Callable,
     Collection,
     Iterable,
     Mapping,
@@ -239,6 +240,7 @@ QUICK_PASSES = 2
 """The number of scheduler passes after which a handler that waits for nothing has ended. For such handlers it does not
 pay to watch whether the client leaves."""
 _NO_HEADERS: Mapping[str, str] = {}
+_EMPTY_FIELDS = (("content-length", "0"),)
 _JSON_FIELDS = (("content-type", JSON_TYPE), ("cache-control", "no-store"))
 _KEEP_ALIVE = sse_comment()
 _PIECE_BYTES = 64 * 1024
@@ -280,6 +282,8 @@ class Responding(ByteHolder):
     """True if the request has to make room for the bytes of others (`ByteBudget`)."""
     is_body_cut: bool = field(default=False, init=False)
     """True if that happened while its body was received."""
+    on_left: Callable[[], None] | None = field(default=None, init=False)
+    """Called at once when `left` becomes True; None if nothing has to be done then."""
     reading: trio.CancelScope | None = field(default=None, init=False)
     """The scope in which the body is received; None before and afterwards."""
     _writing: trio.CancelScope | None = field(default=None, init=False)
@@ -324,12 +328,7 @@ class Responding(ByteHolder):
 
     async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with one JSON document."""
-        fields = json_fields(len(body))
-        if headers or (self.request is not None and self.request.is_framed_twice):
-            head = self._head(status, {**dict(fields), **headers})
-        else:
-            head = status, fields
-        await self._transmit(head, body, more=False)
+        await self._whole(status, body, headers)
 
     async def text(self, text: str, *, status: int = 200) -> None:
         """Answer a GET or a HEAD with plain text."""
@@ -341,8 +340,18 @@ class Responding(ByteHolder):
 
     async def empty(self, status: int = 202, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with a status and no body."""
-        sized = {} if status == HTTPStatus.NO_CONTENT else {"content-length": "0"}
-        await self._transmit(self._head(status, {**sized, **headers}), b"", more=False)
+        if status == HTTPStatus.NO_CONTENT:
+            await self._transmit(self._head(status, headers), more=False)
+        else:
+            await self._whole(status, b"", headers)
+
+    async def _whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        fields = json_fields(len(body)) if body else _EMPTY_FIELDS
+        if headers or (self.request is not None and self.request.is_framed_twice):
+            head = self._head(status, {**dict(fields), **headers})
+        else:
+            head = status, fields
+        await self._transmit(head, body, more=False)
 
     @asynccontextmanager
     async def attending(self) -> AsyncGenerator[None]:
@@ -360,6 +369,8 @@ class Responding(ByteHolder):
 
     def _leave(self) -> None:
         self.left = True
+        if self.on_left is not None:
+            self.on_left()
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel(reason="the client has left")
 

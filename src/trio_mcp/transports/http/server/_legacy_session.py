@@ -490,6 +490,8 @@ class StreamableSession(HttpSession):
         elif outlet.is_silent and self.lost is not None:
             await self._refuse_http(404, "the session has ended", responding)
         elif outlet.is_silent:
+            for _ in range(QUICK_PASSES):  # so that a cancelled handler ends before the client runs again
+                await trio.lowlevel.checkpoint()
             await responding.empty()
         return answer is not None or outlet.is_silent
 

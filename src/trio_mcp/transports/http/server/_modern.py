@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -389,13 +390,12 @@ class ModernEndpoint:
 
     async def go_on(self, exchange: IncomingHttpRequest, request: HttpRequest, responding: Responding) -> None:
         """Write the messages of an exchange until it has ended."""
+        responding.on_left = partial(exchange.cancel, "the client closed the response")
         try:
             await _respond(exchange, responding, request.access_until)
         finally:
-            if responding.left:
-                exchange.cancel("the client closed the response")
-            else:
-                exchange.disconnect()  # has no effect once it is answered
+            responding.on_left = None  # it refers to the exchange, and that to the response
+            exchange.disconnect()  # has no effect once it is answered or cancelled
             self._remove(exchange)
 
     def _remove(self, exchange: IncomingHttpRequest) -> None:
