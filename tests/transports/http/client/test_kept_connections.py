@@ -31,6 +31,7 @@ from tests.transports.http.test_engine import Connection, RawServer, listening, 
 from trio_mcp import (
     Client,
     ConnectionClosed,
+    Context,
     ErrorResponse,
     HttpStatusError,
     RemoteProtocolError,
@@ -699,6 +700,31 @@ async def test_a_client_that_is_closed_fails_its_call_and_has_the_handler_cancel
             nursery.start_soon(call)
             await waiting.started.wait()
         await waiting.cancelled.wait()
+
+
+async def test_what_a_call_sends_after_its_answer_is_in_no_response_to_another() -> None:
+    server, contexts, bodies = make_server(), list[Context](), list[bytes]()
+
+    @server.tool
+    async def leave_context(ctx: Context) -> None:
+        contexts.append(ctx)
+
+    @server.tool
+    async def use_it() -> str:
+        await contexts[-1].log("info", "late")
+        await contexts[-1].report_progress(1)
+        return "used"
+
+    def tap(direction: str, message: bytes) -> None:
+        if direction == "received":
+            bodies.append(message)
+
+    async with served(server) as bound, open_http_client(bound.url, revision=LEGACY, tap=tap) as client:
+        for _ in range(3):
+            await client.call_tool("leave_context")
+            bodies.clear()
+            assert (await client.call_tool("use_it")).structured_content == {"result": "used"}
+            assert [json.loads(body)["result"]["content"][0]["text"] for body in bodies] == ["used"]
 
 
 # --- Idle connections ---

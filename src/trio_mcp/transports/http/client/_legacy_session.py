@@ -27,6 +27,7 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/tr
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -150,7 +151,7 @@ class SessionManager:
     def negotiated(self, params: JsonObject | None, answer: JsonObject) -> None:
         """Take the answer to ``initialize``."""
         revision = answer.get("protocolVersion")
-        self.current.revision = revision if type(revision) is str and is_plain_field(revision) else None
+        self.current.agree(revision if type(revision) is str and is_plain_field(revision) else None)
         self._params, self.is_sse = params, self.current.is_sse
         self._revision = self._revision or self.current.revision
 
@@ -349,11 +350,14 @@ class LegacyRequestTask(HttpRequestTask):
     """The failure of the first attempt that the server rejected because it did not know the session."""
     _rejection: ResponseLost | None = field(default=None, init=False)
     """The same of the latest attempt that was rejected."""
-    _begun_at: float = field(factory=trio.current_time, init=False)
+    _begun_at: float = field(default=math.inf, init=False)
+    """The time of its first attempt in this task, on Trio's clock."""
     _attempt_scope: trio.CancelScope | None = field(default=None, init=False)
     """The scope of the latest attempt; None before this task makes one."""
-    _sent: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the latest attempt has been sent completely, or there are no more attempts."""
+    _is_sent: bool = field(default=False, init=False)
+    """True if the latest attempt has been sent completely, or there are no more attempts."""
+    _sent: trio.Event | None = field(default=None, init=False)
+    """Set when that becomes true; None while nothing waits for it."""
     _answered: trio.Event | None = field(default=None, init=False)
     """Set when the answer has arrived; None while nothing waits for that."""
     _is_accepted: bool = field(default=False, init=False)
@@ -364,7 +368,7 @@ class LegacyRequestTask(HttpRequestTask):
     def _end(self) -> None:
         super()._end()
         self._has_ended = True
-        self._sent.set()
+        self._set_sent()
         if self._session is not None:
             self._session.tasks.discard(self)
 
@@ -373,14 +377,15 @@ class LegacyRequestTask(HttpRequestTask):
         session = self._manager.session_now
         if session is None or session.is_sse or self.request.method == "initialize":
             return False
-        if not self._post_now(session.url, {**session.fields, **self.request.sent_headers}):
+        added = self.request.sent_headers
+        if not self._post_now(session.url, {**session.fields, **added} if added else session.fields):
             return False
         self._session = session
         session.tasks.add(self)
         return True
 
     def _outlet(self) -> Outlet:
-        return ReplyOutlet.of(self._manager, self._session)
+        return self._manager.outlet if self._session is None else self._session.replies(self._manager)
 
     def outcome_arrived(self, *, in_time: bool) -> None:
         """Take the outcome, unless the cancellation is still being sent."""
@@ -398,7 +403,7 @@ class LegacyRequestTask(HttpRequestTask):
         else:
             self._is_cancelling = True
             sent: SentExchange | None = None
-            if self._sent.is_set() if self.response is None else self.response.is_sent:
+            if self._is_sent if self.response is None else self.response.is_sent:
                 session = self._session
                 sent = self.transport.sender.begin_post(session.url, self._cancellation(), session.fields)
             self.transport.finish_before_close(partial(self._send_cancelled, sent))
@@ -412,7 +417,7 @@ class LegacyRequestTask(HttpRequestTask):
         try:
             with trio.move_on_after(_CANCEL_SECONDS):
                 if sent is None:
-                    await (self._sent.wait() if self.response is None else self.response.wait_sent())
+                    await self._wait_sent()
                 if sent is not None or not self._has_ended:
                     assert self._session is not None
                     is_accepted = await self._manager.post_best_effort(
@@ -421,6 +426,13 @@ class LegacyRequestTask(HttpRequestTask):
         finally:
             if not self._has_ended:
                 self._end_cancelled(is_accepted=is_accepted)
+
+    async def _wait_sent(self) -> None:
+        if self.response is not None:
+            await self.response.wait_sent()
+        elif not self._is_sent:
+            self._sent = self._sent or trio.Event()
+            await self._sent.wait()
 
     def _end_cancelled(self, *, is_accepted: bool) -> None:
         """End the request after its cancellation; if the server ends its response now, the connection is kept."""
@@ -459,6 +471,7 @@ class LegacyRequestTask(HttpRequestTask):
             await super()._pause(failure, tries)
 
     async def _attempt(self) -> TrioMcpError | None:
+        self._begun_at = min(self._begun_at, trio.current_time())
         if self.request.method == "initialize":
             return await self._initialize()
         if self._sent_before is not None:
@@ -488,8 +501,8 @@ class LegacyRequestTask(HttpRequestTask):
 
     async def _attempt_in(self, session: LegacySession) -> TrioMcpError | None:
         self._session, self._refused, self._is_accepted = session, None, False
-        if self._sent.is_set():
-            self._sent = trio.Event()
+        if self._is_sent:
+            self._is_sent, self._sent = False, None
         with trio.CancelScope() as self._attempt_scope:
             if session.is_lost and self._sent_before is not None:
                 self._end_attempt(self._attempt_scope)
@@ -501,7 +514,7 @@ class LegacyRequestTask(HttpRequestTask):
         return ResponseLost(f"the session was lost before the answer to {self.request.method!r}")
 
     async def _post(self, session: LegacySession) -> TrioMcpError | None:
-        request, sender, outlet = self.request, self.transport.sender, self._outlet()
+        request, sender, outlet = self.request, self.transport.sender, ReplyOutlet.of(self._manager, session)
         stream = ResumableStream(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, outlet))
         fields = {**session.fields, **request.sent_headers}
         sent, self._sent_before = self._sent_before, None
@@ -528,7 +541,12 @@ class LegacyRequestTask(HttpRequestTask):
 
     def _note_sent(self) -> None:
         super()._note_sent()
-        self._sent.set()
+        self._set_sent()
+
+    def _set_sent(self) -> None:
+        self._is_sent = True
+        if self._sent is not None:
+            self._sent.set()
 
     def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
         assert self._session is not None

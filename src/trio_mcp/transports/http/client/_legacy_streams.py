@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, Self
 
@@ -29,7 +29,7 @@ import trio
 from attrs import define, field
 
 from ...._errors import AuthorizationFailed, RemoteProtocolError
-from ....peer import Outbox, QueuedMessage
+from ....peer import NO_HEADERS, Outbox, QueuedMessage
 from ....wire import LAST_EVENT_FIELD, SESSION_FIELD, VERSION_FIELD, SseDecoder, SseEvent, is_plain_field
 from .._engine import EngineError, HttpResponse, checked_endpoint, is_event_stream, read_events
 from ._transport import HttpTransport, back_off
@@ -85,19 +85,31 @@ class LegacySession:
     id: str | None = field(default=None, init=False, repr=False)
     revision: str | None = field(default=None, init=False)
     """The negotiated revision; None before the handshake."""
+    fields: Mapping[str, str] = field(default=NO_HEADERS, init=False, repr=False)
+    """The header fields that name it."""
     is_lost: bool = field(default=False, init=False)
     has_streams: bool = field(default=False, init=False)
     """True once the server has answered a GET with a stream."""
     standalone: StandaloneStream | None = field(default=None, init=False)
     tasks: set[SessionRequest] = field(factory=set["SessionRequest"], init=False)
     """The requests in flight in it."""
+    _replies: ReplyOutlet | None = field(default=None, init=False)
     _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
 
-    @property
-    def fields(self) -> dict[str, str]:
-        """The header fields that name it."""
-        fields = {} if self.id is None else {SESSION_FIELD: self.id}
-        return fields if self.revision is None else {**fields, VERSION_FIELD: self.revision}
+    def replies(self, manager: SessionOwner) -> ReplyOutlet:
+        """Return the outlet for answers to what comes in JSON responses, which is usually nothing."""
+        if self._replies is None:
+            self._replies = ReplyOutlet.of(manager, self)
+        return self._replies
+
+    def agree(self, revision: str | None) -> None:
+        """Take the negotiated revision; None if there is none that a header field can name."""
+        self.revision = revision
+        self._set_fields()
+
+    def _set_fields(self) -> None:
+        named = {SESSION_FIELD: self.id, VERSION_FIELD: self.revision}
+        self.fields = {name: value for name, value in named.items() if value is not None}
 
     def take_id(self, response: HttpResponse) -> None:
         """Take the id that the server has assigned; raises `RemoteProtocolError` if it cannot be sent back."""
@@ -105,6 +117,7 @@ class LegacySession:
         if id is not None and not _ID.fullmatch(id):
             raise RemoteProtocolError(f"the server has assigned an invalid session id: {id[:100]!r}")
         self.id = id
+        self._set_fields()
 
     @contextmanager
     def streams(self) -> Generator[None]:
@@ -118,7 +131,7 @@ class LegacySession:
 
     def disconnect(self) -> None:
         """End the session: its streams and its requests in flight. Synchronous."""
-        self.is_lost = True
+        self.is_lost, self._replies = True, None
         for scope in self._streams:
             scope.cancel(reason="the session is over")
         for task in list(self.tasks):

@@ -120,6 +120,10 @@ class HttpOutlet(ByteHolder):
         """Call nobody any more: its session has ended."""
         self._on_failure = self._cut = _ignore
 
+    def renew(self, envelope: MessageOrigin) -> None:
+        """Serve another POST, after one whose answer was all that it ever held (`sole_answer`) and had no reader."""
+        self.envelope, self._owed = envelope, 1
+
     def find_sender(self) -> Sender:
         """Return the client that its messages are for."""
         return self.sender
@@ -130,7 +134,9 @@ class HttpOutlet(ByteHolder):
 
     def _note_size(self) -> None:
         """Count what waits, except what its readers have taken: their responses hold it."""
-        waiting = self.size - sum([reader.taken for reader in self._readers])
+        waiting = self.size
+        if self._readers:
+            waiting -= sum([reader.taken for reader in self._readers])
         if waiting > self.held:
             self.hold(waiting - self.held)
         else:
