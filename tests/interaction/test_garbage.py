@@ -11,14 +11,16 @@ from typing import TypeAlias
 
 import pytest
 import trio
+import trio.testing
 
-from trio_mcp import Server, open_http_client, serve_http
+from trio_mcp import Client, Context, Server, open_client, open_http_client, serve_http
 
 USED = frozenset({"_Connection", "Http1", "AppTasks", "Responding", "HttpRequest", "HandlerRun", "IncomingHttpRequest"})
 """The classes of what connections, requests and handlers consist of."""
 LEGACY_USED = frozenset({"HttpOutlet", "Outbox", "IncomingMessageRequest"})
 RUN = frozenset({"HandlerRun"})
 TIMES = 5
+MANY_CALLS = 30
 
 Use: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -29,6 +31,18 @@ def make_server(begun: list[trio.Event]) -> Server:
     @server.tool
     async def add(a: int, b: int) -> int:
         return a + b
+
+    @server.tool
+    async def give_way() -> None:
+        await trio.lowlevel.checkpoint()
+
+    @server.tool
+    async def fail() -> None:
+        raise ValueError("always")
+
+    @server.tool
+    async def report(ctx: Context) -> None:
+        await ctx.report_progress(1)
 
     @server.tool
     async def wait() -> None:
@@ -70,7 +84,7 @@ async def served() -> AsyncGenerator[tuple[str, list[trio.Event]]]:
     """Serve over HTTP; the block gets the URL, and events, of which the next call that begins sets the last."""
     begun = [trio.Event()]
     async with trio.open_nursery() as nursery:
-        bound = await nursery.start(partial(serve_http, make_server(begun), port=0))
+        bound = await nursery.start(partial(serve_http, make_server(begun), port=0, websocket=True))
         yield bound.url, begun
         nursery.cancel_scope.cancel()
 
@@ -119,3 +133,31 @@ async def test_what_a_cancelled_call_used_is_free(revision: str) -> None:
                     assert alive(RUN) > before
                     nursery.cancel_scope.cancel()
             await until_gone(RUN, before)
+
+
+async def ignore(_: object) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "answered at once": lambda client: client.call_tool("add", {"a": 1, "b": 2}),
+    "answered later": lambda client: client.call_tool("give_way"),
+    "failed": lambda client: client.call_tool("fail"),
+    "with progress": lambda client: client.call_tool("report", on_progress=ignore),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+async def test_a_call_leaves_nothing_to_the_garbage_collector(revision: str, scheme: str, kind: str) -> None:
+    use = CALLS[kind]
+    async with served() as (url, _), open_client(url.replace("http", scheme, 1), revision=revision) as client:
+        for _ in range(2):  # which load modules
+            await use(client)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        with collector_disabled():
+            for _ in range(MANY_CALLS):
+                await use(client)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert gc.collect() < MANY_CALLS

@@ -236,16 +236,20 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
 
     def withdraw(self) -> None:
         """Have the server cancel the request, if it may have received it."""
-        assert self._task is not None
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def task_ended(self) -> None:
+        """Forget the task, which refers to the request: a cycle for each request would keep the collector busy."""
+        self._task = None
 
     def finish(self, outcome: JsonObject | Exception) -> None:
         """Take the outcome."""
         if self.method == "initialize" and not isinstance(outcome, Exception):
             self._transport.negotiated(self.params, outcome)
         super().finish(outcome)
-        assert self._task is not None
-        self._task.outcome_arrived(in_time=not isinstance(outcome, ConnectionLost))
+        if self._task is not None:
+            self._task.outcome_arrived(in_time=not isinstance(outcome, ConnectionLost))
 
 
 def _names_revision(params: JsonObject | None) -> bool:
@@ -309,6 +313,7 @@ class HttpRequestTask(abc.ABC):
     def _end(self) -> None:
         """Note that nothing more is done for the request; called once."""
         self.transport.end_task(self)
+        self.request.task_ended()
 
     # --- Requests that are sent at once; see `_kept_connections` ---
 

@@ -344,7 +344,7 @@ class StreamableSession(HttpSession):
     """The stored events of the session; None without an event store."""
     _standing: HttpOutlet = field(init=False)
     _outlets: dict[int, HttpOutlet] = field(factory=dict[int, HttpOutlet], init=False)
-    """The outlets that are not complete, or are read, by number; and the spare one."""
+    """The outlets that are not complete, or are read, by number."""
     _spare: tuple[int, HttpOutlet] | None = field(default=None, init=False)
     """The outlet of a POST that was answered in one step, with its number: for the next one, because making one takes
     a tenth of a small request."""
@@ -420,6 +420,7 @@ class StreamableSession(HttpSession):
         if spare is not None:
             number, outlet = spare
             outlet.renew(request.envelope)
+            self._outlets[number] = outlet
         else:
             self._issued += 1
             number = self._issued
@@ -450,7 +451,7 @@ class StreamableSession(HttpSession):
         """Return the answer to a POST that was begun, if that is all. Synchronous."""
         answer = outlet.sole_answer()
         if answer is not None:
-            self._spare = number, outlet
+            self._spare = number, self._outlets.pop(number)
             self._end_request()
         return answer
 
@@ -584,6 +585,7 @@ class StreamableSession(HttpSession):
     async def forget(self) -> None:
         """Delete what is stored of an ended session, after its last HTTP request has ended."""
         await super().forget()
+        self._spare = None  # it refers to this session
         if self._record is not None:
             await self._record.forget()
 
