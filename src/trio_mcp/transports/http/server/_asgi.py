@@ -369,10 +369,10 @@ class Responding(ByteHolder):
 
     def _leave(self) -> None:
         self.left = True
-        if self.on_left is not None:
-            self.on_left()
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel(reason="the client has left")
+        if self.on_left is not None:  # later, because it wakes the task that responds, which has to be cancelled
+            self.on_left()
 
     @asynccontextmanager
     async def stream(self, headers: Mapping[str, str] = _NO_HEADERS) -> AsyncGenerator[EventStream]:
