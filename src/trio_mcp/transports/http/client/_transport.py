@@ -236,8 +236,8 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
 
     def withdraw(self) -> None:
         """Have the server cancel the request, if it may have received it."""
-        if self._task is not None:
-            self._task.cancel()
+        assert self._task is not None
+        self._task.cancel()
 
     def task_ended(self) -> None:
         """Forget the task, which refers to the request: a cycle for each request would keep the collector busy."""
