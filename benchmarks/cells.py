@@ -99,6 +99,10 @@ WITH_FLOOR = ("floor", *SDKS)
 IN_MEMORY = tuple(
     name for name in WITH_FLOOR if name != "ts/2026"
 )  # its pair of transports supports the legacy era only
+FIRST_OVER_STDIO = tuple(name for name in WITH_FLOOR if not name.startswith("ts/"))
+"""Without TypeScript, which drops progress that it reads together with the result."""
+CANCEL_OVER_HTTP = tuple(name for name in SDKS if name != "ts/2025")
+"""Without a server that keeps no session, in which a cancellation would find its request."""
 OURS = ("ours/2025", "ours/2026")
 OVER_HTTP = ("floor-h11", "floor-httptools", *SDKS)
 
@@ -132,13 +136,13 @@ WORKS = {
         Work("text", "A text of 1 MB, stdio", "p50_ms", WITH_FLOOR),
         Work("blob", "A blob of 10 MB, stdio", "p50_ms", WITH_FLOOR),
         Work("storm", "1,000 progress updates of one call, stdio", "per_update_us", WITH_FLOOR),
-        Work("first", "From a call to its first progress, stdio", "p50_us", WITH_FLOOR),
+        Work("first", "From a call to its first progress, stdio", "p50_us", FIRST_OVER_STDIO),
         Work("cancel", "From cancelling to the handler, stdio", "p50_us", WITH_FLOOR),
         *_calls("http", "HTTP", OVER_HTTP, (1, 64)),
         *_calls("websocket", "WebSocket", OURS, (1, 64)),
         Work("http-storm", "1,000 progress updates of one call, HTTP", "per_update_us", SDKS),
         Work("http-first", "From a call to its first progress, HTTP", "p50_us", SDKS),
-        Work("http-cancel", "From cancelling to the handler, HTTP", "p50_us", SDKS),
+        Work("http-cancel", "From cancelling to the handler, HTTP", "p50_us", CANCEL_OVER_HTTP),
         Work("clients", "100 HTTP clients of one server", "rate", OVER_HTTP),
         Work("import", "A process that imports and ends", "p50_ms", tuple(IMPORTS)),
         Work("idle", "1,000 idle sessions in memory", "pair_kb", IN_MEMORY, once=True),

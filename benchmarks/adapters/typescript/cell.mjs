@@ -19,7 +19,7 @@ const TEXT = 1_000_000;
 
 const [work, era, effortText] = process.argv.slice(2);
 const effort = JSON.parse(effortText);
-const [kind, inFlight] = work.split('-');
+const [kind, inFlight] = /-\d+$/.test(work) ? work.split('-') : [work];
 
 const now = () => Number(process.hrtime.bigint()) / 1e9;
 const sleep = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
@@ -168,8 +168,8 @@ async function blob() {
     });
 }
 
-async function storm() {
-    return withClient(stdioClient(), async client => {
+async function storm(over) {
+    return over(async client => {
         await tools(client);
         let heard = [];
         const onprogress = ({ progress }) => heard.push(progress);
@@ -195,8 +195,26 @@ async function storm() {
     });
 }
 
-async function cancel() {
-    return withClient(stdioClient(), async client => {
+async function first(over) {
+    return over(async client => {
+        await tools(client);
+        const taken = [];
+        for (let number = 0; number < effort.cancels; number++) {
+            let arrived;
+            const began = now();
+            await call(client, 'storm', { count: 1 }, { onprogress: () => (arrived = now()) });
+            while (arrived === undefined) {
+                check(now() < began + TIMEOUT_SECONDS, 'no progress arrived');
+                await sleep(TURN);
+            }
+            taken.push(arrived - began);
+        }
+        return { p50_us: percentile(taken, 0.5) * 1e6, max_us: Math.max(...taken) * 1e6 };
+    });
+}
+
+async function cancel(over) {
+    return over(async client => {
         await tools(client);
         const taken = [];
         for (let number = 1; number <= effort.cancels; number++) {
@@ -206,6 +224,7 @@ async function cancel() {
             const cancelled = now();
             controller.abort();
             await waiting;
+            await sleep(IDLE);
             let times = await call(client, 'cancelled', {});
             while (times.length < number) {
                 check(now() < cancelled + TIMEOUT_SECONDS, `cancellation ${number} did not reach the handler`);
@@ -226,6 +245,9 @@ async function withHttp(use) {
         child.kill('SIGKILL');
     }
 }
+
+const overStdio = use => withClient(stdioClient(), use);
+const overHttp = use => withHttp(url => withClient(httpClient(url), use));
 
 async function clients() {
     return withHttp(async url => {
@@ -308,15 +330,19 @@ async function cycles() {
 }
 
 const WORKS = {
-    stdio: () => withClient(stdioClient(), client => measured(client, 2)),
-    waiting: () => withClient(stdioClient(), client => measured(client, 2, 'add_later')),
+    stdio: () => overStdio(client => measured(client, 2)),
+    waiting: () => overStdio(client => measured(client, 2, 'add_later')),
     memory: () => withClient(memoryClient(makeServer(0)), client => measured(client, 1)),
-    http: () => withHttp(url => withClient(httpClient(url), client => measured(client, 2))),
+    http: () => overHttp(client => measured(client, 2)),
     list: listing,
     text,
     blob,
-    storm,
-    cancel,
+    storm: () => storm(overStdio),
+    'http-storm': () => storm(overHttp),
+    first: () => first(overStdio),
+    'http-first': () => first(overHttp),
+    cancel: () => cancel(overStdio),
+    'http-cancel': () => cancel(overHttp),
     clients,
     idle,
     growth,

@@ -87,11 +87,16 @@ function serveHttp() {
     const http = createServer(async (incoming, outgoing) => {
         const body = incoming.method === 'POST' ? Readable.toWeb(incoming) : undefined;
         const url = `http://${incoming.headers.host}${incoming.url}`;
-        const request = new Request(url, { method: incoming.method, headers: incoming.headers, body, duplex: 'half' });
+        const left = new AbortController();
+        outgoing.on('close', () => left.abort());
+        const { method, headers } = incoming;
+        const request = new Request(url, { method, headers, body, duplex: 'half', signal: left.signal });
         const response = await handler.fetch(request);
         outgoing.writeHead(response.status, Object.fromEntries(response.headers));
         if (response.body) {
-            for await (const chunk of response.body) outgoing.write(chunk);
+            const reader = response.body.getReader();
+            outgoing.on('close', () => reader.cancel().catch(() => {}));
+            for (let read = await reader.read(); !read.done; read = await reader.read()) outgoing.write(read.value);
         }
         outgoing.end();
     });
