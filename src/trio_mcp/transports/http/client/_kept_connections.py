@@ -89,7 +89,7 @@ class KeptConnections:
         if begun is None:
             return None
         connection, data, written = begun
-        if written < len(data):  # the server, which reads nothing, cannot take a part of it for the whole
+        if written < len(data):  # the length was announced, so the server cannot take a part of it for the whole
             connection.close()
             return None
         return SentExchange(self.engine, url, connection, ResponseReader(), None, is_whole=True)

@@ -385,7 +385,8 @@ class LegacyRequestTask(HttpRequestTask):
         return True
 
     def _outlet(self) -> Outlet:
-        return self._manager.outlet if self._session is None else self._session.replies(self._manager)
+        assert self._session is not None
+        return self._session.replies(self._manager)
 
     def outcome_arrived(self, *, in_time: bool) -> None:
         """Take the outcome, unless the cancellation is still being sent."""
@@ -402,9 +403,9 @@ class LegacyRequestTask(HttpRequestTask):
             self._leave("the caller has left")
         else:
             self._is_cancelling = True
-            sent: SentExchange | None = None
-            if self._is_sent if self.response is None else self.response.is_sent:
-                session = self._session
+            session, sent = self._session, None
+            is_sent = self._is_sent if self.response is None else self.response.is_sent
+            if is_sent:
                 sent = self.transport.sender.begin_post(session.url, self._cancellation(), session.fields)
             self.transport.finish_before_close(partial(self._send_cancelled, sent))
 
