@@ -109,8 +109,6 @@ class SessionHost:
     """The maximum time that it may be idle before its handshake is complete."""
     retry_ms: int
     """The milliseconds after which clients come back, unless a handler sets another value."""
-    became_idle: Callable[[HttpSession], None]
-    """Called when a session has become idle."""
     ended: Callable[[HttpSession], None]
     """Called when a session has ended."""
 
@@ -200,7 +198,6 @@ class HttpSession(MessageConnection):
             self._request_ended.unpark_all()
         if not self.ledger.incoming and self.lost is None:
             self.idle_since = trio.current_time()
-            self.host.became_idle(self)
 
     async def forget(self) -> None:
         """Delete what is stored of an ended session, after its last HTTP request has ended."""
@@ -290,7 +287,7 @@ class HttpSession(MessageConnection):
         if outlet.is_abandoned and exchange.state is ExchangeState.ANSWERED:
             self.undelivered += 1
         outlet.resolve()
-        if outlet.is_complete:
+        if self.ledger.outgoing and outlet.is_complete:
             self._withdraw_questions(outlet)
         self._note_idle()
 

@@ -181,7 +181,6 @@ class SessionRegistry:
             idle_seconds=settings.idle_seconds,
             half_open_seconds=settings.half_open_seconds,
             retry_ms=round(settings.retry_seconds * 1000),
-            became_idle=self._became_idle,
             ended=self._ended,
         )
 
@@ -287,7 +286,7 @@ class SessionRegistry:
         session = kind.begin(self._host, request)
         self._table[session.id] = session
         self._bound.add(session.sender, session)
-        self._became_idle(session)
+        self._wake_by(session.deadline)
         return session
 
     def _make_room(self, newcomer: Sender) -> None:
@@ -308,10 +307,9 @@ class SessionRegistry:
             return None
         return min(self._bound.entries_of(owner), key=lambda each: (bool(each.ledger.incoming), each.deadline))
 
-    def _became_idle(self, session: HttpSession) -> None:
-        deadline = session.deadline
-        if deadline < self._sleep.deadline:  # noqa: PLR1730 # setting it costs a tenth of a request, and is rare
-            self._sleep.deadline = deadline
+    def _wake_by(self, deadline: float) -> None:
+        """Look at all sessions at that time at the latest."""
+        self._sleep.deadline = min(self._sleep.deadline, deadline)
 
     def _ended(self, session: HttpSession) -> None:
         del self._table[session.id]
@@ -326,10 +324,17 @@ class SessionRegistry:
         self._removed.unpark_all()
 
     async def expire(self) -> None:
-        """End sessions that have been idle for too long, forever (rule 1)."""
+        """End sessions that have been idle for too long, forever (rule 1).
+
+        A session says nothing when it becomes idle, which it does after each request. None that does so during a sleep
+        can expire before the sleep ends.
+        """
+        shortest = min(self._settings.idle_seconds, self._settings.half_open_seconds)
         while True:
             with trio.CancelScope() as self._sleep:
-                self._sleep.deadline = min((each.deadline for each in self._table.values()), default=math.inf)
+                if self._table:
+                    deadlines = [each.deadline for each in self._table.values()]
+                    self._wake_by(min(trio.current_time() + shortest, *deadlines))
                 await trio.sleep_forever()
             for session in list(self._table.values()):
                 if session.deadline <= trio.current_time():

@@ -193,7 +193,8 @@ class HttpOutlet(ByteHolder):
         self._outbox.put_urgent(line)
         if not had_failed and self._outbox.failure is not None:
             self._on_failure(self._outbox.failure)
-        self._changed.unpark_all()
+        if self._changed:
+            self._changed.unpark_all()
         self._note_size()
 
     def withdraw(self, entry: QueuedMessage) -> bool:
