@@ -992,13 +992,19 @@ async def cancelled_on(connection: Connection, id: object) -> None:
     assert message["params"]["requestId"] == id
 
 
+async def start_and_cancel(session: Session, connections: list[Connection]) -> tuple[Connection, Connection, Any]:
+    """Start a request on one of two connections, and cancel it; return both, that of the request first, and its id."""
+    ((pending, connection, message),) = await start_on(session, connections, {})
+    pending.scope.cancel()
+    (other,) = [each for each in connections if each is not connection]
+    await cancelled_on(other, message["id"])
+    return connection, other, message["id"]
+
+
 async def test_a_cancelled_request_of_a_session_keeps_its_connection_if_the_server_ends_the_response() -> None:
     async with in_session(2) as (session, connections):
         for _ in range(2):
-            ((pending, connection, message),) = await start_on(session, connections, {})
-            pending.scope.cancel()
-            (other,) = [each for each in connections if each is not connection]
-            await cancelled_on(other, message["id"])
+            connection, other, _ = await start_and_cancel(session, connections)
             assert len(session.transport._tasks) == 1  # until the cancellation is accepted
             await accept(other)
             await accept(connection)
@@ -1010,11 +1016,8 @@ async def test_a_cancelled_request_of_a_session_keeps_its_connection_if_the_serv
 
 async def test_a_late_answer_to_a_cancelled_request_is_dropped_and_its_connection_kept() -> None:
     async with in_session(2) as (session, connections):
-        ((pending, connection, message),) = await start_on(session, connections, {})
-        pending.scope.cancel()
-        (other,) = [each for each in connections if each is not connection]
-        await cancelled_on(other, message["id"])
-        await connection.json(result(message["id"]))
+        connection, other, id = await start_and_cancel(session, connections)
+        await connection.json(result(id))
         await accept(other)
         await session.idle()
         await until(lambda: len(idle_in(session.transport)) == 2)
@@ -1023,10 +1026,7 @@ async def test_a_late_answer_to_a_cancelled_request_is_dropped_and_its_connectio
 async def test_a_response_that_goes_on_after_its_cancellation_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_transport, "_LINGER_SECONDS", 0.01)
     async with in_session(2) as (session, connections):
-        ((pending, connection, message),) = await start_on(session, connections, {})
-        pending.scope.cancel()
-        (other,) = [each for each in connections if each is not connection]
-        await cancelled_on(other, message["id"])
+        connection, other, _ = await start_and_cancel(session, connections)
         await accept(other)
         await connection.left()
         await session.idle()
@@ -1034,10 +1034,7 @@ async def test_a_response_that_goes_on_after_its_cancellation_is_closed_soon(mon
 
 async def test_a_cancellation_that_is_refused_closes_the_response_at_once() -> None:
     async with in_session(2) as (session, connections):
-        ((pending, connection, message),) = await start_on(session, connections, {})
-        pending.scope.cancel()
-        (other,) = [each for each in connections if each is not connection]
-        await cancelled_on(other, message["id"])
+        connection, other, _ = await start_and_cancel(session, connections)
         await other.send("HTTP/1.1 400 No", "content-length: 0")
         await connection.left()
         await session.idle()

@@ -93,23 +93,23 @@ class HttpSender:
         self, request: QuickRequest, url: str, line: bytes, fields: Mapping[str, str]
     ) -> AwaitedResponse | None:
         """Post one message at once on a kept connection; return its response, or None if nothing was sent."""
-        if self.kept is None or self.source is not None or not self.is_reached:
-            return None
-        message = line.removesuffix(b"\n")
-        response = self.kept.send(request, url, fields, message)
+        message, kept = line.removesuffix(b"\n"), self._usable_now()
+        response = None if kept is None else kept.send(request, url, fields, message)
         if response is not None and self._tap is not None:
             self._tap("sent", message)
         return response
 
     def begin_post(self, url: str, line: bytes, fields: Mapping[str, str]) -> SentExchange | None:
         """Post one message at once on a kept connection, for a task that then calls `post`; None if it was not sent."""
-        if self.kept is None or self.source is not None or not self.is_reached:
-            return None
-        message = line.removesuffix(b"\n")
-        sent = self.kept.send_whole(url, fields, message)
+        message, kept = line.removesuffix(b"\n"), self._usable_now()
+        sent = None if kept is None else kept.send_whole(url, fields, message)
         if sent is not None and self._tap is not None:
             self._tap("sent", message)
         return sent
+
+    def _usable_now(self) -> KeptConnections | None:
+        """Return the kept connections, unless a request has to wait for credentials, or for a first connection."""
+        return self.kept if self.source is None and self.is_reached else None
 
     def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
         """Request an event stream; raises what `post` does."""
