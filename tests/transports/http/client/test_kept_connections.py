@@ -727,6 +727,28 @@ async def test_what_a_call_sends_after_its_answer_is_in_no_response_to_another()
             assert [json.loads(body)["result"]["content"][0]["text"] for body in bodies] == ["used"]
 
 
+async def test_each_handler_of_a_session_sees_the_header_fields_of_its_own_request() -> None:
+    server, numbers = make_server(), list[str]()
+
+    @server.tool
+    async def see(ctx: Context) -> None:
+        numbers.append(ctx.headers["x-number"])
+
+    async with (
+        served(server) as bound,
+        http_transport(bound.url)(ClientStub()) as transport,
+        trio.open_nursery() as nursery,
+    ):
+        await initialize(transport)
+        for number in "123":
+            pending = start_request(
+                nursery, transport, "tools/call", modern=False, at_once=True, fields={"x-number": number}, name="see"
+            )
+            await pending.outcome()
+
+    assert numbers == ["1", "2", "3"]
+
+
 # --- Idle connections ---
 
 

@@ -17,6 +17,7 @@ from trio_mcp import Accepted, Context, Limits, McpError, Server
 from trio_mcp.server import http_app
 from trio_mcp.transports import HttpApp
 from trio_mcp.transports.http.server import _modern
+from trio_mcp.transports.http.server._modern import IncomingHttpRequest
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
@@ -232,6 +233,27 @@ async def test_a_client_that_disconnects_cancels_its_handler_and_gets_no_more_me
 
     assert len(caller.sent) == sent
     assert not caller.complete
+
+
+async def test_a_client_that_disconnects_has_cancelled_its_request(
+    tool_server: ModernToolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = list[str]()
+    cancel = IncomingHttpRequest.cancel
+
+    def record(exchange: IncomingHttpRequest, reason: str) -> None:
+        reasons.append(reason)
+        cancel(exchange, reason)
+
+    monkeypatch.setattr(IncomingHttpRequest, "cancel", record)
+    caller = AsgiCaller.post(call("wait"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(caller.run, tool_server.app)
+        await trio.testing.wait_all_tasks_blocked()
+        caller.disconnect()
+        await caller.returned.wait()
+
+    assert reasons == ["the client closed the response"]
 
 
 async def test_a_request_that_the_asgi_server_cancels_stops_its_handler(tool_server: ModernToolServer) -> None:
