@@ -1,7 +1,8 @@
 """Tests of the rules of the layout, by parsing the sources.
 
 1. A folder imports only folders above it, through their `__init__`, and so do sub-folders. No circle of imports exists
-   at run time; circles of imports for annotations exist only inside one folder.
+   at run time; circles of imports for annotations exist only inside one folder. A capability beside the core imports
+   public names of the core only, and the core refers to it in `_capabilities`.
 2. A module is one idea: at most 500 lines of code, and at least 100 unless two other modules import it.
 3. One name has one meaning: no class name is defined twice.
 4. Code for the legacy revisions lives in files named for it, and the modern files that import these are listed.
@@ -15,6 +16,7 @@ from collections import defaultdict
 
 import pytest
 
+import trio_mcp
 from tests.architecture.sources import (
     MODULES,
     ROOT,
@@ -26,7 +28,14 @@ from tests.architecture.sources import (
 )
 
 # Each folder may import the folders named before it.
-LAYERS = ("schema", "types", "wire", "peer", "auth", "transports", "client", "server", "llm", "testing", "cli")
+LAYERS = (
+    *("schema", "types", "wire", "peer", "auth", "transports", "client", "server", "llm"),
+    *("tasks", "skills", "apps"),
+    *("testing", "cli"),
+)
+# Layers beside the core, which import only public names of it and nothing of one another.
+CAPABILITIES = {"tasks", "skills", "apps"}
+PUBLIC = {"_facade", "abc", "lowlevel", "types", "wire", *trio_mcp.__all__}
 # Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
     "_other_sdks": {"_misuse"},
@@ -39,6 +48,7 @@ SHARED = {
     "_tracing": {"_errors"},
     "_user_types": {"_errors", "types", "wire"},
     "_extensions": {"_errors", "types", "wire"},
+    "_capabilities": CAPABILITIES,  # only for annotations and when a program uses one
     "abc": {"_errors", "_util", "types", "wire", "peer"},  # only for annotations, as a test below checks
 }
 FACADES = ("__init__", "lowlevel")
@@ -48,7 +58,8 @@ HTTP_LAYERS = {"transports", "auth"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 225, 31
+MOST_MODULES, MOST_SMALL_MODULES = 226, 32  # of the core
+MOST_OF_A_CAPABILITY, MOST_SMALL_OF_A_CAPABILITY = 15, 4
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
 
@@ -64,6 +75,8 @@ def allowed(layer: str) -> set[str]:
     """Return the layers and shared modules that a layer may import."""
     if layer in SHARED:
         return SHARED[layer]
+    if layer in CAPABILITIES:
+        return {layer} | PUBLIC
     above = set(LAYERS[: LAYERS.index(layer) + 1]) | set(SHARED)
     return above - {"client"} if layer == "server" else above
 
@@ -103,7 +116,9 @@ def test_modules_do_not_import_one_another_in_a_circle_at_run_time() -> None:
 def test_circles_of_imports_for_annotations_stay_inside_one_folder() -> None:
     folders = {module.dotted: module.folder for module in MODULES}
     graph = {
-        module.dotted: imports_of_package(module, at_run_time=False) for module in MODULES if not module.is_package
+        module.dotted: imports_of_package(module, at_run_time=False)
+        for module in MODULES
+        if not module.is_package and module.layer != "_capabilities"  # methods of the core name classes of capabilities
     }
 
     assert [circle for circle in circles(graph) if len({folders[name] for name in circle}) > 1] == []
@@ -158,6 +173,7 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 
 
 SMALL_WITH_A_REASON: dict[str, str] = {
+    "_capabilities.py": "the one place where the core refers to capabilities",
     "_facade.py": "every facade imports it",
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
     "cli/_progress_bar.py": "it loads rich, which most commands do not need",
@@ -168,11 +184,23 @@ SMALL_WITH_A_REASON: dict[str, str] = {
 """Modules of less than 100 lines of code that fewer than two others import, each with the reason for its own file."""
 
 
-def test_the_number_of_modules_is_limited() -> None:
-    small = [module for module in WRITTEN if not module.is_package and module.lines_of_code < SMALL_MODULE]
+def is_small(module: Module) -> bool:
+    return not module.is_package and module.lines_of_code < SMALL_MODULE
 
-    assert len(MODULES) <= MOST_MODULES
-    assert len(small) <= MOST_SMALL_MODULES
+
+def test_the_number_of_modules_of_the_core_is_limited() -> None:
+    core = [module for module in MODULES if module.layer not in CAPABILITIES]
+
+    assert len(core) <= MOST_MODULES
+    assert len([module for module in core if is_small(module) and module in WRITTEN]) <= MOST_SMALL_MODULES
+
+
+@pytest.mark.parametrize("capability", sorted(CAPABILITIES))
+def test_the_number_of_modules_of_a_capability_is_limited(capability: str) -> None:
+    modules = [module for module in MODULES if module.layer == capability]
+
+    assert len(modules) <= MOST_OF_A_CAPABILITY
+    assert len([module for module in modules if is_small(module) and module in WRITTEN]) <= MOST_SMALL_OF_A_CAPABILITY
 
 
 NAMED_BY_THE_SPECIFICATION = {"Notification", "Request"}

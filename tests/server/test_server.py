@@ -180,3 +180,14 @@ async def test_a_server_whose_last_tool_was_removed_sends_an_empty_list() -> Non
     async with open_client(server) as client:
         server.tools.remove("only")
         assert (await client.list_tools()).tools == []
+
+
+async def test_a_package_can_declare_an_extension_of_a_server_that_exists() -> None:
+    server = Server("s", extensions={"com.example/a": {"size": 1}})
+
+    server.declare_extension("com.example/b")
+    server.declare_extension("com.example/a", {"size": 2})
+
+    assert server.capabilities.extensions == {"com.example/a": {"size": 2}, "com.example/b": {}}
+    with pytest.raises(ValueError, match="extension id 'b'"):
+        server.declare_extension("b")

@@ -679,6 +679,23 @@ class Server(ForeignAttributes):
         """
         return _custom_registrar(self._internals.custom.add_notification, name, extension, callers_names())
 
+    def declare_extension(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
+        """Declare an extension, or change its settings; for packages that add an extension to a server.
+
+        It takes effect with the next request; clients that have made a handshake are not told.
+
+        Args:
+            id: the extension's id, such as ``"com.example/rooms"``.
+            settings: the server's settings of the extension.
+
+        Raises:
+            ValueError: the id is not valid.
+            TypeError: the settings are not a mapping.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
+        """
+        self.extensions = {**self.extensions, **checked_settings({id: settings or {}}, "extensions")}
+
     def middleware(self, function: M) -> M:
         """Register an async function around every request and notification; see `Request`. It is returned unchanged.
 

@@ -1,0 +1,17 @@
+"""The capabilities beside the core: packages that are loaded when a program first uses one of them.
+
+A capability (`trio_mcp.tasks`, for example) imports public names of the core only. The core knows capabilities by the
+methods and options with which a program begins to use one, such as `Server.skills`; these import it from here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal
+
+__all__ = ["load_capability"]
+
+
+def load_capability(name: Literal["apps", "skills", "tasks"]) -> Any:
+    """Return the package of a capability; import it if no program in this process has used it yet."""
+    return import_module(f"{__package__}.{name}")
