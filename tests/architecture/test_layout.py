@@ -58,7 +58,7 @@ HTTP_LAYERS = {"transports", "auth"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 226, 32  # of the core
+MOST_MODULES, MOST_SMALL_MODULES = 229, 32  # of the core
 MOST_OF_A_CAPABILITY, MOST_SMALL_OF_A_CAPABILITY = 15, 4
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
@@ -173,13 +173,13 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 
 
 SMALL_WITH_A_REASON: dict[str, str] = {
-    "_capabilities.py": "the one place where the core refers to capabilities",
     "_facade.py": "every facade imports it",
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
     "cli/_progress_bar.py": "it loads rich, which most commands do not need",
     "peer/_pacing.py": "one idea beside the handler pool, which has no room for it",
     "server/asking/_legacy.py": "code for legacy revisions",
     "server/features/_legacy_subscriptions.py": "code for legacy revisions",
+    "tasks/_legacy.py": "code for legacy revisions",
 }
 """Modules of less than 100 lines of code that fewer than two others import, each with the reason for its own file."""
 
@@ -228,6 +228,7 @@ LEGACY_IMPORTERS = {
     "server/_serve_http.py": {"transports.http.server._legacy_session_manager"},
     "server/_serving.py": {"server.features._legacy_subscriptions"},
     "server/asking/_asker.py": {"server.asking._legacy"},
+    "tasks/_client.py": {"tasks._legacy"},
     "transports/http/_engine.py": {"wire._http_legacy"},
     "transports/http/client/_open.py": {"transports.http.client._legacy_session"},
     "transports/http/server/_app.py": {"transports.http.server._legacy_session_manager"},

@@ -13,8 +13,8 @@ NAMES: Mapping[type, str] = {
     Client: """
         aclose call_tool complete discover extension get_prompt instructions list_prompts list_resource_templates
         list_resources list_tools listen notify open_call ping prompts read_resource request resource_templates
-        resources revision roots_changed server_capabilities server_info set_log_level statistics subscribe_resource
-        tools unsubscribe_resource
+        resources revision roots_changed server_capabilities server_info set_log_level start_task statistics
+        subscribe_resource task tools unsubscribe_resource
     """,
     Clients: "aclose call_tool disabled failed find_tool get items keys names tools values",
     Context: """
@@ -25,9 +25,9 @@ NAMES: Mapping[type, str] = {
     HttpBound: "port stop url urls",
     Request: "context is_notification method params with_params",
     Server: """
-        asking background cache capabilities completion completions experimental extensions info instructions lifespan
-        limits method middleware needed_scopes notification on_stuck page_size prompt prompts resource resource_updated
-        resources revisions run serving serving_one snapshot tool tools
+        asking background cache capabilities completion completions declare_extension experimental extensions info
+        instructions lifespan limits method middleware needed_scopes notification on_stuck page_size prompt prompts
+        resource resource_updated resources revisions run serving serving_one snapshot tool tools
     """,
 }
 

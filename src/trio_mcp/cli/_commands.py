@@ -28,6 +28,7 @@ from ..wire import (
     Change,
     ChangeFilter,
     ListChanged,
+    ResourceUpdated,
     Undecodable,
     decode,
     is_array,
@@ -517,6 +518,7 @@ class Watching:
         elif isinstance(change, ListChanged):
             self._print(f"the list of {change.kind} has changed")
         else:
+            assert isinstance(change, ResourceUpdated)  # the command listens for nothing else
             self._print(visible_line(f"{change.uri} has changed"))
 
     def _print(self, line: str) -> None:

@@ -85,8 +85,17 @@ class HandlerServing(AskingServing, Protocol):
         """The worker processes of isolated tools."""
         ...
 
+    @property
+    def parts(self) -> Mapping[Any, Any]:
+        """What packages beside the core keep for this serving, by `ServingPart`."""
+        ...
+
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
+        ...
+
+    def answer(self, exchange: IncomingRequest) -> None:
+        """Begin to answer a request; synchronous."""
         ...
 
     def has_method(self, name: str) -> bool:

@@ -14,6 +14,7 @@ import trio
 from attrs import define, field
 
 from .. import types
+from .._capabilities import load_capability
 from .._errors import McpError
 from .._extensions import checked_settings
 from .._misuse import check_class
@@ -29,15 +30,18 @@ from ._stopping import OnStuck
 from .asking import AskingMode, Seals
 from .features import (
     NO_SCOPES,
+    Around,
     CacheableMethod,
     CacheHint,
     Catalog,
     ChangeSource,
     Completions,
     Cursors,
+    ListenFilter,
     Prompts,
     RawSchema,
     Resources,
+    TaskMode,
     Tools,
     Visible,
     check_hints,
@@ -47,6 +51,8 @@ from .features import (
 from .signature import SchemaRefs
 
 if TYPE_CHECKING:
+    from .._capabilities import ServerTasks, TaskSettings
+    from ._extension_points import ServingPart
     from ._serve_http import ServeHttpOptions
     from ._snapshot import ServerSnapshot
 
@@ -83,6 +89,12 @@ class ServerInternals:
     """Notifies listeners of registrations, removals and updates."""
     servings: list[ActiveServer] = field(factory=list["ActiveServer"], init=False)
     """The servings of the server that are open."""
+    listen_filters: dict[str, ListenFilter] = field(factory=dict[str, "ListenFilter"], init=False)
+    """The members that extensions add to the filter of `subscriptions/listen`, by name."""
+    tasks: ServerTasks | None = field(default=None, init=False)
+    """The tasks; None unless the server has any."""
+    parts: tuple[ServingPart[Any], ...] = field(default=(), init=False)
+    """What packages beside the core keep for each serving."""
 
 
 @define(eq=False, init=False, repr=False)
@@ -146,6 +158,7 @@ class Server(ForeignAttributes):
             model. What resources, prompts, completions and custom methods raise is never told. The log has everything.
         visible: decides who sees each tool, resource, resource template and prompt, in addition to the `visible` of
             the entry itself; see `tool`. Results that could differ between callers are never cacheable as public.
+        tasks: the settings of tasks, for tools with ``task=``; see `tool`.
         on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
             not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
@@ -219,6 +232,7 @@ class Server(ForeignAttributes):
         repair_arguments: bool = True,
         mask_errors: bool = False,
         visible: Visible[AnyEntry] | None = None,
+        tasks: TaskSettings | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -275,6 +289,17 @@ class Server(ForeignAttributes):
         )
         for each in lists:
             each.restrict(visible)
+        self.tools.task_maker = self._around_task
+        if tasks is not None:
+            self._internals.tasks = load_capability("tasks").ServerTasks(self, tasks)
+
+    def _around_task(self, mode: TaskMode, inner: Around | None) -> Around:
+        """Return the function around a tool whose calls may become tasks."""
+        if self._internals.tasks is None:
+            capability = load_capability("tasks")
+            self._internals.tasks = capability.ServerTasks(self, capability.TaskSettings())
+        around: Around = self._internals.tasks.around(mode, inner)
+        return around
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}>"
@@ -439,6 +464,8 @@ class Server(ForeignAttributes):
         isolate: Literal["process"] | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[types.Tool] | None = None,
+        around: Around | None = None,
+        task: TaskMode | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, *args: Any, **options: Any) -> Any:
         """Register a function as a tool; bare or called. The function is returned unchanged.
@@ -448,6 +475,15 @@ class Server(ForeignAttributes):
         both, in ``Annotated`` or as a default. A return annotation gives an output schema; without one, the return
         value becomes content. A parameter annotated `Context` receives it, and one annotated with `Resolve` its
         dependency.
+
+        ::
+
+            async def around(context: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+                async with context.state.transaction():
+                    return await call()
+
+            @server.tool(around=around)
+            async def transfer(amount: int) -> str: ...
 
         Args:
             name: the name of the tool; by default the name of the function.
@@ -475,6 +511,12 @@ class Server(ForeignAttributes):
                 caller, None without authentication. To others the tool is neither listed nor known. It is called in the
                 event loop for each list and each call, and must not wait. If it raises an exception, which is logged,
                 the tool is hidden.
+            around: an async function around each call of the tool whose arguments fit. It is called with the `Context`
+                and with a function that calls the tool, and returns what the tool returns.
+            task: ``"optional"`` lets a call go on as a task if it takes longer than `TaskSettings.after` and its client
+                takes tasks. ``"required"`` makes every call a task, and refuses clients that take none. The function is
+                the same: its progress becomes the message of the task, its questions are asked in the task, and it is
+                cancelled when the task is. A task belongs to the serving, not to the connection.
 
         Raises:
             ValueError: a tool of this name is registered, an option is not valid, or the schema uses header fields
