@@ -7,7 +7,12 @@ methods and options with which a program begins to use one, such as `Server.skil
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .tasks import ServerTasks as ServerTasks
+    from .tasks import TaskHandle as TaskHandle
+    from .tasks import TaskSettings as TaskSettings
 
 __all__ = ["load_capability"]
 

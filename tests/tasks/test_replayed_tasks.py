@@ -61,7 +61,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], TaskS
 
 async def until(tasks: RawTasks, id: str, status: str) -> dict[str, Any]:
     """Ask for the state of a task until it has this status."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while (got := await tasks.get(id))["status"] != status:
             await trio.lowlevel.checkpoint()
     return got
@@ -172,7 +172,7 @@ async def test_a_task_that_was_cancelled_through_another_process_cancels_its_han
         id = await RawTasks(one).begin("work")
         await RawTasks(two).cancel(id)
         assert (await RawTasks(two).get(id))["status"] == "cancelled"
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             await ended.wait()
         assert (await RawTasks(one).get(id))["status"] == "cancelled"
 
