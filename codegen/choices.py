@@ -38,6 +38,7 @@ JSON_MEMBERS = frozenset(
         ("JSONRPCRequest", "params"),
         ("Notification", "params"),
         ("Request", "params"),
+        ("Skill", "frontmatter"),
         ("Tool", "inputSchema"),
         ("Tool", "outputSchema"),
     }

@@ -44,14 +44,14 @@ class Hoist(NamedTuple):
 
 
 def hoist_inline_objects(
-    definitions: Definitions, earlier: dict[str, Hoist], revision: str
+    definitions: Definitions, earlier: dict[str, Hoist], source: str
 ) -> tuple[Definitions, dict[str, Hoist]]:
     """Return the definitions with every inline object moved out, and the place of each such object.
 
     Args:
         definitions: flattened definitions; not changed.
         earlier: places recorded when these definitions were normalised before.
-        revision: for messages.
+        source: the revision or extension, for messages.
     """
     result: Definitions = {}
     hoisted = dict(earlier)
@@ -59,10 +59,10 @@ def hoist_inline_objects(
     while waiting:
         name, schema = waiting.pop(0)
         if name in result and result[name] != schema:
-            raise RefusedError(f"revision {revision}: {name} is the name of two different objects")
+            raise RefusedError(f"{source}: {name} is the name of two different objects")
         result[name] = schema
         if not is_class(schema):
-            _refuse_inline(schema, f"revision {revision}: {name}")
+            _refuse_inline(schema, f"{source}: {name}")
             continue
         members: dict[str, Schema] = {}
         for member, inner in schema["properties"].items():
@@ -70,14 +70,10 @@ def hoist_inline_objects(
             own_name = _name(name, member)
             members[member] = _move(inner, own_name, moved)
             if len(moved) > 1:
-                raise RefusedError(
-                    f"revision {revision}: {name}.{member} holds several inline objects: name them upstream"
-                )
+                raise RefusedError(f"{source}: {name}.{member} holds several inline objects: name them upstream")
             if moved:
                 if own_name in definitions:
-                    raise RefusedError(
-                        f"revision {revision}: {name}.{member} would be named {own_name}, which is taken"
-                    )
+                    raise RefusedError(f"{source}: {name}.{member} would be named {own_name}, which is taken")
                 hoisted.setdefault(own_name, Hoist(name, member))
                 waiting.append((own_name, moved[0]))
         result[name] = {**schema, "properties": members}

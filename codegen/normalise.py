@@ -7,13 +7,13 @@ never ignored, because ignoring it could produce a wrong type.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from typing import Any, cast
 
 from codegen.hoist import Hoist, hoist_inline_objects
 from codegen.refusals import refuse_malformed
 from codegen.repairs import REPAIRS
-from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, target
+from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, name_in_core, ref, target
 
 PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
 FACTS = frozenset(
@@ -32,6 +32,7 @@ FACTS = frozenset(
         "minItems",
         "minLength",
         "minimum",
+        "pattern",
         "properties",
         "required",
         "type",
@@ -46,23 +47,58 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     Raises:
         RefusedError: the generated types cannot express the schema.
     """
-    found: Any = document.get("$defs") or document.get("definitions")
-    if not isinstance(found, dict):
-        raise RefusedError(f"revision {revision}: the schema file has neither $defs nor definitions")
-    refuse_malformed(found, revision)
-    definitions = cast("Definitions", found)
-    cleaned = {name: clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
-    _check_references(cleaned, revision)
-    flat = {name: _flatten(schema, cleaned, f"revision {revision}: {name}") for name, schema in cleaned.items()}
+    source = f"revision {revision}"
+    definitions = definitions_of(document, source)
+    cleaned = {name: clean(schema, f"{source}: {name}") for name, schema in definitions.items()}
+    _check_references(cleaned, source)
+    flat = {name: _flatten(schema, cleaned, f"{source}: {name}") for name, schema in cleaned.items()}
     for repair in REPAIRS:
         repair.apply(flat, revision)
     earlier = {name: Hoist(*place) for name, place in document.get("hoisted", {}).items()}
-    named, hoisted = hoist_inline_objects(flat, earlier, revision)
+    named, hoisted = hoist_inline_objects(flat, earlier, source)
     return {
         "$defs": {name: _sorted(named[name]) for name in sorted(named)},
         "hoisted": {name: list(hoisted[name]) for name in sorted(hoisted)},
         "revision": revision,
     }
+
+
+def normalise_extension(document: dict[str, Any], name: str, core: Mapping[str, Definitions]) -> dict[str, Any]:
+    """Return the normal form of the schema file of an extension.
+
+    Args:
+        document: the file.
+        name: the extension, as its package is named.
+        core: the definitions of each revision, to which the file may refer.
+
+    Raises:
+        RefusedError: the generated types cannot express the schema.
+    """
+    source = f"extension {name}"
+    definitions = definitions_of(document, source)
+    cleaned = {each: clean(schema, f"{source}: {each}") for each, schema in definitions.items()}
+    _check_references(cleaned, source, {name_in_core(revision, each) for revision in core for each in core[revision]})
+    flat = {each: _flatten(schema, cleaned, f"{source}: {each}") for each, schema in cleaned.items()}
+    earlier = {each: Hoist(*place) for each, place in document.get("hoisted", {}).items()}
+    named, hoisted = hoist_inline_objects(flat, earlier, source)
+    return {
+        "$defs": {each: _sorted(named[each]) for each in sorted(named)},
+        "extension": name,
+        "hoisted": {each: list(hoisted[each]) for each in sorted(hoisted)},
+    }
+
+
+def definitions_of(document: dict[str, Any], source: str) -> Definitions:
+    """Return the definitions of a schema file.
+
+    Raises:
+        RefusedError: the file has no definitions, or is not a JSON Schema.
+    """
+    found: Any = document.get("$defs") or document.get("definitions")
+    if not isinstance(found, dict):
+        raise RefusedError(f"{source}: the schema file has neither $defs nor definitions")
+    refuse_malformed(found, source)
+    return cast("Definitions", found)
 
 
 def clean(schema: Any, place: str) -> Schema:
@@ -87,8 +123,7 @@ def clean(schema: Any, place: str) -> Schema:
 def _clean_reference(facts: Schema, place: str) -> Schema:
     if len(facts) > 1:
         raise RefusedError(f"{place}: a $ref beside other keywords cannot be expressed as a type")
-    name = facts["$ref"].removeprefix("#/definitions/").removeprefix(PREFIX)
-    return {"$ref": PREFIX + name}
+    return ref(facts["$ref"].removeprefix("#/definitions/").removeprefix(PREFIX))
 
 
 def _clean_type(given: Any, place: str) -> str | list[str]:
@@ -150,11 +185,11 @@ _CLEANERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def _check_references(definitions: Definitions, revision: str) -> None:
+def _check_references(definitions: Definitions, source: str, elsewhere: Container[str] = ()) -> None:
     def check(schema: Schema, place: str) -> None:
         name = target(schema)
-        if name is not None and name not in definitions:
-            raise RefusedError(f"revision {revision}: {place} refers to {name}, which is not defined")
+        if name is not None and name not in definitions and name not in elsewhere:
+            raise RefusedError(f"{source}: {place} refers to {name}, which is not defined")
         for key in ("anyOf", "allOf"):
             for inner in schema.get(key, ()):
                 check(inner, place)
