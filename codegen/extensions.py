@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from codegen.align import Revision
+from codegen.choices import CORE_REVISION
 from codegen.registry import MethodRow
 from codegen.shapes import RefusedError, name_in_core, single_reference
-
-CORE_REVISION = "2026-07-28"
-"""The revision whose definitions an extension shares if several revisions have an equal one."""
 
 THIS_PROJECT = "this project"
 """The origin of a schema that upstream does not publish and that is written here by hand."""
@@ -42,6 +40,17 @@ EXTENSIONS: Mapping[str, Extension] = {
         page=f"{_PAGES}/skills/overview",
         origin=THIS_PROJECT,
         senders={"resources/directory/read": "client", "skills/get": "client", "skills/list": "client"},
+    ),
+    "tasks": Extension(
+        id="io.modelcontextprotocol/tasks",
+        page=f"{_PAGES}/tasks/overview",
+        origin="github.com/modelcontextprotocol/ext-tasks, schema/draft/schema.json",
+        senders={
+            "notifications/tasks": "server",
+            "tasks/cancel": "client",
+            "tasks/get": "client",
+            "tasks/update": "client",
+        },
     ),
 }
 """The known extensions, by the package in `trio_mcp` that has its types."""

@@ -38,9 +38,18 @@ def name_in_core(revision: str, name: str) -> str:
     return f"{_BESIDE}{revision}.json{PREFIX}{name}"
 
 
+def core_place(name: str) -> tuple[str, str] | None:
+    """Return the revision and the definition behind a name that `name_in_core` made; None for any other name."""
+    if not name.startswith(_BESIDE):
+        return None
+    revision, _, definition = name.removeprefix(_BESIDE).partition(f".json{PREFIX}")
+    return revision, definition
+
+
 def core_name(name: str) -> str | None:
     """Return the definition of the core behind a name that `name_in_core` made; None for any other name."""
-    return name.rpartition("/")[2] if name.startswith(_BESIDE) else None
+    place = core_place(name)
+    return None if place is None else place[1]
 
 
 def is_class(schema: Schema) -> bool:

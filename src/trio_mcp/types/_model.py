@@ -159,8 +159,8 @@ class Method(NamedTuple):
         return None if self.params_name is None else _type(self.params_name)
 
     @property
-    def results(self) -> tuple[type[Any], ...]:
-        """The types of its result: several if there are interim results, none for a notification."""
+    def results(self) -> tuple[type[Any] | Any, ...]:
+        """The types of its result, classes or unions: several if there are interim results, none for a notification."""
         return _types(self.result_names)
 
 
