@@ -135,3 +135,9 @@ def test_serving_loads_nothing_for_looking_inside(tmp_path: Path) -> None:
     )
 
     assert matching(modules_after(program), "server._snapshot", "server._inspection") == []
+
+
+def test_types_and_servers_load_no_types_of_extensions() -> None:
+    loaded = modules_after("from trio_mcp import Server, types\ntypes.Tool, Server('s')")
+
+    assert matching(loaded, "apps*", "skills*", "tasks*") == []

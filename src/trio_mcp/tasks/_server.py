@@ -15,6 +15,7 @@ from attrs import define, field
 
 from .. import Context, McpError, MissingCapability, Server, TooManyTasks
 from ..lowlevel import BUSY, ServerExtensionPoints, ServingPart, run_of
+from ..types import unstructure
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject, is_modern
 from . import types
 from ._exchange import TaskExchange
@@ -134,7 +135,9 @@ class ServerTasks:
 
     async def _update(self, params: types.UpdateTaskRequestParams, context: Context) -> None:
         runner, record = await self._find(context, params.task_id)
-        await runner.answer(record, params.input_responses, context)
+        revision = context.revision
+        answers = {key: unstructure(each, revision=revision) for key, each in params.input_responses.items()}
+        await runner.answer(record, answers, context)
 
     async def _cancel(self, params: types.CancelTaskRequestParams, context: Context) -> None:
         runner, record = await self._find(context, params.task_id)
