@@ -282,6 +282,7 @@ PRIVATE_MODULES_OF_TESTS = {
     },
     "server.asking": {"_asker", "_forms"},
     "server.features": {"_catalog"},
+    "tasks": {"_exchange"},
     "testing": {"_contract"},
     "testing.authorization_server": {"_options"},
     "transports": {"_connection_bound", "_memory", "_stream"},

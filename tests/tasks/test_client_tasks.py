@@ -198,6 +198,9 @@ class TaskPeer:
     """The ids of the subscriptions."""
     answers: list[Any] = field(factory=list[Any])
     cancelled: list[str] = field(factory=list[str])
+    honors: bool = True
+    """True if the server agrees to report the task."""
+    refuses_to_cancel: bool = False
 
     def task(self) -> dict[str, Any]:
         times = {"createdAt": "2026-07-28T10:00:00Z", "lastUpdatedAt": "2026-07-28T10:00:00Z"}
@@ -221,17 +224,25 @@ class TaskPeer:
                 self.answers.append(params["inputResponses"])
             case "tasks/cancel":
                 self.cancelled.append(params["taskId"])
+                if self.refuses_to_cancel:
+                    await self.refuse(id)
+                    return
             case "subscriptions/listen":
                 self.listening.append(id)
                 if not self.pushes:
-                    error = {"code": -32601, "message": "no such method"}
-                    await self.peer.send({"jsonrpc": "2.0", "id": id, "error": error})
+                    await self.refuse(id)
                     return
-                await self.notify("notifications/subscriptions/acknowledged", {"notifications": {"taskIds": ["t"]}})
+                await self.notify(
+                    "notifications/subscriptions/acknowledged",
+                    {"notifications": {"taskIds": ["t"] if self.honors else []}},
+                )
                 return
             case _:
                 raise AssertionError(method)
         await self.peer.send({"jsonrpc": "2.0", "id": id, "result": result})
+
+    async def refuse(self, id: Any) -> None:
+        await self.peer.send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}})
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         meta = {"io.modelcontextprotocol/subscriptionId": self.listening[-1]}
@@ -320,6 +331,24 @@ async def test_a_client_asks_again_when_the_stream_of_notifications_ends(autojum
     assert 0.3 in gaps(server.asked_at)[2:]
 
 
+async def test_a_client_polls_a_task_that_the_server_does_not_agree_to_report(autojump_clock: object) -> None:
+    async with task_peer(pushes=True) as (client, server), trio.open_nursery() as nursery:
+        server.honors = False
+        nursery.start_soon(client.call_tool, "any")
+        await trio.sleep(1)
+        server.state = DONE
+
+    assert gaps(server.asked_at) == [0.3, 0.3, 0.3, 0.3]
+
+
+async def test_a_call_that_is_left_does_not_need_the_server_to_agree(autojump_clock: object) -> None:
+    async with task_peer() as (client, server):
+        server.refuses_to_cancel = True
+        with trio.move_on_after(1):
+            await client.call_tool("any")
+        assert server.cancelled == ["t"]
+
+
 async def test_a_question_is_answered_once_however_often_it_is_seen(autojump_clock: object) -> None:
     question = {
         "method": "elicitation/create",
@@ -349,12 +378,12 @@ async def test_a_question_is_answered_once_however_often_it_is_seen(autojump_clo
 async def test_a_state_that_breaks_the_protocol_is_the_fault_of_the_server_and_ends_the_call(
     state: dict[str, Any], autojump_clock: object
 ) -> None:
-    async with task_peer() as (client, server):
+    async with task_peer() as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(set_later, server, state)
         with pytest.raises(RemoteProtocolError):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(set_later, server, state)
-                await client.call_tool("any")
-        assert await client.request("tasks/cancel", {"taskId": "t"}, dict)
+            await client.call_tool("any")
+        assert server.cancelled == ["t"]
+        assert await client.request("tasks/cancel", {"taskId": "u"}, dict)
 
 
 async def set_later(server: TaskPeer, state: dict[str, Any]) -> None:
@@ -403,11 +432,10 @@ async def test_a_started_task_returns_at_once_and_shows_each_state(opener: Opene
 
         states = [state async for state in handle.states()]
 
-        assert all(isinstance(state, TaskState) and state.id == handle.id for state in states)
+        assert {(type(state), state.id) for state in states} == {(TaskState, handle.id)}
         assert [state.message for state in states][:2] == ["compiling", "testing"]
         assert [state.status for state in states][-1] == "completed"
         assert "input_required" in [state.status for state in states]
-        assert handle.status == "completed"
         result = await handle.result()
         assert result.structured_content == {"result": "main: Accepted(value=Sure(sure=True))"}
 
@@ -435,8 +463,12 @@ async def test_leaving_a_handle_leaves_its_task_alone(opener: Opener, autojump_c
         handle = await client.start_task("build", {"branch": "main"})
         with trio.move_on_after(3):
             await handle.result()
-        async for _ in handle.states():
+        states = handle.states()
+        async for _ in states:
             break
+        await states.aclose()
+        await states.aclose()
+        assert [state async for state in states] == []
         await trio.sleep(5)
         assert "main" in str(await handle.result())
 

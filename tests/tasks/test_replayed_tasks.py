@@ -12,7 +12,7 @@ from attrs import frozen
 
 from tests.tasks.helpers import RawTasks, accepted
 from trio_mcp import Context, Elicit, ErrorResponse, MemoryTaskStore, Server, SqliteTaskStore, TaskSettings, types
-from trio_mcp.tasks import TaskStore
+from trio_mcp.tasks import TaskRecord, TaskStore
 from trio_mcp.testing import open_memory_client
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS
 
@@ -128,6 +128,7 @@ async def test_the_same_answers_sent_twice_at_once_run_the_handler_once(stores: 
         (accepted(sure="yes"), r"\$\.inputResponses\.sure\.content\.sure: "),
         (accepted(), r"\$\.inputResponses\.sure\.content: .*required"),
         (7, r"\$\.inputResponses\.sure: expected object"),
+        ({"roots": []}, r"\$\.inputResponses\.sure: required member 'action'"),
     ],
 )
 async def test_an_invalid_answer_is_refused_with_its_path_and_the_question_stays_open(answer: Any, fault: str) -> None:
@@ -213,3 +214,52 @@ async def test_a_task_that_waits_fails_when_it_expires(autojump_clock: object) -
         id = await tasks.begin("both")
         await trio.sleep(61)
         assert (await tasks.get(id))["status"] == "failed"
+
+
+async def test_answers_to_questions_that_are_not_open_change_nothing() -> None:
+    async with open_memory_client(make_server(MemoryTaskStore(), []), on_elicit=say_yes) as client:
+        tasks = RawTasks(client)
+        id = await tasks.begin("both")
+        before = await until(tasks, id, "input_required")
+        await tasks.update(id, {"three": accepted(sure=True)})
+        assert await tasks.get(id) == before
+
+
+async def test_samplings_and_roots_are_asked_in_a_replayed_task_too() -> None:
+    async def on_sample(_: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        return types.CreateMessageResult(role="assistant", content=types.TextContent(text="Paris"), model="m")
+
+    async def roots() -> list[types.Root]:
+        return [types.Root(uri="file:///home")]
+
+    server = make_server(MemoryTaskStore(), [])
+
+    @server.tool(task="required")
+    async def everything(ctx: Context) -> str:
+        answer = await ctx.sample("Capital of France?", max_tokens=5)
+        return f"{answer.content} {[root.uri for root in await ctx.list_roots()]} {await ctx.elicit('Sure?', Sure)}"
+
+    async def decline(_: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="decline")
+
+    async with open_memory_client(server, on_elicit=decline, on_sample=on_sample, roots=roots) as client:
+        result = await (await client.start_task("everything")).result()
+        text = str(result.structured_content)
+        assert "Paris" in text
+        assert "file:///home" in text
+        assert "Declined" in text
+
+
+async def test_a_task_that_is_deleted_while_answers_arrive_is_left_alone() -> None:
+    class Racing(MemoryTaskStore):
+        async def swap(self, record: TaskRecord, changed: TaskRecord) -> bool:
+            await self.delete(record.id)
+            return await super().swap(record, changed)
+
+    async with open_memory_client(make_server(Racing(), []), on_elicit=say_yes) as client:
+        tasks = RawTasks(client)
+        id = await tasks.begin("both")
+        await until(tasks, id, "input_required")
+        await tasks.update(id, {"one": accepted(sure=True)})
+        with pytest.raises(ErrorResponse, match="there is no task"):
+            await tasks.get(id)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -21,6 +21,7 @@ from trio_mcp import (
     Elicit,
     ErrorResponse,
     Limits,
+    LocalProtocolError,
     McpError,
     MemoryTaskStore,
     Request,
@@ -31,7 +32,9 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.lowlevel import ActiveServer
+from trio_mcp.lowlevel import ActiveServer, ExchangeContext
+from trio_mcp.tasks import TaskRecord
+from trio_mcp.tasks._exchange import TaskExchange, TaskPeer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 
@@ -596,7 +599,7 @@ async def test_the_methods_of_the_experiment_do_not_exist(opener: Opener, method
 
 @pytest.mark.parametrize(
     ("params", "fault"),
-    [({}, r"\$\.taskId: required"), ({"taskId": 7}, r"\$\.taskId: expected string, got integer")],
+    [({}, r"\$: required member 'taskId' is missing"), ({"taskId": 7}, r"\$\.taskId: expected string, got integer")],
 )
 async def test_params_that_do_not_fit_are_refused_with_their_path(params: dict[str, Any], fault: str) -> None:
     async with open_memory_client(make_server()) as client:
@@ -793,3 +796,258 @@ async def test_a_question_that_gives_way_or_cannot_be_asked_fails_in_its_handler
         assert (await tasks.get(first))["status"] == "input_required"
         assert (await tasks.get(second))["error"]["message"].startswith("too busy")
     assert [type(each) for each in raised] == [TooManyParked, AskExpired]  # the latter because the server stopped
+
+
+# --- At the same moment ---
+
+
+class SlowStore(MemoryTaskStore):
+    """A store that keeps new tasks, and states, as slowly as it is told to."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    async def create(self, record: TaskRecord, most: int) -> None:
+        await trio.sleep(self.seconds)
+        await super().create(record, most)
+
+    async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
+        await trio.sleep(self.seconds)
+        return await super().put(records)
+
+
+async def test_a_call_that_ends_while_its_task_is_being_stored_is_an_ordinary_call(autojump_clock: object) -> None:
+    store = SlowStore(seconds=4)
+    async with open_memory_client(make_server(store=store)) as client:
+        result = await RawTasks(client).call("work", {"seconds": 4})
+
+        assert result["content"] == [{"type": "text", "text": "worked 4 s"}]
+        await trio.sleep(10)
+        assert await store.next_expiry() is None  # the task was deleted again
+
+
+async def test_a_call_that_is_cancelled_while_its_task_is_being_stored_leaves_none(autojump_clock: object) -> None:
+    store = SlowStore(seconds=4)
+    async with open_memory_client(make_server(store=store)) as client:
+        with trio.move_on_after(1):
+            await RawTasks(client).call("nightly")
+        await trio.sleep(100)
+        assert await store.next_expiry() is None
+
+
+async def test_a_call_that_asks_at_the_moment_at_which_it_would_become_a_task_asks_first(
+    autojump_clock: object,
+) -> None:
+    server = make_server()
+
+    @server.tool(task="optional")
+    async def asks(ctx: Context) -> str:
+        await trio.sleep(1.999)
+        async with trio.open_nursery() as nursery:  # the questions of several tasks are gathered for a moment
+            nursery.start_soon(ctx.elicit, "One?", Sure)
+            nursery.start_soon(ctx.elicit, "Two?", Sure)
+        await trio.sleep(10)
+        return "done"
+
+    async with open_memory_client(server, on_elicit=say_yes) as client:
+        tasks = RawTasks(client)
+        id = await tasks.begin("asks")
+        await trio.sleep(20)
+        assert (await tasks.get(id))["status"] == "completed"
+
+
+async def test_a_task_that_is_cancelled_twice_at_once_is_cancelled_once(autojump_clock: object) -> None:
+    async with open_memory_client(make_server(store=SlowStore(seconds=1))) as client:
+        tasks = RawTasks(client)
+        id = await tasks.begin("nightly", {"seconds": 100})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tasks.cancel, id)
+            nursery.start_soon(tasks.cancel, id)
+        assert (await tasks.get(id))["status"] == "cancelled"
+
+
+async def test_the_handler_of_a_task_that_another_server_has_ended_is_cancelled_by_its_next_report(
+    autojump_clock: object,
+) -> None:
+    store, ended = MemoryTaskStore(), list[str]()
+    first, second = make_server(store=store), make_server(store=store)
+
+    @first.tool(task="required")
+    async def reports(ctx: Context) -> None:
+        try:
+            for step in range(1000):
+                await ctx.report_progress(step)
+                await trio.sleep(1)
+        finally:
+            ended.append("cancelled")
+
+    async with open_memory_client(first) as one, open_memory_client(second) as two:
+        id = await RawTasks(one).begin("reports")
+        await RawTasks(two).cancel(id)
+        await trio.sleep(10)
+        assert ended == ["cancelled"]
+        assert (await RawTasks(one).get(id))["status"] == "cancelled"
+
+
+async def test_tasks_of_a_process_that_is_gone_are_failed_with_a_sentence() -> None:
+    store = MemoryTaskStore()
+    record = TaskRecord(
+        owner="gone", principal=None, created_at=1.0, updated_at=1.0, ttl=None, poll_interval=1.0, expires_at=None
+    )
+    await store.create(record, 10)
+    async with open_memory_client(make_server(store=store)) as client:
+        got = await RawTasks(client).get(record.id)
+
+        assert got["status"] == "failed"
+        assert got["error"]["message"] == "the server that ran this task ended before the task did"
+
+
+async def test_a_store_that_fails_to_tell_what_expires_is_asked_again(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Forgetful(MemoryTaskStore):
+        fails = True
+
+        async def next_expiry(self) -> float | None:
+            if self.fails:
+                raise OSError("the disk is gone")
+            return await super().next_expiry()
+
+    store = Forgetful()
+    async with open_memory_client(make_server(ttl=60, store=store)) as client:
+        id = await RawTasks(client).begin("nightly")
+        store.fails = False
+        await trio.sleep(100)
+        assert await store.get(id) is None
+    assert "the expiry of tasks failed; it is tried again in 30 s" in caplog.text
+
+
+async def test_what_cannot_be_stored_before_the_end_is_in_the_log(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FailingStore()
+    async with open_memory_client(make_server(store=store)) as client:
+        await RawTasks(client).begin("nightly", {"seconds": 1})
+        store.fails = True
+    assert "1 tasks could not be stored before the server ended" in caplog.text
+
+
+async def test_a_task_has_no_requests_of_its_own(autojump_clock: object) -> None:
+    server = make_server()
+
+    @server.tool(task="required")
+    async def custom(ctx: Context) -> None:
+        await ctx.log("info", "nobody listens")
+        await ctx.notify("notifications/com.example/tick")
+        await ctx.request("com.example/ask", None, dict)
+
+    async with open_memory_client(server) as client:
+        tasks = RawTasks(client)
+        got = await tasks.get(await tasks.begin("custom"))
+        assert "cannot send requests in revision" in str(got)
+
+
+async def test_a_handler_that_ends_after_another_server_has_ended_its_task_changes_nothing(
+    autojump_clock: object,
+) -> None:
+    store = MemoryTaskStore()
+    async with (
+        open_memory_client(make_server(store=store)) as one,
+        open_memory_client(make_server(store=store)) as two,
+    ):
+        id = await RawTasks(one).begin("work", {"seconds": 10})
+        await RawTasks(two).cancel(id)
+        await trio.sleep(20)
+        assert (await RawTasks(one).get(id))["status"] == "cancelled"
+
+
+async def test_cancelling_a_task_of_another_server_that_has_just_ended_changes_nothing(autojump_clock: object) -> None:
+    class Racing(MemoryTaskStore):
+        async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
+            if {each.status for each in records} == {"cancelled"}:
+                await super().put([each.changed(2.0, "completed", {}, None) for each in known])
+            return await super().put(records)
+
+    store = Racing()
+    async with (
+        open_memory_client(make_server(store=store)) as one,
+        open_memory_client(make_server(store=store)) as two,
+    ):
+        id = await RawTasks(one).begin("nightly", {"seconds": 100})
+        record = await store.get(id)
+        assert record is not None
+        known = [record]
+        await RawTasks(two).cancel(id)
+        assert (await RawTasks(two).get(id))["status"] == "completed"
+
+
+async def test_a_task_that_is_over_here_too_may_be_reported_as_ended_by_others(autojump_clock: object) -> None:
+    class Shared(MemoryTaskStore):
+        asked = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_shared = True
+
+        async def ended_by_others(self, owner: str) -> Collection[str]:
+            self.asked += 1
+            return {"unknown", *await super().ended_by_others(owner)}
+
+    store = Shared()
+    async with open_memory_client(make_server(store=store)) as client:
+        tasks = RawTasks(client)
+        id = await tasks.begin("nightly", {"seconds": 10})
+        await trio.sleep(100)
+        assert (await tasks.get(id))["status"] == "completed"
+    assert 5 < store.asked < 15  # only while there are tasks
+
+
+async def test_a_call_that_was_cancelled_before_its_tool_begins_makes_no_task(autojump_clock: object) -> None:
+    store = MemoryTaskStore()
+    server = make_server(store=store)
+
+    @server.middleware
+    async def slow(request: Request, call_next: Any) -> Any:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(5)
+        return await call_next(request)
+
+    async with open_memory_client(server) as client:
+        with trio.move_on_after(1):
+            await RawTasks(client).call("nightly")
+        await trio.sleep(100)
+        assert await store.next_expiry() is None
+
+
+async def test_a_retry_that_does_not_declare_tasks_gets_none(autojump_clock: object) -> None:
+    def envelope(**extensions: Any) -> dict[str, Any]:
+        declared = {"elicitation": {}, "extensions": extensions}
+        return ScriptedPeer.envelope(MODERN) | {"io.modelcontextprotocol/clientCapabilities": declared}
+
+    params = {"name": "ask_then_work", "arguments": {}}
+    async with open_scripted_client(make_server()) as client:
+        asked = (await client.request("tools/call", params, envelope=envelope(**DECLARED)))["result"]
+        ((key, _),) = asked["inputRequests"].items()
+        retry = {**params, "requestState": asked["requestState"], "inputResponses": {key: accepted(sure=True)}}
+        answered = (await client.request("tools/call", retry, envelope=envelope()))["result"]
+
+    assert answered["resultType"] == "complete"
+    assert "sure=True" in str(answered["content"])
+
+
+async def test_the_exchange_of_a_task_has_room_for_everything_and_takes_no_requests() -> None:
+    peer = TaskPeer()
+    context = ExchangeContext(
+        revision=MODERN, capabilities={}, peer_info=None, meta={}, progress_token=None, log_level=None
+    )
+    exchange = TaskExchange("tools/call", {}, context, "t", peer, cast("Any", None))
+
+    assert exchange.has_room()
+    assert peer.has_room()
+    await exchange.room()
+    await peer.room()
+    peer.notify_nowait("notifications/message", {})
+    peer.on_disconnect(lambda _: None)
+    with pytest.raises(LocalProtocolError, match="a task cannot send requests"):
+        exchange.ask("com.example/ask", None)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import types as types
     from ._client import FollowedTask as FollowedTask
     from ._client import TaskHandle as TaskHandle
+    from ._client import TaskStates as TaskStates
     from ._client import open_task as open_task
     from ._client import start_task as start_task
     from ._record import TaskRecord as TaskRecord
@@ -29,7 +30,7 @@ else:
         __name__,
         {
             "": ("types",),
-            "_client": ("FollowedTask", "TaskHandle", "open_task", "start_task"),
+            "_client": ("FollowedTask", "TaskHandle", "TaskStates", "open_task", "start_task"),
             "_record": ("TaskRecord", "TaskReplay", "TaskStatus"),
             "_server": ("ServerTasks",),
             "_settings": ("TaskSettings",),

@@ -10,7 +10,7 @@ Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -24,7 +24,7 @@ from ._legacy import LEGACY_REVISION, LegacyMethods, read_created, takes_legacy_
 from ._record import EXTENSION, LISTENED, TaskStatus
 from ._watch import TaskMethods, TaskState, TaskWatch, read_state
 
-__all__ = ["FollowedTask", "TaskHandle", "open_task", "start_task"]
+__all__ = ["FollowedTask", "TaskHandle", "TaskStates", "open_task", "start_task"]
 
 _DECLARED: Mapping[str, Mapping[str, Any]] = {EXTENSION: {}}
 """The extension that every request about a task declares."""
@@ -122,6 +122,29 @@ async def _cancel_in_time(methods: TaskMethods) -> None:
 
 
 @define(eq=False)
+class TaskStates(AsyncIterator[TaskState]):
+    """The states of one task, as `TaskHandle.states` yields them; for one task of the program at a time."""
+
+    _handle: TaskHandle
+    _watch: TaskWatch | None
+
+    async def __anext__(self) -> TaskState:
+        watch = self._watch
+        if watch is None:
+            raise StopAsyncIteration
+        self._handle.state = state = await watch.next_state()
+        if state.is_final:
+            await self.aclose()
+        return state
+
+    async def aclose(self) -> None:
+        """End the iteration, and the notifications of the server."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await watch.aclose()
+
+
+@define(eq=False)
 class TaskHandle:
     """A task on a server: a call that was started and runs on, also without its client.
 
@@ -163,11 +186,13 @@ class TaskHandle:
         self.state = await self._of_task().get()
         return self.state
 
-    async def states(self, *, answering: bool = True) -> AsyncGenerator[TaskState]:
-        """Yield each state of the task, once, until it has ended; the last one is final.
+    def states(self, *, answering: bool = True) -> TaskStates:
+        """Iterate over the states of the task with ``async for``, each once, until it has ended; the last one is final.
 
         States come from the notifications of the server where it sends any, and from requests otherwise, as rarely as
-        the server wants. A state that does not last is not seen. Nothing is yielded if the call was answered at once.
+        the server wants. A state that does not last is not seen. There is none if the call was answered at once. After
+        a loop that was left early, the server goes on sending notifications until `TaskStates.aclose` is called, the
+        task has ended, or the client is closed.
 
         Args:
             answering: True to answer the questions of the task with the callbacks of this client. Otherwise use
@@ -178,15 +203,8 @@ class TaskHandle:
             ConnectionLost: the connection is gone; the task goes on, and `Client.task` finds it again.
             Exception: any exception of a callback.
         """
-        if self._methods is None:
-            return
-        watch = TaskWatch(self._client, self._methods, None, answering)
-        try:
-            while self.state is None or not self.state.is_final or watch.state is None:
-                self.state = await watch.next_state()
-                yield self.state
-        finally:
-            await watch.aclose()
+        watch = None if self._methods is None else TaskWatch(self._client, self._methods, None, answering)
+        return TaskStates(self, watch)
 
     async def result(self, *, raise_on_error: bool = False) -> types.CallToolResult:
         """Wait until the task has ended, and return the result of the call; the callbacks answer its questions.

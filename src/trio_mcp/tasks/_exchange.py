@@ -149,10 +149,6 @@ class TaskExchange(IncomingRequest):
         """Return at once."""
         await trio.lowlevel.checkpoint()
 
-    def may_run_inline(self) -> bool:
-        """Return False: a task is no short call."""
-        return False
-
     def _send(self, outcome: JsonObject | McpError) -> None:
         line, outcome = self._encoded(outcome)
         # A copy, because the objects of the handler may change.

@@ -68,7 +68,8 @@ class LiveTask:
     """Its newest state."""
     stored: TaskRecord
     """The state that clients see."""
-    exchange: TaskExchange | None = field(default=None, init=False)
+    exchange: TaskExchange = field(init=False)
+    """The exchange of its handler; set right after the object is made."""
     params: JsonObject = field(factory=dict[str, Any], init=False)
     """The params of the call, for a replay."""
     changes: int = field(default=0, init=False)
@@ -96,8 +97,6 @@ class LiveTask:
 
     def on_report(self, message: str) -> None:
         """Show a report of progress (rule 2)."""
-        if self.record.is_final:
-            return
         now = self._runner.now()
         self.record, self.stored = self.record.told(now, message), self.stored.told(now, message)
         self._runner.tell(self.stored)
@@ -117,9 +116,10 @@ class LiveTask:
             self._change("completed", outcome, self.record.message)
 
     def end(self, record: TaskRecord, reason: str) -> None:
-        """End the task with *record*, and cancel its handler."""
-        self.set(record)
-        if self.exchange is not None and self.exchange.open:
+        """End the task with *record*, unless it has ended, and cancel its handler."""
+        if not self.record.is_final:
+            self.set(record)
+        if self.exchange.open:
             self.exchange.cancel(reason)
 
     def set(self, record: TaskRecord) -> None:
@@ -200,14 +200,9 @@ class TaskRunner:
 
     async def _ready(self, run: HandlerRun) -> IncomingRequest | None:
         """Return the exchange of a run that can be handed over now; None if it is over."""
-        while (exchange := await run.tied()) is not None:
-            if not run.has_slot or run.open:  # it is about to continue, or to be parked
-                await trio.sleep(_SECONDS_BETWEEN_LOOKS)
-            elif exchange.has_room():
-                return exchange
-            else:
-                await exchange.room()
-        return None
+        while (exchange := await run.tied()) is not None and (not run.has_slot or run.open):  # noqa: ASYNC110 # it continues or is parked in a moment
+            await trio.sleep(_SECONDS_BETWEEN_LOOKS)
+        return exchange
 
     def _new_record(self, context: ExchangeContext, report: JsonObject | None) -> TaskRecord:
         now, ttl = self.now(), self.settings.ttl
@@ -243,16 +238,12 @@ class TaskRunner:
         """Cancel a task, wherever its handler runs; return when that is stored."""
         live = self.live.get(record.id)
         if live is not None:
-            self._end(live, "cancelled", "the client cancelled the task")
+            message = "the client cancelled the task"
+            live.end(live.record.changed(self.now(), "cancelled", None, message), message)
             await self._until_saved(live)
         elif not record.is_final:
             cancelled = record.changed(self.now(), "cancelled", None, "the client cancelled the task")
             await self._put_alone(evolve(cancelled, owner=self.owner))
-
-    def _end(self, live: LiveTask, status: TaskStatus, message: str) -> None:
-        ended = live.record.changed(self.now(), status, None, message)
-        if ended is not live.record:
-            live.end(ended, message)
 
     async def answer(self, record: TaskRecord, answers: Mapping[str, Any], context: Context) -> None:
         """Take answers to questions of a task, and let the handler go on when it has those that it needs.
@@ -261,7 +252,7 @@ class TaskRunner:
             McpError: an answer is not valid, or the handler is in another process.
         """
         live = self.live.get(record.id)
-        if live is not None and live.exchange is not None and live.exchange.open:
+        if live is not None and live.exchange.open:
             live.exchange.answer(answers)
             await self._until_saved(live)
             return
@@ -372,7 +363,7 @@ class TaskRunner:
         """Cancel a handler whose task has ended elsewhere (rule 3)."""
         self.live.pop(live.record.id, None)
         live.changes_stored = live.changes
-        if live.exchange is not None and live.exchange.open:
+        if live.exchange.open:
             live.exchange.cancel(reason)
 
     async def _until_saved(self, live: LiveTask) -> None:
@@ -408,7 +399,7 @@ class TaskRunner:
 
     async def _expire(self, record: TaskRecord) -> None:
         live = self.live.get(record.id)
-        if live is not None and not live.record.is_final:
+        if live is not None:
             live.end(live.record.overdue(self.now(), INTERNAL_ERROR), "the task has expired")
             await self._until_saved(live)
         elif record.is_final:
@@ -435,9 +426,6 @@ class TaskRunner:
 
     async def close(self) -> None:
         """Store what is left; the handlers have ended (rule 5)."""
-        for live in [*self.live.values()]:
-            if not live.record.is_final and live.record.replay is None:
-                live.end(live.record.failed(self.now(), "the server stopped before the task ended", INTERNAL_ERROR), "")
         for _ in range(_ATTEMPTS_AT_THE_END):
             if await self._store_batch() and not self._unsaved:  # also if it is empty: another batch may be on its way
                 return
