@@ -83,6 +83,7 @@ def make_server(**settings: Any) -> Server:
 
     @server.tool(task="optional")
     async def ask_then_work(ctx: Context) -> str:
+        await trio.sleep(1)
         answer = await ctx.elicit("Really?", Sure)
         await trio.sleep(10)
         return str(answer)
