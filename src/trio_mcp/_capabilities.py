@@ -7,7 +7,14 @@ methods and options with which a program begins to use one, such as `Server.skil
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .apps import App as App
+    from .apps import AppHost as AppHost
+    from .apps import AppPermission as AppPermission
+    from .apps import AppResourceOptions as AppResourceOptions
+    from .apps import Csp as Csp
 
 __all__ = ["load_capability"]
 

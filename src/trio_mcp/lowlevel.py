@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._util import owned_nursery, succeeds
 from .abc import Answerer, Transport, TransportOpener
 from .peer import (
     Admission,
@@ -38,5 +39,7 @@ __all__ = [
     "ServerStatistics",
     "Transport",
     "TransportOpener",
+    "owned_nursery",
     "stream_transport",
+    "succeeds",
 ]

@@ -173,7 +173,6 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 
 
 SMALL_WITH_A_REASON: dict[str, str] = {
-    "_capabilities.py": "the one place where the core refers to capabilities",
     "_facade.py": "every facade imports it",
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
     "cli/_progress_bar.py": "it loads rich, which most commands do not need",

@@ -19,6 +19,7 @@ import trio
 from attrs import field, frozen
 
 from .. import transports, types
+from .._capabilities import load_capability
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, TrioMcpError
 from .._extensions import CORE_RESULT_TYPES, check_custom, checked_settings
 from .._misuse import async_block, check_class, did_you_mean
@@ -39,6 +40,7 @@ from ._probe_memory import Beginning, ProbeChoice, WrongBeginningError, check_pr
 from ._timing import RequestClocks, TimeLimits
 
 if TYPE_CHECKING:
+    from .._capabilities import AppHost
     from ..transports import HttpEngine, HttpxClient, StderrTarget
 
 __all__ = [
@@ -216,6 +218,8 @@ class ClientOptions(TypedDict, total=False):
     """
     extensions: Extensions | None
     """The extensions of the protocol that this client understands and declares."""
+    apps: AppHost | None
+    """Declares that this client shows the apps of servers to its user (`Client.app_of`, `trio_mcp.apps.open_view`)."""
     experimental: Mapping[str, Mapping[str, Any]] | None
     """Non-standard capabilities to declare, by name."""
     methods: Mapping[str, CustomHandler] | None
@@ -304,7 +308,7 @@ def _custom_messages(options: ClientOptions) -> CustomMessages:
     """
     settings: dict[str, Mapping[str, Any]] = {}
     resolvers: dict[str, ResultResolver] = {}
-    for each in _listed(options.get("extensions") or {}):
+    for each in [*_listed(options.get("extensions") or {}), *_of_apps(options.get("apps"))]:
         if each.id in settings:
             raise ValueError(f"extensions: {each.id!r} is given twice")
         for kind, resolve in each.result_types.items():
@@ -330,6 +334,13 @@ def _listed(extensions: Extensions) -> Sequence[Extension]:
     if isinstance(extensions, Mapping):
         return [Extension(id, settings) for id, settings in extensions.items()]
     return extensions
+
+
+def _of_apps(host: AppHost | None) -> Sequence[Extension]:
+    if host is None:
+        return ()
+    check_class("apps", host, load_capability("apps").AppHost, "AppHost()")
+    return [host.extension]
 
 
 def _handler(handler: CustomHandler, label: str) -> TypedFunction:
