@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ._csp import Csp as Csp
     from ._metadata import APP_TYPE as APP_TYPE
     from ._metadata import EXTENSION as EXTENSION
+    from ._metadata import PERMISSIONS as PERMISSIONS
     from ._metadata import AppPermission as AppPermission
     from ._metadata import AppResourceOptions as AppResourceOptions
     from ._metadata import Visibility as Visibility
@@ -60,8 +61,8 @@ else:
             "_client": ("App", "read_app"),
             "_csp": ("Csp",),
             "_metadata": (
-                "APP_TYPE", "EXTENSION", "AppPermission", "AppResourceOptions", "Visibility", "app_options", "app_uri",
-                "shows_apps", "tool_options", "visibility_of",
+                "APP_TYPE", "EXTENSION", "PERMISSIONS", "AppPermission", "AppResourceOptions", "Visibility",
+                "app_options", "app_uri", "shows_apps", "tool_options", "visibility_of",
             ),
             "_view": ("AppHost", "View", "open_view"),
         },
