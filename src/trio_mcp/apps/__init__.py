@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._bridge import BridgeEvent as BridgeEvent
     from ._bridge import CallPhase as CallPhase
     from ._bridge import CloseRequested as CloseRequested
+    from ._bridge import DisplayMode as DisplayMode
     from ._bridge import DisplayModeRequested as DisplayModeRequested
     from ._bridge import DownloadRequested as DownloadRequested
     from ._bridge import LinkRequested as LinkRequested
@@ -53,10 +54,10 @@ else:
         __name__,
         {
             "_bridge": (
-                "Bridge", "BridgeEvent", "CallPhase", "CloseRequested", "DisplayModeRequested", "DownloadRequested",
-                "LinkRequested", "MessageRequested", "ModelContext", "ModelContextChanged", "RequestCancelled",
-                "ServerRequested", "SizeChanged", "ToolCallRequested", "ViewClosed", "ViewLogged", "ViewReady",
-                "ViewState",
+                "Bridge", "BridgeEvent", "CallPhase", "CloseRequested", "DisplayMode", "DisplayModeRequested",
+                "DownloadRequested", "LinkRequested", "MessageRequested", "ModelContext", "ModelContextChanged",
+                "RequestCancelled", "ServerRequested", "SizeChanged", "ToolCallRequested", "ViewClosed", "ViewLogged",
+                "ViewReady", "ViewState",
             ),
             "_client": ("App", "read_app"),
             "_csp": ("Csp",),
