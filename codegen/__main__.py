@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from codegen.extensions import EXTENSIONS
 from codegen.project import drift, regenerate, take_over
 from codegen.shapes import RefusedError
 
@@ -18,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
             return _spec(options.folder)
         if options.check:
             return _check()
-        return _generate(options.folder, options.commit)
+        return _generate(options.folder, options.commit, dict(options.versions))
     except RefusedError as refusal:
         print(f"codegen: {refusal}", file=sys.stderr)
         return 1
@@ -26,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m codegen", description="Generate src/trio_mcp/types from schema/. Needs no network."
+        prog="python -m codegen", description="Generate the types of messages from schema/. Needs no network."
     )
     parser.set_defaults(command=None, folder=None)
     what = parser.add_mutually_exclusive_group()
@@ -38,9 +40,18 @@ def _parser() -> argparse.ArgumentParser:
         dest="folder",
         type=Path,
         metavar="DIR",
-        help="first import the upstream files DIR/<revision>/schema.json",
+        help="first import the upstream files DIR/<revision>/schema.json and DIR/extensions/<name>.json",
     )
-    parser.add_argument("--commit", metavar="SHA", help="the upstream commit of those files")
+    parser.add_argument("--commit", metavar="SHA", help="the upstream commit of the files of revisions")
+    parser.add_argument(
+        "--version",
+        dest="versions",
+        type=_version,
+        action="append",
+        default=[],
+        metavar="NAME=VERSION",
+        help="the upstream version of the file of an extension: a commit, or the version of a package",
+    )
     commands = parser.add_subparsers(metavar="spec")
     spec = commands.add_parser("spec", help="compare the types with upstream schemas and their example messages")
     spec.set_defaults(command="spec")
@@ -48,9 +59,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _generate(folder: Path | None, commit: str | None) -> int:
+def _version(argument: str) -> tuple[str, str]:
+    name, _, version = argument.partition("=")
+    if name not in EXTENSIONS or not version:
+        raise argparse.ArgumentTypeError(f"{argument!r} is not NAME=VERSION; the names are {', '.join(EXTENSIONS)}")
+    return name, version
+
+
+def _generate(folder: Path | None, commit: str | None, versions: Mapping[str, str]) -> int:
     if folder is not None:
-        print(f"took over {', '.join(take_over(folder, commit))}")
+        print(f"took over {', '.join(take_over(folder, commit, versions))}")
     changed = regenerate()
     print(f"wrote {', '.join(changed)}" if changed else "nothing changed")
     return 0
@@ -61,7 +79,7 @@ def _check() -> int:
     for fault in faults:
         print(f"codegen: {fault}", file=sys.stderr)
     if not faults:
-        print("schema/ matches its pins, and src/trio_mcp/types is what it generates")
+        print("schema/ matches its pins, and generates the modules of types as they are")
     return 1 if faults else 0
 
 

@@ -32,15 +32,21 @@ Places: TypeAlias = dict[tuple[str, str], str]
 
 @frozen(kw_only=True)
 class Revision:
-    """A revision during the alignment."""
+    """A revision, or an extension, during the alignment."""
 
     name: str
+    kind: str = "revision"
     definitions: Definitions
     hoisted: dict[str, Hoist]
     metas: dict[str, str] = field(factory=dict[str, str])
     """The name of the class that describes the `_meta` of each class."""
     responses: dict[str, str] = field(factory=dict[str, str])
     """The request of each response that the revision leaves undefined."""
+
+    @property
+    def label(self) -> str:
+        """The name for messages."""
+        return f"{self.kind} {self.name}"
 
 
 def align(documents: list[dict[str, Any]]) -> list[Revision]:
@@ -64,9 +70,15 @@ def align(documents: list[dict[str, Any]]) -> list[Revision]:
     ]
 
 
-def _read(document: dict[str, Any]) -> Revision:
+def read_extension(document: dict[str, Any]) -> Revision:
+    """Return an extension, which has one version only and is aligned with nothing, with the plain JSON of the core."""
+    return _without_json_members(_with_plain_json(_read(document, "extension")))
+
+
+def _read(document: dict[str, Any], kind: str = "revision") -> Revision:
     return Revision(
-        name=document["revision"],
+        name=document[kind],
+        kind=kind,
         definitions=document["$defs"],
         hoisted={name: Hoist(*place) for name, place in document["hoisted"].items()},
     )
@@ -78,7 +90,7 @@ def _rename(revision: Revision, names: dict[str, str]) -> Revision:
         name = names.get(old, old)
         renamed = rename_refs(schema, names)
         if definitions.setdefault(name, renamed) != renamed:
-            raise RefusedError(f"revision {revision.name}: {old} is to be called {name}, which is something different")
+            raise RefusedError(f"{revision.label}: {old} is to be called {name}, which is something different")
     hoisted = {
         names.get(name, name): Hoist(names.get(place.owner, place.owner), place.member)
         for name, place in revision.hoisted.items()
@@ -90,7 +102,7 @@ def _renamed(revision: Revision) -> Revision:
     names = RENAMES.get(revision.name, {})
     for old, new in names.items():
         if old not in revision.definitions:
-            raise RefusedError(f"revision {revision.name}: the declared rename of {old} to {new} finds no {old}")
+            raise RefusedError(f"{revision.label}: the declared rename of {old} to {new} finds no {old}")
     return _rename(revision, names)
 
 

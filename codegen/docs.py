@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
+from codegen.extension_prose import EXTENSION_CLASSES, EXTENSION_MEMBERS
+from codegen.extensions import EXTENSIONS
 from codegen.merge import Merged
 from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE, MESSAGES
 
 _SPECIFICATION = "https://modelcontextprotocol.io/specification"
 
 
+class Described(Protocol):
+    """A source of docstrings."""
+
+    def of_class(self, name: str) -> str:
+        """Return the docstring of a class."""
+        ...
+
+    def of_member(self, name: str, member: str) -> str | None:
+        """Return the docstring of a member; None if its name and type say enough."""
+        ...
+
+
+class ExtensionDocs:
+    """The source of the docstring of each class and member of an extension.
+
+    Args:
+        name: the extension.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def of_class(self, name: str) -> str:
+        """Return the purpose of a class, and the link to the page of the extension."""
+        text = EXTENSION_CLASSES.get(self._name, {}).get(name) or _derived(name)
+        return f"{text}\n\nSpecification: {EXTENSIONS[self._name].page}"
+
+    def of_member(self, name: str, member: str) -> str | None:
+        """Return the docstring of a member; None if its name and type say enough."""
+        own = EXTENSION_MEMBERS.get(self._name, {})
+        return own.get(f"{name}.{member}") or own.get(member) or MEMBERS_ANYWHERE.get(member)
+
+
 class Docs:
-    """The source of the docstring of each class and member.
+    """The source of the docstring of each class and member of the core.
 
     Args:
         merged: the types to describe.

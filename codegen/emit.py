@@ -6,16 +6,17 @@ import subprocess
 import sys
 from typing import Any
 
-from codegen.align import align
-from codegen.classes import generate_classes
-from codegen.docs import Docs
+from codegen.align import align, read_extension
+from codegen.classes import generate_classes, generate_extension_classes
+from codegen.docs import Docs, ExtensionDocs
 from codegen.envelopes import complete
+from codegen.extensions import EXTENSIONS, extension_methods
 from codegen.merge import merge
 from codegen.registry import errors, methods
 from codegen.shapes import RefusedError
-from codegen.tables import facade_source, tables_source
+from codegen.tables import extension_source, facade_source, tables_source
 
-HEAD = '"""Generated from schema/ by `python -m codegen`: do not edit. {subject}"""'
+HEAD = '"""Generated from {schema} by `python -m codegen`: do not edit. {subject}"""'
 RUFF = [sys.executable, "-m", "ruff"]
 # Isolated, so that the output does not depend on where the generator runs.
 SETTINGS = ["--isolated", "--line-length", "120", "--target-version", "py311", "--no-cache", "--quiet"]
@@ -53,12 +54,30 @@ def emit(documents: list[dict[str, Any]]) -> dict[str, str]:
         ),
         "__init__.py": ("The names of the protocol, each imported on first use.", facade_source(merged)),
     }
-    return {name: _formatted(_headed(subject, source)) for name, (subject, source) in sources.items()}
+    return {name: _formatted(_headed("schema/", subject, source)) for name, (subject, source) in sources.items()}
 
 
-def _headed(subject: str, source: str) -> str:
+def emit_extension(document: dict[str, Any]) -> str:
+    """Return the source of the generated module of an extension.
+
+    Args:
+        document: its normalised schema.
+
+    Raises:
+        RefusedError: the schema cannot be expressed.
+    """
+    extension = read_extension(document)
+    name = extension.name
+    rows = extension_methods(extension)
+    merged = merge([extension])
+    classes = generate_extension_classes(name, merged, ExtensionDocs(name))
+    source = extension_source(name, EXTENSIONS[name].id, classes, merged, rows)
+    return _formatted(_headed(f"schema/extensions/{name}.json", f"The messages of {name}.", source))
+
+
+def _headed(schema: str, subject: str, source: str) -> str:
     future = "from __future__ import annotations"
-    return f"{HEAD.format(subject=subject)}\n\n{future}\n\n{source.replace(future, '')}\n"
+    return f"{HEAD.format(schema=schema, subject=subject)}\n\n{future}\n\n{source.replace(future, '')}\n"
 
 
 def _formatted(source: str) -> str:

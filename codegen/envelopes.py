@@ -60,7 +60,7 @@ def _row_of(schema: Schema, rows: Mapping[str, MethodRow]) -> MethodRow | None:
 
 def _envelope(name: str, revision: Revision) -> Schema:
     if name not in revision.definitions:
-        raise RefusedError(f"revision {revision.name}: {name}, the envelope of messages, is not defined")
+        raise RefusedError(f"{revision.label}: {name}, the envelope of messages, is not defined")
     return revision.definitions[name]
 
 
@@ -80,7 +80,7 @@ def _response(results: list[str], envelope: Schema) -> Schema:
 def _with_union(revision: Revision) -> Revision:
     """Add the union of all messages, which the specification describes without a name."""
     if MESSAGE in revision.definitions:
-        raise RefusedError(f"revision {revision.name}: {MESSAGE} is the name of the union of all messages")
+        raise RefusedError(f"{revision.label}: {MESSAGE} is the name of the union of all messages")
     arms = [
         ref(name)
         for name, schema in sorted(revision.definitions.items())

@@ -58,8 +58,8 @@ def merge(revisions: list[Revision]) -> Merged:
         RefusedError: no single type covers the descriptions of two revisions.
     """
     kept = {revision.name: _kept(revision) for revision in revisions}
-    for revision, definitions in kept.items():
-        refuse_inexpressible(definitions, revision)
+    for revision in revisions:
+        refuse_inexpressible(kept[revision.name], revision.label)
     newest_first = [revision.name for revision in reversed(revisions)]
     names = sorted({name for definitions in kept.values() for name in definitions})
     merged: Definitions = {}
@@ -144,9 +144,9 @@ def _check_attributes(name: str, members: dict[str, Schema]) -> None:
 
 
 def _without_bounds(schema: Schema) -> Schema:
-    """Drop the bounds, which the converter enforces from the profiles."""
+    """Drop the bounds, which the converter enforces from the profiles, and the rules for the form of strings."""
     inner = rebuild(schema, _without_bounds)
-    return {key: value for key, value in inner.items() if key not in BOUND_KEYS and key != "format"}
+    return {key: value for key, value in inner.items() if key not in BOUND_KEYS and key not in {"format", "pattern"}}
 
 
 def _differences(revision: Revision, own: Definitions, merged: Definitions) -> Differences:
@@ -155,7 +155,7 @@ def _differences(revision: Revision, own: Definitions, merged: Definitions) -> D
     bounds: dict[str, dict[str, dict[str, float]]] = {}
     for name in sorted(own):
         if not is_class(own[name]):
-            _refuse_bounds(own[name], f"revision {revision.name}: {name}")
+            _refuse_bounds(own[name], f"{revision.label}: {name}")
             continue
         required[name] = sorted(set(own[name].get("required", ())) - set(merged[name]["required"]))
         unknown[name] = sorted(merged[name]["properties"].keys() - own[name]["properties"].keys())
@@ -165,7 +165,7 @@ def _differences(revision: Revision, own: Definitions, merged: Definitions) -> D
             if limits:
                 bounds[name][member] = limits
             for deeper in (inner.get("items", {}), inner.get("additionalProperties", {}), *inner.get("anyOf", ())):
-                _refuse_bounds(deeper, f"revision {revision.name}: {name}.{member}")
+                _refuse_bounds(deeper, f"{revision.label}: {name}.{member}")
     return Differences(
         required={name: rows for name, rows in required.items() if rows},
         unknown={name: rows for name, rows in unknown.items() if rows},

@@ -7,13 +7,16 @@ never ignored, because ignoring it could produce a wrong type.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import product
 from typing import Any, cast
 
+from codegen.dialect import in_plain_form
 from codegen.hoist import Hoist, hoist_inline_objects
+from codegen.recognise import recognise
 from codegen.refusals import refuse_malformed
-from codegen.repairs import REPAIRS
-from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, target
+from codegen.repairs import EXTENSION_REPAIRS, REPAIRS
+from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, is_json_object, name_in_core, ref, target
 
 PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
 FACTS = frozenset(
@@ -32,6 +35,7 @@ FACTS = frozenset(
         "minItems",
         "minLength",
         "minimum",
+        "pattern",
         "properties",
         "required",
         "type",
@@ -46,23 +50,63 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     Raises:
         RefusedError: the generated types cannot express the schema.
     """
-    found: Any = document.get("$defs") or document.get("definitions")
-    if not isinstance(found, dict):
-        raise RefusedError(f"revision {revision}: the schema file has neither $defs nor definitions")
-    refuse_malformed(found, revision)
-    definitions = cast("Definitions", found)
-    cleaned = {name: clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
-    _check_references(cleaned, revision)
-    flat = {name: _flatten(schema, cleaned, f"revision {revision}: {name}") for name, schema in cleaned.items()}
+    source = f"revision {revision}"
+    definitions = definitions_of(document, source)
+    cleaned = {name: clean(schema, f"{source}: {name}") for name, schema in definitions.items()}
+    _check_references(cleaned, source)
+    flat = {name: _flatten(schema, cleaned, f"{source}: {name}") for name, schema in cleaned.items()}
     for repair in REPAIRS:
         repair.apply(flat, revision)
     earlier = {name: Hoist(*place) for name, place in document.get("hoisted", {}).items()}
-    named, hoisted = hoist_inline_objects(flat, earlier, revision)
+    named, hoisted = hoist_inline_objects(flat, earlier, source)
     return {
         "$defs": {name: _sorted(named[name]) for name in sorted(named)},
         "hoisted": {name: list(hoisted[name]) for name in sorted(hoisted)},
         "revision": revision,
     }
+
+
+def normalise_extension(document: dict[str, Any], name: str, core: Mapping[str, Definitions]) -> dict[str, Any]:
+    """Return the normal form of the schema file of an extension.
+
+    Args:
+        document: the file.
+        name: the extension, as its package is named.
+        core: the definitions of each revision, to which the file may refer.
+
+    Raises:
+        RefusedError: the generated types cannot express the schema.
+    """
+    source = f"extension {name}"
+    definitions = in_plain_form(definitions_of(document, source), source)
+    cleaned = {each: clean(schema, f"{source}: {each}") for each, schema in definitions.items()}
+    _check_references(cleaned, source, {name_in_core(revision, each) for revision in core for each in core[revision]})
+    flat = {each: _flatten(schema, cleaned, f"{source}: {each}") for each, schema in cleaned.items()}
+    for repair in REPAIRS:
+        repair.apply(flat, name, "extension")
+    recognised = recognise(flat, core, source)
+    for repair in EXTENSION_REPAIRS:
+        repair.apply(recognised, name, "extension")
+    earlier = {each: Hoist(*place) for each, place in document.get("hoisted", {}).items()}
+    named, hoisted = hoist_inline_objects(recognised, earlier, source)
+    return {
+        "$defs": {each: _sorted(named[each]) for each in sorted(named)},
+        "extension": name,
+        "hoisted": {each: list(hoisted[each]) for each in sorted(hoisted)},
+    }
+
+
+def definitions_of(document: dict[str, Any], source: str) -> Definitions:
+    """Return the definitions of a schema file.
+
+    Raises:
+        RefusedError: the file has no definitions, or is not a JSON Schema.
+    """
+    found: Any = document.get("$defs") or document.get("definitions")
+    if not isinstance(found, dict):
+        raise RefusedError(f"{source}: the schema file has neither $defs nor definitions")
+    refuse_malformed(found, source)
+    return cast("Definitions", found)
 
 
 def clean(schema: Any, place: str) -> Schema:
@@ -87,8 +131,7 @@ def clean(schema: Any, place: str) -> Schema:
 def _clean_reference(facts: Schema, place: str) -> Schema:
     if len(facts) > 1:
         raise RefusedError(f"{place}: a $ref beside other keywords cannot be expressed as a type")
-    name = facts["$ref"].removeprefix("#/definitions/").removeprefix(PREFIX)
-    return {"$ref": PREFIX + name}
+    return ref(facts["$ref"].removeprefix("#/definitions/").removeprefix(PREFIX))
 
 
 def _clean_type(given: Any, place: str) -> str | list[str]:
@@ -150,11 +193,11 @@ _CLEANERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def _check_references(definitions: Definitions, revision: str) -> None:
+def _check_references(definitions: Definitions, source: str, elsewhere: Container[str] = ()) -> None:
     def check(schema: Schema, place: str) -> None:
         name = target(schema)
-        if name is not None and name not in definitions:
-            raise RefusedError(f"revision {revision}: {place} refers to {name}, which is not defined")
+        if name is not None and name not in definitions and name not in elsewhere:
+            raise RefusedError(f"{source}: {place} refers to {name}, which is not defined")
         for key in ("anyOf", "allOf"):
             for inner in schema.get(key, ()):
                 check(inner, place)
@@ -183,15 +226,28 @@ def _flatten(schema: Schema, definitions: Definitions, place: str) -> Schema:
     if "allOf" not in schema:
         return schema
     parts = [*schema["allOf"], {key: value for key, value in schema.items() if key != "allOf"}]
+    wholes = [_joined(arms, place) for arms in product(*(_arms(part, definitions, place) for part in parts))]
+    return wholes[0] if len(wholes) == 1 else {"anyOf": wholes}
+
+
+def _arms(part: Schema, definitions: Definitions, place: str) -> list[Schema]:
+    """Return the objects that a part of an `allOf` admits one of: several if the part is a union."""
+    name = target(part)
+    flat = _flatten(definitions[name] if name else part, definitions, place)
+    if "anyOf" in flat:
+        return [each for arm in flat["anyOf"] for each in _arms(arm, definitions, place)]
+    if flat.get("type", "object") != "object":
+        raise RefusedError(f"{place}: allOf of something that is not an object cannot be expressed as a type")
+    return [flat]
+
+
+def _joined(parts: Iterable[Schema], place: str) -> Schema:
+    """Return the object that has the members of all parts."""
     whole: Schema = {"properties": {}, "required": [], "type": "object"}
     for part in parts:
-        name = target(part)
-        flat = _flatten(definitions[name] if name else part, definitions, place)
-        if flat.get("type", "object") != "object":
-            raise RefusedError(f"{place}: allOf of something that is not an object cannot be expressed as a type")
-        for member, inner in flat.get("properties", {}).items():
+        for member, inner in part.get("properties", {}).items():
             whole["properties"][member] = _narrower(whole["properties"].get(member, {}), inner, f"{place}.{member}")
-        whole["required"] = sorted({*whole["required"], *flat.get("required", ())})
+        whole["required"] = sorted({*whole["required"], *part.get("required", ())})
     if not whole["required"]:
         del whole["required"]
     return whole
@@ -206,7 +262,13 @@ def _narrower(first: Schema, second: Schema, place: str) -> Schema:
     for wide, narrow in ((first, second), (second, first)):
         if "const" in narrow and wide == {"type": narrow.get("type")}:
             return narrow
+        if is_json_object(wide) and _is_object(narrow):
+            return narrow
     raise RefusedError(f"{place}: the parts of an allOf describe it differently")
+
+
+def _is_object(schema: Schema) -> bool:
+    return schema.get("type") == "object" or ("anyOf" in schema and all(map(_is_object, schema["anyOf"])))
 
 
 def _sorted(value: Any) -> Any:

@@ -1,4 +1,7 @@
-"""The files that the generator reads and writes: `schema/`, its pins, and the generated modules."""
+"""The files that the generator reads and writes: `schema/`, its pins, and the generated modules.
+
+Upstream files lie in a folder as `<revision>/schema.json` and `extensions/<name>.json`.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,28 @@ from typing import Any, cast
 
 from attrs import asdict, frozen
 
-from codegen.emit import emit
-from codegen.normalise import normalise
-from codegen.shapes import RefusedError
+from codegen.emit import emit, emit_extension
+from codegen.extensions import EXTENSIONS, THIS_PROJECT
+from codegen.normalise import normalise, normalise_extension
+from codegen.shapes import Definitions, RefusedError
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
-PINS = SCHEMA / "pins.toml"
-TYPES = ROOT / "src" / "trio_mcp" / "types"
+PINS = "pins.toml"
+EXTENSION_PINS = "extensions/pins.toml"
+PACKAGE = ROOT / "src" / "trio_mcp"
 
 _PINS_HEAD = """\
 # Where each schema/<revision>.json came from; written by `python -m codegen --from DIR --commit SHA`.
 # commit: of github.com/modelcontextprotocol/modelcontextprotocol;
 # upstream: SHA-256 of its schema/<revision>/schema.json; normalised: SHA-256 of the file here.
+"""
+
+
+_EXTENSION_PINS_HEAD = """\
+# Where each schema/extensions/<name>.json came from; written by `python -m codegen --from DIR --version NAME=VERSION`.
+# origin: the place of the upstream file; version: the commit, or the version of the package, that it was taken from;
+# upstream: its SHA-256; normalised: SHA-256 of the file here. A schema of this project has no version and no upstream.
 """
 
 
@@ -36,20 +48,48 @@ class Pin:
     normalised: str
 
 
+@frozen(kw_only=True)
+class ExtensionPin:
+    """The origin of the normalised schema of an extension."""
+
+    origin: str
+    version: str | None = None
+    upstream: str | None = None
+    normalised: str
+
+
 def read_pins() -> dict[str, Pin]:
     """Return the pins by revision; an empty dict if there is no file yet."""
-    if not PINS.exists():
-        return {}
-    return {revision: Pin(**row) for revision, row in tomllib.loads(PINS.read_text("utf-8")).items()}
+    return {revision: Pin(**row) for revision, row in _read_toml(PINS).items()}
 
 
-def write_pins(pins: dict[str, Pin]) -> None:
+def read_extension_pins() -> dict[str, ExtensionPin]:
+    """Return the pins by extension; an empty dict if there is no file yet."""
+    return {name: ExtensionPin(**row) for name, row in _read_toml(EXTENSION_PINS).items()}
+
+
+def write_pins(pins: Mapping[str, Pin]) -> None:
     """Write the pins, oldest revision first."""
+    _write_toml(PINS, _PINS_HEAD, {revision: asdict(pin) for revision, pin in pins.items()})
+
+
+def write_extension_pins(pins: Mapping[str, ExtensionPin]) -> None:
+    """Write the pins of extensions, sorted by name."""
+    _write_toml(EXTENSION_PINS, _EXTENSION_PINS_HEAD, {name: asdict(pin) for name, pin in pins.items()})
+
+
+def _read_toml(name: str) -> dict[str, Any]:
+    path = SCHEMA / name
+    return tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def _write_toml(name: str, head: str, rows: Mapping[str, Mapping[str, str | None]]) -> None:
     tables = [
-        "\n".join([f'["{revision}"]', *(f'{key} = "{value}"' for key, value in asdict(pins[revision]).items())])
-        for revision in sorted(pins)
+        "\n".join([f'["{row}"]', *(f'{key} = "{value}"' for key, value in rows[row].items() if value is not None)])
+        for row in sorted(rows)
     ]
-    PINS.write_text("\n".join([_PINS_HEAD, "\n\n".join(tables)]) + "\n", "utf-8")
+    (SCHEMA / name).parent.mkdir(parents=True, exist_ok=True)
+    (SCHEMA / name).write_text("\n".join([head, "\n\n".join(tables)]) + "\n", "utf-8")
 
 
 def read_schemas() -> list[dict[str, Any]]:
@@ -64,20 +104,35 @@ def read_schemas() -> list[dict[str, Any]]:
     return documents
 
 
-def take_over(folder: Path, commit: str | None) -> list[str]:
-    """Normalise the upstream files `folder/<revision>/schema.json` into `schema/`, and pin them.
+def read_extensions() -> list[dict[str, Any]]:
+    """Return the normalised schemas of extensions, sorted by name."""
+    return [json.loads(path.read_text("utf-8")) for path in sorted((SCHEMA / "extensions").glob("*.json"))]
+
+
+def read_core() -> dict[str, Definitions]:
+    """Return the definitions of each revision, to which extensions refer."""
+    return {document["revision"]: document["$defs"] for document in read_schemas()}
+
+
+def take_over(folder: Path, commit: str | None, versions: Mapping[str, str]) -> list[str]:
+    """Normalise the upstream files in a folder into `schema/`, and pin them.
+
+    Args:
+        folder: the folder.
+        commit: the upstream commit of the files of revisions, if it is known.
+        versions: the upstream versions of the files of extensions that are known.
 
     Returns:
-        The revisions that were found. Others keep their files.
+        The revisions and extensions that were found. Others keep their files.
 
     Raises:
         RefusedError: no file was found, or one cannot be expressed. Then nothing is written.
     """
     found = sorted(folder.glob("*/schema.json"))
-    if not found:
-        raise RefusedError(f"{folder} holds no <revision>/schema.json")
-    pins = read_pins()
-    texts: dict[str, str] = {}
+    found_extensions = sorted((folder / "extensions").glob("*.json"))
+    if not found and not found_extensions:
+        raise RefusedError(f"{folder} holds no <revision>/schema.json and no extensions/<name>.json")
+    pins, texts = read_pins(), dict[str, str]()
     for path in found:
         revision = path.parent.name
         upstream = path.read_bytes()
@@ -88,12 +143,52 @@ def take_over(folder: Path, commit: str | None) -> list[str]:
         pins[revision] = Pin(commit=commit or kept, upstream=digest, normalised=_digest(texts[revision]))
     # All revisions together must be expressible before a file is replaced.
     others = [document for document in read_schemas_or_none() if document["revision"] not in texts]
-    emit(sorted([*others, *map(json.loads, texts.values())], key=lambda document: str(document["revision"])))
-    SCHEMA.mkdir(exist_ok=True)
+    documents = sorted([*others, *map(json.loads, texts.values())], key=lambda document: str(document["revision"]))
+    emit(documents)
+    core = {document["revision"]: document["$defs"] for document in documents}
+    extension_pins, extension_texts = _normalised_extensions(found_extensions, core, versions)
+    write_pins(pins)
+    write_extension_pins(extension_pins)
     for revision, text in texts.items():
         (SCHEMA / f"{revision}.json").write_text(text, "utf-8")
-    write_pins(pins)
-    return sorted(texts)
+    for name, text in extension_texts.items():
+        (SCHEMA / "extensions" / f"{name}.json").write_text(text, "utf-8")
+    return [*sorted(texts), *sorted(extension_texts)]
+
+
+def _normalised_extensions(
+    found: list[Path], core: Mapping[str, Definitions], versions: Mapping[str, str]
+) -> tuple[dict[str, ExtensionPin], dict[str, str]]:
+    """Return the pins of all extensions, and the normal forms of those that were found."""
+    pins, texts = read_extension_pins(), dict[str, str]()
+    for path in found:
+        name, upstream = path.stem, path.read_bytes()
+        if name not in EXTENSIONS:
+            raise RefusedError(f"{path} is the schema of an extension that codegen/extensions.py does not describe")
+        document = normalise_extension(_parse(upstream, path), name, core)
+        emit_extension(document)
+        texts[name] = _text(document)
+        known, digest = pins.get(name), hashlib.sha256(upstream).hexdigest()
+        kept = known.version if known is not None and known.upstream == digest else "unknown"
+        pins[name] = ExtensionPin(
+            origin=EXTENSIONS[name].origin,
+            version=versions.get(name, kept),
+            upstream=digest,
+            normalised=_digest(texts[name]),
+        )
+    return pins, texts
+
+
+def _pin_own_extensions() -> None:
+    """Bring the schemas of extensions that are written in this project into normal form, and pin them."""
+    pins, core = read_extension_pins(), read_core()
+    for name, facts in EXTENSIONS.items():
+        path = SCHEMA / "extensions" / f"{name}.json"
+        if facts.origin == THIS_PROJECT and path.exists():
+            text = _text(normalise_extension(_parse(path.read_bytes(), path), name, core))
+            path.write_text(text, "utf-8")
+            pins[name] = ExtensionPin(origin=THIS_PROJECT, normalised=_digest(text))
+    write_extension_pins(pins)
 
 
 def read_schemas_or_none() -> list[dict[str, Any]]:
@@ -102,13 +197,17 @@ def read_schemas_or_none() -> list[dict[str, Any]]:
 
 
 def regenerate() -> list[str]:
-    """Write the generated modules and remove obsolete ones; return the names of the changed files."""
-    texts = emit(read_schemas())
+    """Write the generated modules and remove obsolete ones; return the names of the changed files.
+
+    The schemas of extensions that have no upstream are pinned as they are found.
+    """
+    _pin_own_extensions()
+    texts = _generated()
     changed = _left_over(texts)
     for name in changed:
-        (TYPES / name).unlink()
+        (PACKAGE / name).unlink()
     for name, text in texts.items():
-        path = TYPES / name
+        path = PACKAGE / name
         if not path.exists() or path.read_text("utf-8") != text:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, "utf-8")
@@ -116,35 +215,58 @@ def regenerate() -> list[str]:
     return changed
 
 
+def _generated() -> dict[str, str]:
+    """Return the sources of all generated modules, by their path in the package."""
+    core = {f"types/{name}": text for name, text in emit(read_schemas()).items()}
+    extensions = {f"{document['extension']}/types.py": emit_extension(document) for document in read_extensions()}
+    return {**core, **extensions}
+
+
 def _left_over(texts: Mapping[str, str]) -> list[str]:
     """Return the existing modules of types that are no longer generated."""
-    there = [path.relative_to(TYPES).as_posix() for path in sorted(TYPES.glob("_generated/*.py"))]
-    return [name for name in there if name not in texts]
+    there = [*PACKAGE.glob("types/_generated/*.py"), *(PACKAGE / name / "types.py" for name in EXTENSIONS)]
+    names = [path.relative_to(PACKAGE).as_posix() for path in sorted(there) if path.exists()]
+    return [name for name in names if name not in texts]
 
 
 def drift() -> list[str]:
     """Return every difference between the files and the output of the generator, as sentences."""
-    documents = read_schemas()
-    pins = read_pins()
     faults: list[str] = []
-    for document in documents:
+    pins = read_pins()
+    for document in read_schemas():
         revision = document["revision"]
-        text = (SCHEMA / f"{revision}.json").read_text("utf-8")
-        pin = pins.pop(revision, None)
-        if pin is None:
-            faults.append(f"schema/{revision}.json has no pin in schema/pins.toml")
-        elif _digest(text) != pin.normalised:
-            faults.append(f"schema/{revision}.json is not the file that schema/pins.toml names")
-        if _text(normalise(document, revision)) != text:
-            faults.append(f"schema/{revision}.json is not in normal form")
+        normal = _text(normalise(document, revision))
+        faults.extend(_drift_of(f"{revision}.json", normal, pins.pop(revision, None), PINS))
+    faults.extend(f"schema/{PINS} names revision {revision}, which schema/ does not hold" for revision in sorted(pins))
+    core = read_core()
+    extension_pins = read_extension_pins()
+    for document in read_extensions():
+        name = document["extension"]
+        normal = _text(normalise_extension(document, name, core))
+        pin = extension_pins.pop(name, None)
+        faults.extend(_drift_of(f"extensions/{name}.json", normal, pin, EXTENSION_PINS))
     faults.extend(
-        f"schema/pins.toml names revision {revision}, which schema/ does not hold" for revision in sorted(pins)
+        f"schema/{EXTENSION_PINS} names {name}, which schema/extensions/ does not hold"
+        for name in sorted(extension_pins)
     )
-    texts = emit(documents)
+    texts = _generated()
     for name in (*_left_over(texts), *texts):
-        path = TYPES / name
+        path = PACKAGE / name
         if not path.exists() or path.read_text("utf-8") != texts.get(name):
-            faults.append(f"src/trio_mcp/types/{name} is not what schema/ generates: run `python -m codegen`")
+            faults.append(f"src/trio_mcp/{name} is not what schema/ generates: run `python -m codegen`")
+    return faults
+
+
+def _drift_of(name: str, normal: str, pin: Pin | ExtensionPin | None, pins: str) -> list[str]:
+    """Return the differences of a schema from its pin and from its normal form, as sentences."""
+    faults: list[str] = []
+    text = (SCHEMA / name).read_text("utf-8")
+    if pin is None:
+        faults.append(f"schema/{name} has no pin in schema/{pins}")
+    elif _digest(text) != pin.normalised:
+        faults.append(f"schema/{name} is not the file that schema/{pins} names")
+    if normal != text:
+        faults.append(f"schema/{name} is not in normal form")
     return faults
 
 

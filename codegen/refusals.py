@@ -9,7 +9,7 @@ import jsonschema_rs
 from codegen.shapes import Definitions, RefusedError, Schema, children, is_class, references
 
 
-def refuse_malformed(definitions: Any, revision: str) -> None:
+def refuse_malformed(definitions: Any, source: str) -> None:
     """Refuse a document that is not a JSON Schema, so that later steps can rely on its structure.
 
     Raises:
@@ -19,10 +19,10 @@ def refuse_malformed(definitions: Any, revision: str) -> None:
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions})
     except jsonschema_rs.ValidationError as error:
         place = ".".join(map(str, error.instance_path[1:]))
-        raise RefusedError(f"revision {revision}: {place} is not a JSON Schema: {error.message}") from error
+        raise RefusedError(f"{source}: {place} is not a JSON Schema: {error.message}") from error
 
 
-def refuse_inexpressible(definitions: Definitions, revision: str) -> None:
+def refuse_inexpressible(definitions: Definitions, source: str) -> None:
     """Refuse definitions in normal form that the generated types or their converter could not express.
 
     Raises:
@@ -30,19 +30,19 @@ def refuse_inexpressible(definitions: Definitions, revision: str) -> None:
     """
     for name, schema in definitions.items():
         if not is_class(schema):
-            _refuse_cycle(name, definitions, revision, ())
+            _refuse_cycle(name, definitions, source, ())
         shell = {key: value for key, value in schema.items() if key != "properties"}
-        _refuse_literals(shell, f"revision {revision}: {name}")
+        _refuse_literals(shell, f"{source}: {name}")
         for member, inner in schema.get("properties", {}).items():
-            _refuse_literals(inner, f"revision {revision}: {name}.{member}")
+            _refuse_literals(inner, f"{source}: {name}.{member}")
 
 
-def _refuse_cycle(name: str, definitions: Definitions, revision: str, seen: tuple[str, ...]) -> None:
+def _refuse_cycle(name: str, definitions: Definitions, source: str, seen: tuple[str, ...]) -> None:
     if name in seen:
-        raise RefusedError(f"revision {revision}: {name} contains itself, which only a class can")
+        raise RefusedError(f"{source}: {name} contains itself, which only a class can")
     for other in references(definitions[name]):
         if other in definitions and not is_class(definitions[other]):
-            _refuse_cycle(other, definitions, revision, (*seen, name))
+            _refuse_cycle(other, definitions, source, (*seen, name))
 
 
 def _refuse_literals(schema: Schema, place: str) -> None:

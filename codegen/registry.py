@@ -54,13 +54,13 @@ def _method(name: str, method: str, schema: Schema, revision: Revision) -> Metho
     roles = [role for union, role in _UNIONS.items() if name in references(revision.definitions.get(union, {}))]
     kinds = {kind for kind, _ in roles}
     if len(kinds) != 1:
-        raise RefusedError(f"revision {revision.name}: no union, or more than one, says what kind of message {name} is")
+        raise RefusedError(f"{revision.label}: no union, or more than one, says what kind of message {name} is")
     kind = kinds.pop()
     senders = sorted({sender for _, sender in roles})
     params = schema["properties"].get("params")
     params_type = None if params is None else single_reference(params)
     if params is not None and params_type is None:
-        raise RefusedError(f"revision {revision.name}: the params of {method} ({name}) have no name")
+        raise RefusedError(f"{revision.label}: the params of {method} ({name}) have no name")
     return MethodRow(
         kind=kind,
         direction=senders[0] if len(senders) == 1 else "both",
@@ -82,9 +82,7 @@ def _results(name: str, params: str | None, revision: Revision) -> list[str]:
     answers = {each for union in _RESULT_UNIONS for each in references(definitions.get(union, {}))}
     for each in found:
         if each not in definitions or ("Result" if each == "EmptyResult" else each) not in answers:
-            raise RefusedError(
-                f"revision {revision.name}: {name} is answered by {each}, which no union of results names"
-            )
+            raise RefusedError(f"{revision.label}: {name} is answered by {each}, which no union of results names")
     if params is not None and "CreateTaskResult" in definitions and "task" in _members(params, revision):
         found.append("CreateTaskResult")
     return sorted(found, key=lambda each: (each != f"{base}Result", each))

@@ -11,6 +11,8 @@ Schema: TypeAlias = dict[str, Any]
 Definitions: TypeAlias = dict[str, Schema]
 
 PREFIX = "#/$defs/"
+_BESIDE = "../"
+"""The beginning of a reference from the schema of an extension to that of a revision."""
 ANYTHING: Schema = {}
 JSON_OBJECT: Schema = {"additionalProperties": {}, "type": "object"}
 BOUND_KEYS = frozenset({"maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum"})
@@ -21,14 +23,33 @@ class RefusedError(Exception):
 
 
 def ref(name: str) -> Schema:
-    """Return a reference to a definition."""
-    return {"$ref": PREFIX + name}
+    """Return a reference to a definition, or to one of the core by the name that `name_in_core` returns."""
+    return {"$ref": name if name.startswith(_BESIDE) else PREFIX + name}
 
 
 def target(schema: Schema) -> str | None:
     """Return the name of the definition that `schema` refers to, if it is a reference."""
     reference = schema.get("$ref")
     return None if reference is None else reference.removeprefix(PREFIX)
+
+
+def name_in_core(revision: str, name: str) -> str:
+    """Return the name by which the schema of an extension refers to a definition of a revision."""
+    return f"{_BESIDE}{revision}.json{PREFIX}{name}"
+
+
+def core_place(name: str) -> tuple[str, str] | None:
+    """Return the revision and the definition behind a name that `name_in_core` made; None for any other name."""
+    if not name.startswith(_BESIDE):
+        return None
+    revision, _, definition = name.removeprefix(_BESIDE).partition(f".json{PREFIX}")
+    return revision, definition
+
+
+def core_name(name: str) -> str | None:
+    """Return the definition of the core behind a name that `name_in_core` made; None for any other name."""
+    place = core_place(name)
+    return None if place is None else place[1]
 
 
 def is_class(schema: Schema) -> bool:

@@ -1,4 +1,4 @@
-"""The sources of the module of tables and of the facade: data and names, no logic."""
+"""The sources of the tables and of the facade, data and names without logic, and of the module of an extension."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ from collections.abc import Mapping
 from textwrap import fill, indent
 from typing import Any
 
+from attrs import evolve
+
 from codegen.align import Revision
 from codegen.homes import homes_of
 from codegen.merge import Differences, Merged
 from codegen.registry import ErrorRow, MethodRow
-from codegen.shapes import RefusedError, attribute_to_wire, is_class, wire_to_attribute
+from codegen.rules import bounds_source, wire_names
+from codegen.shapes import RefusedError, core_name
 
-_BOUNDS = {
-    "maxItems": "max_length",
-    "maxLength": "max_length",
-    "maximum": "maximum",
-    "minItems": "min_length",
-    "minLength": "min_length",
-    "minimum": "minimum",
-}
 _HAND_WRITTEN = {
     "_converter": ["structure", "structurer", "unstructure", "unstructurer"],
     "_messages": ["read_message"],
     "_model": [
+        "NO_EXTRA",
         "UNSET",
         "Bounds",
         "ErrorShape",
@@ -99,10 +95,51 @@ def tables_source(
             '"""The profile that is used if no revision is given. It holds in every revision."""',
             f"LENIENT: Final = frozenset({merged.lenient!r})",
             '"""The classes that keep a member of the wrong type in `extra` instead of failing."""',
-            f"WIRE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {_mapping(_wire_names(merged))}",
+            f"WIRE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {wire_names(merged)!r}",
             '"""The attributes whose name on the wire is not their camelCase form, by class."""',
         ]
     )
+
+
+def extension_source(name: str, id: str, classes: str, merged: Merged, methods: Mapping[str, MethodRow]) -> str:
+    """Return the source of the module of an extension, without its head line and unformatted.
+
+    Args:
+        name: the extension, which is the name of its package.
+        id: the name under which both sides declare it.
+        classes: the source of its classes, with the imports.
+        merged: its types.
+        methods: its methods.
+
+    Raises:
+        RefusedError: a definition has the name of something else in the module.
+    """
+    for taken in sorted(merged.definitions.keys() & {"EXTENSION", "METHODS", "JSONObject", "Method", "Model"}):
+        raise RefusedError(f"extension {name}: {taken} is the name of something hand-written")
+    places = {each: f"trio_mcp.{name}.types.{each}" for each in merged.definitions}
+    rows = {method: _method(_placed(row, places)) for method, row in methods.items()}
+    return "\n".join(
+        [
+            "from collections.abc import Mapping",
+            "from typing import Any, Final",
+            "from trio_mcp.types import Method",
+            classes,
+            f"__all__ = {sorted(['EXTENSION', 'METHODS', *merged.definitions])!r}",
+            f"EXTENSION: Final = {id!r}",
+            '"""The name under which both sides declare the extension."""',
+            f"METHODS: Final[Mapping[str, Method]] = {_mapping(rows)}",
+            '"""Every method of the extension, by its name on the wire."""',
+        ]
+    )
+
+
+def _placed(row: MethodRow, places: Mapping[str, str]) -> MethodRow:
+    """Return a method whose types are named with their modules, except those of the core."""
+
+    def place(name: str) -> str:
+        return core_name(name) or places.get(name, name)
+
+    return evolve(row, params=row.params and place(row.params), results=[place(each) for each in row.results])
 
 
 def facade_source(merged: Merged) -> str:
@@ -169,11 +206,11 @@ def _mapping(rows: Mapping[Any, str]) -> str:
 
 
 def _methods(rows: Mapping[str, MethodRow]) -> dict[str, str]:
-    return {
-        method: f"Method({row.kind!r}, {row.direction!r}, {row.params!r}, {row.params_required!r}, "
-        f"{tuple(row.results)!r})"
-        for method, row in rows.items()
-    }
+    return {method: _method(row) for method, row in rows.items()}
+
+
+def _method(row: MethodRow) -> str:
+    return f"Method({row.kind!r}, {row.direction!r}, {row.params!r}, {row.params_required!r}, {tuple(row.results)!r})"
 
 
 def _errors(rows: Mapping[int, ErrorRow]) -> dict[int, str]:
@@ -186,7 +223,7 @@ def _members(rows: Mapping[str, list[str]]) -> dict[str, str]:
 
 def _bounds(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, str]:
     return {
-        name: _mapping({member: f"Bounds({_limits(limits)})" for member, limits in members.items()})
+        name: _mapping({member: bounds_source(limits) for member, limits in members.items()})
         for name, members in rows.items()
     }
 
@@ -202,21 +239,3 @@ def _profile(differences: Differences) -> str:
         f"bounds={_mapping(_bounds(differences.bounds))}, "
         f"meta_names={_mapping(_quoted(differences.metas))})"
     )
-
-
-def _limits(limits: Mapping[str, float]) -> str:
-    return ", ".join(f"{_BOUNDS[key]}={value!r}" for key, value in limits.items())
-
-
-def _wire_names(merged: Merged) -> dict[str, str]:
-    rows: dict[str, str] = {}
-    for name, schema in merged.definitions.items():
-        if is_class(schema):
-            exceptions = {
-                attribute: repr(member)
-                for member in schema["properties"]
-                if attribute_to_wire(attribute := wire_to_attribute(member)) != member
-            }
-            if exceptions:
-                rows[name] = _mapping(exceptions)
-    return rows

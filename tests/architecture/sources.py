@@ -8,11 +8,24 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["GENERATED", "MODULES", "PACKAGE", "ROOT", "WRITTEN", "Import", "Module", "circles", "imports_of_package"]
+__all__ = [
+    "EXTENSIONS",
+    "GENERATED",
+    "MODULES",
+    "PACKAGE",
+    "ROOT",
+    "WRITTEN",
+    "Import",
+    "Module",
+    "circles",
+    "imports_of_package",
+]
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "trio_mcp"
-GENERATED = ("types/__init__.py", "types/_generated/", "types/_tables.py")
+EXTENSIONS = tuple(f"{path.stem}/types.py" for path in sorted(ROOT.glob("schema/extensions/*.json")))
+"""The generated modules of extensions."""
+GENERATED = ("types/__init__.py", "types/_generated/", "types/_tables.py", *EXTENSIONS)
 
 
 @attrs.frozen

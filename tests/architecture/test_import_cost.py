@@ -155,3 +155,9 @@ def test_a_server_with_apps_loads_neither_bridge_nor_client() -> None:
     )
 
     assert matching(modules_after(program), "apps*", "client*") == ["apps", "apps._csp", "apps._metadata"]
+
+
+def test_types_and_servers_load_no_types_of_extensions() -> None:
+    loaded = modules_after("from trio_mcp import Server, types\ntypes.Tool, Server('s')")
+
+    assert matching(loaded, *CAPABILITIES) == []

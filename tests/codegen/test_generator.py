@@ -18,6 +18,7 @@ import pytest
 
 from codegen.choices import MESSAGE_MODULE, MODULES, OTHER_MODULE
 from codegen.emit import emit
+from codegen.extensions import EXTENSIONS
 from codegen.normalise import normalise
 from codegen.project import ROOT, read_schemas
 from codegen.shapes import RefusedError, Schema, children
@@ -39,6 +40,9 @@ def project(tmp_path: Path) -> Path:
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in ("codegen", "schema", "src/trio_mcp/types"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=ignore)
+    for name in EXTENSIONS:
+        (copy / "src/trio_mcp" / name).mkdir()
+        shutil.copy(ROOT / "src/trio_mcp" / name / "types.py", copy / "src/trio_mcp" / name)
     for module in ("_errors.py", "_facade.py", "_other_sdks.py"):
         shutil.copy(ROOT / "src/trio_mcp" / module, copy / "src/trio_mcp" / module)
     (copy / "src/trio_mcp/__init__.py").write_text("")

@@ -12,6 +12,7 @@ import pytest
 
 from codegen import project
 from codegen.__main__ import main
+from codegen.extensions import EXTENSIONS
 
 REVISION = "2025-06-18"
 
@@ -21,10 +22,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of `schema/` and the generated types, which the generator then uses."""
     root = tmp_path / "checkout"
     shutil.copytree(project.SCHEMA, root / "schema")
-    shutil.copytree(project.TYPES, root / "types", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("types", *EXTENSIONS):
+        shutil.copytree(project.PACKAGE / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(project, "SCHEMA", root / "schema")
-    monkeypatch.setattr(project, "PINS", root / "schema" / "pins.toml")
-    monkeypatch.setattr(project, "TYPES", root / "types")
+    monkeypatch.setattr(project, "PACKAGE", root)
     return root
 
 
@@ -64,12 +65,12 @@ def test_a_pinned_file_keeps_its_commit_and_a_new_file_has_none(
 ) -> None:
     monkeypatch.setattr(project, "emit", Mock())  # it takes time, and the test does not need it
     folder = upstream.parent.parent
-    project.take_over(folder, "c0ffee")
+    project.take_over(folder, "c0ffee", {})
 
-    project.take_over(folder, None)
+    project.take_over(folder, None, {})
     kept = project.read_pins()[REVISION].commit
     upstream.write_text(upstream.read_text("utf-8") + "\n", "utf-8")
-    project.take_over(folder, None)
+    project.take_over(folder, None, {})
 
     assert (kept, project.read_pins()[REVISION].commit) == ("c0ffee", "unknown")
     assert checkout.exists()
@@ -78,8 +79,7 @@ def test_a_pinned_file_keeps_its_commit_and_a_new_file_has_none(
 def test_checking_and_generating_fail_without_any_schema(
     checkout: Path, upstream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in (checkout / "schema").iterdir():
-        path.unlink()
+    shutil.rmtree(checkout / "schema")
 
     assert (main(["--check"]), main([])) == (1, 1)
 
@@ -107,7 +107,7 @@ def test_an_obsolete_module_is_reported_and_removed(checkout: Path, capsys: pyte
 
     assert "types/_generated/weather.py is not what schema/ generates" in capsys.readouterr().err
     assert main([]) == 0
-    assert capsys.readouterr().out == "wrote _generated/weather.py\n"
+    assert capsys.readouterr().out == "wrote types/_generated/weather.py\n"
     assert not left_over.exists()
 
 

@@ -37,21 +37,16 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "upstream" / path.stem / "schema.json").write_text(text, "utf-8")
     write_example(root / "upstream", {"type": "text", "text": "hi"})
     with pytest.MonkeyPatch.context() as patch:
-        use_schema(root / "schema", patch)
-        project.take_over(root / "upstream", "c0ffee")
+        patch.setattr(project, "SCHEMA", root / "schema")
+        project.take_over(root / "upstream", "c0ffee", {})
     return root
-
-
-def use_schema(schema: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(project, "SCHEMA", schema)
-    patch.setattr(project, "PINS", schema / "pins.toml")
 
 
 @pytest.fixture
 def upstream(laid_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy that a test may damage, and reduce the number of compared messages."""
     shutil.copytree(laid_out, tmp_path, dirs_exist_ok=True)
-    use_schema(tmp_path / "schema", monkeypatch)
+    monkeypatch.setattr(project, "SCHEMA", tmp_path / "schema")
     monkeypatch.setattr(judge, "_MOST", FEW)
     monkeypatch.setattr(run, "FEWEST", FEW)
     return tmp_path / "upstream"

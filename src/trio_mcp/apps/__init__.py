@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .._facade import lazy_names
 
 if TYPE_CHECKING:
+    from . import types as types
     from ._bridge import Bridge as Bridge
     from ._bridge import BridgeEvent as BridgeEvent
     from ._bridge import CallPhase as CallPhase
@@ -53,6 +54,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "": ("types",),
             "_bridge": (
                 "Bridge", "BridgeEvent", "CallPhase", "CloseRequested", "DisplayMode", "DisplayModeRequested",
                 "DownloadRequested", "LinkRequested", "MessageRequested", "ModelContext", "ModelContextChanged",

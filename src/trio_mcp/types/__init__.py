@@ -249,6 +249,7 @@ if TYPE_CHECKING:
     from ._generated.tools import ToolResultContent as ToolResultContent
     from ._generated.tools import ToolUseContent as ToolUseContent
     from ._messages import read_message as read_message
+    from ._model import NO_EXTRA as NO_EXTRA
     from ._model import UNSET as UNSET
     from ._model import Bounds as Bounds
     from ._model import ErrorShape as ErrorShape
@@ -346,8 +347,8 @@ else:
             ),
             "_messages": ("read_message",),
             "_model": (
-                "UNSET", "Bounds", "ErrorShape", "JSONArray", "JSONObject", "JSONValue", "MetaObject", "Method",
-                "Model", "Profile", "Unset",
+                "NO_EXTRA", "UNSET", "Bounds", "ErrorShape", "JSONArray", "JSONObject", "JSONValue", "MetaObject",
+                "Method", "Model", "Profile", "Unset",
             ),
             "_tables": ("ERRORS", "LENIENT", "METHODS", "PROFILES", "REVISIONS", "SUPERSET", "WIRE_NAMES"),
         },

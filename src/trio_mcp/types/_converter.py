@@ -289,7 +289,7 @@ def unstructurer(cls: Any, revision: str | None = None) -> Callable[[Any], JSONV
 @cache
 def _structurer(cls: Any, revision: str | None) -> Callable[[JSONValue], Any]:
     hook = _codec(revision).converter.get_structure_hook(cls)
-    name = cls.__name__ if isinstance(cls, type) else re.sub(rf"{__package__}\._generated\.\w+\.", "", str(cls))
+    name = cls.__name__ if isinstance(cls, type) else re.sub(r"\btrio_mcp(\.\w+)*\.", "", str(cls))
 
     def structure_one(value: JSONValue) -> Any:
         try:

@@ -88,6 +88,10 @@ class Model:
     Messages are values: they are compared by type and members, immutable (`attrs.evolve` returns a changed copy), and
     not hashable, because most hold lists and dicts. `extra` holds the members that the type does not name, by their
     name on the wire; they are sent back unchanged.
+
+    An extension of the protocol defines its messages as subclasses. The name of a member on the wire is the camelCase
+    form of its attribute. The metadata of an attribute can state another name, and limits for received values:
+    `attrs.field(metadata={"wire": "_meta"})`, `attrs.field(metadata={"bounds": Bounds(minimum=0)})`.
     """
 
     __slots__ = ()
@@ -127,7 +131,8 @@ class Model:
 # Tables hold the names of types, so that importing a table does not import the types.
 @cache
 def _type(name: str) -> Any:
-    return getattr(import_module("trio_mcp.types"), name)
+    module, _, last = name.rpartition(".")
+    return getattr(import_module(module or "trio_mcp.types"), last)
 
 
 @cache
@@ -136,12 +141,12 @@ def _types(names: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 class Method(NamedTuple):
-    """A method in one revision."""
+    """A method in one revision, or of an extension, which names its types with their modules."""
 
     kind: Literal["request", "notification", "embedded"]
     """The kind of message. An *embedded* request is sent in a result, and the retry of the request answers it."""
-    direction: Literal["client", "server", "both"]
-    """The side that sends the message."""
+    direction: Literal["client", "server", "both", "host", "view"]
+    """The side that sends the message. The messages of apps pass between a host and a view."""
     params_name: str | None
     """The name of the type of `params`; None if the method has no params."""
     params_required: bool
@@ -154,8 +159,8 @@ class Method(NamedTuple):
         return None if self.params_name is None else _type(self.params_name)
 
     @property
-    def results(self) -> tuple[type[Any], ...]:
-        """The types of its result: several if there are interim results, none for a notification."""
+    def results(self) -> tuple[type[Any] | Any, ...]:
+        """The types of its result, classes or unions: several if there are interim results, none for a notification."""
         return _types(self.result_names)
 
 

@@ -63,6 +63,7 @@ class ModelMember(NamedTuple):
     null_is_absent: bool
     unset: Any
     """The value that means absent and is not sent."""
+    bounds: Bounds | None
 
 
 def members_of(cls: type[Model], profile: Profile) -> list[ModelMember]:
@@ -71,10 +72,11 @@ def members_of(cls: type[Model], profile: Profile) -> list[ModelMember]:
     names = WIRE_NAMES.get(name, {})
     required_here = profile.required.get(name, ())
     unknown_here = profile.unknown.get(name, ())
+    bounds_here = profile.bounds.get(name, {})
     attrs.resolve_types(cls)
     members: list[ModelMember] = []
     for each in attrs.fields(cls):
-        wire = names.get(each.name) or _camel_case(each.name)
+        wire = names.get(each.name) or each.metadata.get("wire") or _camel_case(each.name)
         if each.name == "extra" or wire in unknown_here:
             continue
         optional = each.default is None
@@ -87,14 +89,19 @@ def members_of(cls: type[Model], profile: Profile) -> list[ModelMember]:
                 required=required,
                 null_is_absent=optional and not required,
                 unset=each.default if optional or each.default is UNSET else _ALWAYS_SENT,
+                bounds=bounds_here.get(wire) or each.metadata.get("bounds"),
             )
         )
     return members
 
 
 def table_name(cls: type[Model]) -> str:
-    """Return the name of a class in the tables: for a subclass of a user, the name of the class that it extends."""
-    return next((each.__name__ for each in cls.__mro__ if each.__module__.startswith(_GENERATED)), cls.__name__)
+    """Return the name of a class in the tables: for a subclass of a user, the name of the class that it extends.
+
+    A class outside the core is in no table, even if one of the core has the same name.
+    """
+    core = (each.__name__ for each in cls.__mro__ if each.__module__.startswith(_GENERATED))
+    return next(core, f"{cls.__module__}.{cls.__qualname__}")
 
 
 def _camel_case(attribute: str) -> str:
@@ -489,15 +496,14 @@ def _structurer_of_class(
         return cls(**found)
 
     made[cls] = structure  # before the members, which may contain the same class
-    bounds = profile.bounds.get(name, {})
-    members.update((member.wire, _slot(member, converter, bounds.get(member.wire))) for member in known)
+    members.update((member.wire, _slot(member, converter)) for member in known)
     return structure
 
 
-def _slot(member: ModelMember, converter: Converter, bounds: Bounds | None) -> _Slot:
+def _slot(member: ModelMember, converter: Converter) -> _Slot:
     hook, plain = hook_of(converter, member.kind), plain_type(member.kind)
-    if hook is not None and bounds is not None:
-        hook, plain = bounded(hook, bounds), None
+    if hook is not None and member.bounds is not None:
+        hook, plain = bounded(hook, member.bounds), None
     return (member.attribute, plain, hook, member.null_is_absent, int(member.required))
 
 
