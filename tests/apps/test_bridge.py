@@ -19,7 +19,6 @@ from trio_mcp.apps import (
     DownloadRequested,
     LinkRequested,
     MessageRequested,
-    ModelContext,
     ModelContextChanged,
     RequestCancelled,
     ServerRequested,
@@ -30,6 +29,8 @@ from trio_mcp.apps import (
     ViewReady,
     ViewState,
 )
+from trio_mcp.apps.types import McpUiAppCapabilities, McpUiHostCapabilities, McpUiHostContext
+from trio_mcp.apps.types import McpUiUpdateModelContextRequestParams as ModelContext
 from trio_mcp.wire import JsonObject
 
 EVERYTHING: JsonObject = {
@@ -53,7 +54,8 @@ TOOLS = [tool("both"), tool("app", ["app"]), tool("model", ["model"])]
 
 
 def make(**options: Any) -> Bridge:
-    given: dict[str, Any] = {"info": INFO, "capabilities": EVERYTHING, "tools": TOOLS, **options}
+    everything = types.structure(EVERYTHING, McpUiHostCapabilities)
+    given: dict[str, Any] = {"info": INFO, "capabilities": everything, "tools": TOOLS, **options}
     return Bridge(**given)
 
 
@@ -106,7 +108,8 @@ def refusal(bridge: Bridge, message: JsonObject) -> tuple[int, str]:
 
 
 def test_a_view_learns_about_its_host_and_says_that_it_is_ready() -> None:
-    bridge = make(context={"theme": "dark"})
+    bridge = make(context=McpUiHostContext(theme="dark"))
+    can_have_tools = types.structure({"tools": {}}, McpUiAppCapabilities)
 
     assert bridge.receive(initialize({"tools": {}})) == []
     assert sent(bridge) == [
@@ -120,11 +123,11 @@ def test_a_view_learns_about_its_host_and_says_that_it_is_ready() -> None:
             },
         }
     ]
-    assert bridge.receive(INITIALIZED) == (ViewReady("view", {"tools": {}}),)
+    assert bridge.receive(INITIALIZED) == (ViewReady(types.Implementation(name="view", version="2"), can_have_tools),)
     assert (bridge.state, sent(bridge)) == (ViewState.READY, [])
 
 
-@pytest.mark.parametrize("version", ["1999-01-01", None, 7])
+@pytest.mark.parametrize("version", ["1999-01-01", ""])
 def test_a_view_of_another_version_is_offered_the_newest_one(version: Any) -> None:
     bridge = make()
 
@@ -138,8 +141,8 @@ def test_nothing_is_sent_before_the_view_is_initialized() -> None:
     bridge.tool_input_partial({"year": 2})
     bridge.tool_input_partial({"year": 20})
     bridge.receive(initialize())
-    bridge.change_context({"theme": "dark"})
-    bridge.change_context({"theme": "light", "locale": "de"})
+    bridge.change_context(McpUiHostContext(theme="dark"))
+    bridge.change_context(McpUiHostContext(theme="light", locale="de"))
     bridge.tool_input({"year": 2026})
     bridge.tool_result(RESULT)
 
@@ -154,7 +157,7 @@ def test_nothing_is_sent_before_the_view_is_initialized() -> None:
 
 def test_a_context_that_changes_before_the_view_asks_is_in_the_answer() -> None:
     bridge = make()
-    bridge.change_context({"theme": "dark"})
+    bridge.change_context(McpUiHostContext(theme="dark"))
 
     bridge.receive(initialize())
     bridge.receive(INITIALIZED)
@@ -185,9 +188,9 @@ def test_a_view_that_is_loaded_again_is_told_everything_again() -> None:
     "params",
     [
         {},
-        {"appInfo": "view", "appCapabilities": {}},
-        {"appInfo": {"name": 7}, "appCapabilities": {}},
-        {"appInfo": {"name": "view"}},
+        {"appInfo": "view", "appCapabilities": {}, "protocolVersion": "2026-01-26"},
+        {"appInfo": {"name": 7, "version": "1"}, "appCapabilities": {}, "protocolVersion": "2026-01-26"},
+        {"appInfo": {"name": "view"}, "appCapabilities": {}, "protocolVersion": "2026-01-26"},
     ],
 )
 def test_a_view_must_say_what_it_is(params: JsonObject) -> None:
@@ -300,11 +303,11 @@ EVENTS: list[tuple[str, JsonObject, BridgeEvent]] = [
     ("ui/message", {"role": "user", "content": [TEXT]}, MessageRequested(1, [HELLO])),
     ("ui/message", {"role": "user", "content": TEXT}, MessageRequested(1, [HELLO])),
     ("ui/download-file", {"contents": [LINK]}, DownloadRequested(1, [types.ResourceLink(uri="file:///a", name="a")])),
-    ("ui/update-model-context", {}, ModelContextChanged(1, ModelContext([], None))),
+    ("ui/update-model-context", {}, ModelContextChanged(1, ModelContext())),
     (
         "ui/update-model-context",
         {"content": [TEXT], "structuredContent": {"a": 1}},
-        ModelContextChanged(1, ModelContext([HELLO], {"a": 1})),
+        ModelContextChanged(1, ModelContext(content=[HELLO], structured_content={"a": 1})),
     ),
     ("ui/request-display-mode", {"mode": "pip"}, DisplayModeRequested(1, "pip")),
 ]
@@ -340,7 +343,7 @@ def test_a_refusal_has_a_code_and_data() -> None:
 
 @pytest.mark.parametrize(("method", "params"), [(method, params) for method, params, _ in EVENTS])
 def test_what_the_host_does_not_declare_is_refused(method: str, params: JsonObject) -> None:
-    bridge = ready(capabilities={})
+    bridge = ready(capabilities=McpUiHostCapabilities())
     if method == "ui/request-display-mode":  # no capability is defined for it
         assert len(bridge.receive(request(method, params))) == 1
     else:
@@ -395,7 +398,7 @@ def test_the_tools_may_change() -> None:
     [
         ("tools/call", {}),
         ("tools/call", {"name": ["both"]}),
-        ("tools/call", {"name": "both", "arguments": None}),
+        ("tools/call", {"name": "both", "arguments": [1]}),
         ("ui/message", {"content": []}),
         ("ui/message", {"role": "assistant", "content": []}),
         ("ui/message", {"role": "user"}),
@@ -444,7 +447,7 @@ def test_a_link_that_is_no_address_of_a_page_or_of_mail_is_refused(url: str) -> 
     code, text = refusal(ready(), request("ui/open-link", {"url": url}))
 
     assert code == -32602
-    assert text.startswith("url: expected the address of a web page or of mail")
+    assert text.startswith("$.url: expected the address of a web page or of mail")
 
 
 def test_requests_that_are_open_are_bounded() -> None:
@@ -559,7 +562,7 @@ def test_what_is_no_message_of_a_view_is_dropped_and_counted(message: Any) -> No
 
 
 def test_a_log_needs_a_host_that_takes_it() -> None:
-    bridge = ready(capabilities={})
+    bridge = ready(capabilities=McpUiHostCapabilities())
 
     assert bridge.receive(notice("notifications/message", {"level": "info", "data": 1})) == ()
     assert bridge.dropped == 1
@@ -682,6 +685,6 @@ def test_a_view_that_has_ended_is_neither_heard_nor_told() -> None:
     assert bridge.close() == ()
     bridge.respond(1)
     bridge.tool_input({})
-    bridge.change_context({"theme": "dark"})
+    bridge.change_context(McpUiHostContext(theme="dark"))
     assert bridge.receive(request("ping")) == ()
     assert sent(bridge) == []

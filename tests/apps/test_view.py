@@ -26,7 +26,9 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.apps import App, DisplayMode, ModelContext, SizeChanged, View, ViewLogged, ViewState, open_view
+from trio_mcp.apps import App, SizeChanged, View, ViewLogged, ViewState, open_view
+from trio_mcp.apps.types import McpUiDisplayMode, McpUiHostContext
+from trio_mcp.apps.types import McpUiUpdateModelContextRequestParams as ModelContext
 from trio_mcp.wire import JsonObject
 
 
@@ -43,7 +45,7 @@ class Page:
 
     async def begin(self) -> JsonObject:
         """Initialize; return what the host says about itself."""
-        params = {"appInfo": {"name": "page"}, "appCapabilities": {}, "protocolVersion": "2026-01-26"}
+        params = {"appInfo": {"name": "page", "version": "1"}, "appCapabilities": {}, "protocolVersion": "2026-01-26"}
         result: JsonObject = (await self.ask("ui/initialize", params))["result"]
         await self.tell("ui/notifications/initialized")
         return result
@@ -159,11 +161,11 @@ async def test_a_view_is_told_about_the_call() -> None:
 
 
 async def test_a_view_learns_about_its_host_and_its_tool() -> None:
-    host = AppHost(context={"theme": "dark"}, info=types.Implementation(name="desk", version="3"))
+    host = AppHost(context=McpUiHostContext(theme="dark"), info=types.Implementation(name="desk", version="3"))
     async with showing(host) as (view, page, _):
         about = await page.begin()
         await view.wait_ready()
-        await view.change_context({"theme": "light"})
+        await view.change_context(McpUiHostContext(theme="light"))
         changed = await page.heard("ui/notifications/host-context-changed")
 
     assert about["hostInfo"] == {"name": "desk", "version": "3"}
@@ -384,13 +386,13 @@ async def test_the_model_learns_what_the_view_states() -> None:
         params = {"content": [types.unstructure(HELLO)], "structuredContent": {"a": 1}}
         assert (await page.ask("ui/update-model-context", params))["result"] == {}
 
-    assert stated == [ModelContext([HELLO], {"a": 1})]
+    assert stated == [ModelContext(content=[HELLO], structured_content={"a": 1})]
     assert "structuredContent" in about["hostCapabilities"]["updateModelContext"]
 
 
 @pytest.mark.parametrize(("has_callback", "mode"), [(True, "fullscreen"), (False, "inline")])
 async def test_a_view_is_shown_in_the_place_that_the_host_chooses(has_callback: bool, mode: str) -> None:
-    async def on_display_mode(wanted: DisplayMode) -> DisplayMode:
+    async def on_display_mode(wanted: McpUiDisplayMode) -> McpUiDisplayMode:
         return wanted
 
     host = AppHost(on_display_mode=on_display_mode) if has_callback else AppHost()
@@ -399,7 +401,7 @@ async def test_a_view_is_shown_in_the_place_that_the_host_chooses(has_callback: 
         answer = await page.ask("ui/request-display-mode", {"mode": "fullscreen"})
 
     assert answer["result"] == {"mode": mode}
-    assert view.bridge.context["displayMode"] == mode
+    assert view.bridge.context.display_mode == mode
 
 
 @pytest.mark.parametrize("has_callbacks", [True, False])
@@ -454,7 +456,7 @@ async def test_a_view_that_does_not_end_is_left_after_a_while(autojump_clock: tr
         begun = trio.current_time()
 
     assert trio.current_time() - begun == 7
-    assert view.bridge.state is ViewState.CLOSING
+    assert view.bridge.state is ViewState.CLOSED
 
 
 async def test_a_block_that_is_cancelled_asks_the_view_to_end() -> None:

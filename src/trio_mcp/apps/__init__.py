@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from ._bridge import BridgeEvent as BridgeEvent
     from ._bridge import CallPhase as CallPhase
     from ._bridge import CloseRequested as CloseRequested
-    from ._bridge import DisplayMode as DisplayMode
     from ._bridge import DisplayModeRequested as DisplayModeRequested
     from ._bridge import DownloadRequested as DownloadRequested
     from ._bridge import LinkRequested as LinkRequested
     from ._bridge import MessageRequested as MessageRequested
-    from ._bridge import ModelContext as ModelContext
     from ._bridge import ModelContextChanged as ModelContextChanged
     from ._bridge import RequestCancelled as RequestCancelled
     from ._bridge import ServerRequested as ServerRequested
@@ -56,8 +54,8 @@ else:
         {
             "": ("types",),
             "_bridge": (
-                "Bridge", "BridgeEvent", "CallPhase", "CloseRequested", "DisplayMode", "DisplayModeRequested",
-                "DownloadRequested", "LinkRequested", "MessageRequested", "ModelContext", "ModelContextChanged",
+                "Bridge", "BridgeEvent", "CallPhase", "CloseRequested", "DisplayModeRequested",
+                "DownloadRequested", "LinkRequested", "MessageRequested", "ModelContextChanged",
                 "RequestCancelled", "ServerRequested", "SizeChanged", "ToolCallRequested", "ViewClosed", "ViewLogged",
                 "ViewReady", "ViewState",
             ),

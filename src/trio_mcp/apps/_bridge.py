@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
@@ -30,7 +30,6 @@ from .. import LocalProtocolError, StructureError, types
 from ..wire import (
     INVALID_PARAMS,
     INVALID_REQUEST,
-    LOG_LEVELS,
     METHOD_NOT_FOUND,
     ErrorReply,
     JsonObject,
@@ -41,13 +40,26 @@ from ..wire import (
     Reply,
     RequestId,
     encode,
-    is_array,
     is_id,
     is_object,
     parse_message,
 )
 from ._client import App
 from ._metadata import PERMISSIONS, AppPermission, visibility_of
+from .types import (
+    McpUiAppCapabilities,
+    McpUiDisplayMode,
+    McpUiDownloadFileRequestParams,
+    McpUiHostCapabilities,
+    McpUiHostContext,
+    McpUiInitializeRequestParams,
+    McpUiInitializeResult,
+    McpUiMessageRequestParams,
+    McpUiOpenLinkRequestParams,
+    McpUiRequestDisplayModeRequestParams,
+    McpUiSizeChangedNotificationParams,
+    McpUiUpdateModelContextRequestParams,
+)
 
 __all__ = [
     "REFUSED",
@@ -55,12 +67,10 @@ __all__ = [
     "BridgeEvent",
     "CallPhase",
     "CloseRequested",
-    "DisplayMode",
     "DisplayModeRequested",
     "DownloadRequested",
     "LinkRequested",
     "MessageRequested",
-    "ModelContext",
     "ModelContextChanged",
     "RequestCancelled",
     "ServerRequested",
@@ -72,6 +82,8 @@ __all__ = [
     "ViewState",
 ]
 
+T = TypeVar("T")
+
 VERSIONS = ("2026-01-26",)
 """The versions of these messages, the newest last."""
 REFUSED = -32000
@@ -79,9 +91,6 @@ REFUSED = -32000
 _LINK_SCHEMES = ("http", "https", "mailto")
 _MOST_OF_A_LINK = 2_048
 _MOST_PIXELS = 100_000
-
-DisplayMode: TypeAlias = Literal["inline", "fullscreen", "pip"]
-"""The place of a view: among other content, on the whole screen, or above other content."""
 
 
 # --- States ---
@@ -160,10 +169,10 @@ CALL: Mapping[CallPhase, Mapping[_CallStep, CallPhase]] = {
 class ViewReady:
     """The view is initialized."""
 
-    name: str
-    """The name that the view states."""
-    capabilities: JsonObject = field(repr=False)
-    """The capabilities that the view states."""
+    info: types.Implementation
+    """The name and version that the view states."""
+    capabilities: McpUiAppCapabilities
+    """What the view states that it can do."""
 
 
 @frozen
@@ -209,19 +218,11 @@ class DownloadRequested:
 
 
 @frozen
-class ModelContext:
-    """What a view wants the model to know from now on."""
-
-    content: Sequence[types.ContentBlock] = ()
-    structured_content: JsonObject | None = None
-
-
-@frozen
 class ModelContextChanged:
     """The view states what the model shall know; it replaces what the view has stated before."""
 
     id: RequestId
-    context: ModelContext
+    context: McpUiUpdateModelContextRequestParams
 
 
 @frozen
@@ -229,7 +230,7 @@ class DisplayModeRequested:
     """The view wants to be shown in another place. Answer with `Bridge.display_mode_is`."""
 
     id: RequestId
-    mode: DisplayMode
+    mode: McpUiDisplayMode
 
 
 @frozen
@@ -244,7 +245,7 @@ class SizeChanged:
 class ViewLogged:
     """The view has written a log message."""
 
-    level: str
+    level: types.LoggingLevel
     data: Any
     logger: str | None
 
@@ -295,16 +296,11 @@ def _fault(message: str) -> _RefusalError:
     return _RefusalError(INVALID_PARAMS, message)
 
 
-def _structure(value: Any, kind: Any, where: str) -> Any:
+def _structure(value: Any, kind: type[T]) -> T:
     try:
         return types.structure(value, kind)
     except StructureError as error:
-        raise _fault(f"{where}: {'; '.join(error.faults)}") from None
-
-
-def _blocks(value: Any) -> Sequence[types.ContentBlock]:
-    given: list[Any] = value if is_array(value) else [value]  # the first text of the specification has a single one
-    return [_structure(each, types.ContentBlock, "content") for each in given]
+        raise _fault("; ".join(error.faults)) from None
 
 
 def _read_server_request(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
@@ -316,20 +312,18 @@ def _read_server_request(bridge: Bridge, request: JsonRpcRequest, params: JsonOb
 
 
 def _read_tool_call(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
-    name, arguments = params.get("name"), params.get("arguments", {})
-    if not isinstance(name, str) or not is_object(arguments):
-        raise _fault("expected 'name', a string, and 'arguments', an object")
-    if "app" not in bridge.callers_of(name):
-        raise _fault(f"the server has no tool {name[:200]!r} for apps")
-    return ToolCallRequested(request.id, name, arguments)
+    call = _structure(params, types.CallToolRequestParams)
+    if "app" not in bridge.callers_of(call.name):
+        raise _fault(f"the server has no tool {call.name[:200]!r} for apps")
+    return ToolCallRequested(request.id, call.name, call.arguments or {})
 
 
 def _read_link(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
     del bridge
-    url = params.get("url")
-    if not isinstance(url, str) or not _is_link(url):
+    url = _structure(params, McpUiOpenLinkRequestParams).url
+    if not _is_link(url):
         raise _fault(
-            f"url: expected the address of a web page or of mail, of at most {_MOST_OF_A_LINK} characters, without a "
+            f"$.url: expected the address of a web page or of mail, of at most {_MOST_OF_A_LINK} characters, without a "
             "user name"
         )
     return LinkRequested(request.id, url)
@@ -348,70 +342,57 @@ def _is_link(url: str) -> bool:
 
 def _read_message(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
     del bridge
-    if params.get("role") != "user":
-        raise _fault("role: only 'user' is possible")
-    return MessageRequested(request.id, _blocks(params.get("content")))
+    if is_object(content := params.get("content")):  # the first text of the specification has a single block
+        params = {**params, "content": [content]}
+    return MessageRequested(request.id, _structure(params, McpUiMessageRequestParams).content)
 
 
 def _read_download(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
     del bridge
-    kind: Any = Sequence[types.EmbeddedResource | types.ResourceLink]
-    contents = _structure(params.get("contents"), kind, "contents")
+    contents = _structure(params, McpUiDownloadFileRequestParams).contents
     if not contents:
-        raise _fault("contents: there are none")
+        raise _fault("$.contents: there are none")
     return DownloadRequested(request.id, contents)
 
 
 def _read_context(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
     del bridge
-    structured = params.get("structuredContent")
-    if not (structured is None or is_object(structured)):
-        raise _fault("structuredContent: expected an object")
-    return ModelContextChanged(request.id, ModelContext(_blocks(params.get("content", [])), structured))
+    return ModelContextChanged(request.id, _structure(params, McpUiUpdateModelContextRequestParams))
 
 
 def _read_display_mode(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
     del bridge
-    mode: Any = params.get("mode")
-    if mode not in get_args(DisplayMode):
-        raise _fault(f"mode: expected one of {', '.join(get_args(DisplayMode))}")
-    return DisplayModeRequested(request.id, mode)
+    return DisplayModeRequested(request.id, _structure(params, McpUiRequestDisplayModeRequestParams).mode)
 
 
 _Reader: TypeAlias = "Callable[[Bridge, JsonRpcRequest, JsonObject], BridgeEvent]"
 
 _REQUESTS: Mapping[str, tuple[str | None, _Reader]] = {
-    "tools/call": ("serverTools", _read_tool_call),
-    "resources/read": ("serverResources", _read_server_request),
-    "resources/list": ("serverResources", _read_server_request),
-    "resources/templates/list": ("serverResources", _read_server_request),
-    "ui/open-link": ("openLinks", _read_link),
+    "tools/call": ("server_tools", _read_tool_call),
+    "resources/read": ("server_resources", _read_server_request),
+    "resources/list": ("server_resources", _read_server_request),
+    "resources/templates/list": ("server_resources", _read_server_request),
+    "ui/open-link": ("open_links", _read_link),
     "ui/message": ("message", _read_message),
-    "ui/download-file": ("downloadFile", _read_download),
-    "ui/update-model-context": ("updateModelContext", _read_context),
+    "ui/download-file": ("download_file", _read_download),
+    "ui/update-model-context": ("update_model_context", _read_context),
     "ui/request-display-mode": (None, _read_display_mode),
 }
 """The requests of a view, each with the capability of the host that it needs, and the function that reads it."""
 
 
 def _read_size(params: JsonObject) -> BridgeEvent | None:
-    width, height = (_pixels(params.get(name)) for name in ("width", "height"))
-    return None if width is None and height is None else SizeChanged(width, height)
+    size = _structure(params, McpUiSizeChangedNotificationParams)
+    given = [each for each in (size.width, size.height) if each is not None]
+    return SizeChanged(size.width, size.height) if given and all(0 <= each <= _MOST_PIXELS for each in given) else None
 
 
-def _pixels(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value <= _MOST_PIXELS else None
+def _read_log(params: JsonObject) -> BridgeEvent:
+    message = _structure(params, types.LoggingMessageNotificationParams)
+    return ViewLogged(message.level, message.data, message.logger)
 
 
-def _read_log(params: JsonObject) -> BridgeEvent | None:
-    level, logger = params.get("level"), params.get("logger")
-    if level not in LOG_LEVELS or "data" not in params:
-        return None
-    return ViewLogged(level, params["data"], logger if isinstance(logger, str) else None)
-
-
-def _read_close(params: JsonObject) -> BridgeEvent | None:
+def _read_close(params: JsonObject) -> BridgeEvent:
     del params
     return CloseRequested()
 
@@ -428,6 +409,7 @@ _NOTIFICATIONS: Mapping[str, tuple[str | None, Callable[[JsonObject], BridgeEven
 
 _PROXY_IS_READY = "ui/notifications/sandbox-proxy-ready"
 _INITIALIZED = "ui/notifications/initialized"
+_CONTEXT_CHANGED = "ui/notifications/host-context-changed"
 
 
 @define(eq=False, kw_only=True)
@@ -459,8 +441,8 @@ class Bridge:
 
     app: App | None = None
     info: types.Implementation
-    capabilities: JsonObject = field(factory=dict[str, Any])
-    context: JsonObject = field(factory=dict[str, Any])
+    capabilities: McpUiHostCapabilities = field(factory=McpUiHostCapabilities)
+    context: McpUiHostContext = field(factory=McpUiHostContext)
     tools: Iterable[types.Tool] = ()
     granted: Iterable[AppPermission] = ()
     max_message_bytes: int = 16 * 1024 * 1024
@@ -480,9 +462,9 @@ class Bridge:
     """The id of the request with which the host asks the view to end."""
     _call: list[JsonObject] = field(factory=list[JsonObject], init=False)
     """The notifications about the call that a view needs which is initialized now (rule 2)."""
-    _context_changes: JsonObject = field(factory=dict[str, Any], init=False)
-    """What has changed since the view got the context."""
-    _view: ViewReady = field(factory=lambda: ViewReady("", {}), init=False)
+    _has_new_context: bool = field(default=False, init=False)
+    """True if the context has changed since the view, which is not initialized yet, has got it."""
+    _view: McpUiInitializeRequestParams | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.use_tools(self.tools)
@@ -560,7 +542,7 @@ class Bridge:
         if self.state not in {ViewState.READY, ViewState.CLOSING}:
             raise _RefusalError(INVALID_REQUEST, f"{method!r} before {_INITIALIZED!r}")
         capability, read = _REQUESTS[method]
-        if capability is not None and capability not in self.capabilities:
+        if not self._supports(capability):
             raise _RefusalError(METHOD_NOT_FOUND, f"this host does not support {method!r}")
         if len(self._open) >= self.max_requests:
             raise _RefusalError(REFUSED, f"too many open requests: at most {self.max_requests} are possible")
@@ -578,8 +560,14 @@ class Bridge:
         capability, read = _NOTIFICATIONS.get(method, (None, None))
         if read is None or self.state not in {ViewState.READY, ViewState.CLOSING}:
             return self._drop()
-        event = read(params) if capability is None or capability in self.capabilities else None
+        try:
+            event = read(params) if self._supports(capability) else None
+        except _RefusalError:
+            event = None
         return self._drop() if event is None else (event,)
+
+    def _supports(self, capability: str | None) -> bool:
+        return capability is None or getattr(self.capabilities, capability) is not None
 
     def _page(self, app: App) -> JsonObject:
         permissions: JsonObject = {PERMISSIONS[each]: {} for each in self.granted if each in app.permissions}
@@ -588,31 +576,26 @@ class Bridge:
     def _initialize(self, id: RequestId, params: JsonObject) -> Sequence[BridgeEvent]:
         if _ViewChange.INITIALIZE not in VIEW[self.state]:
             raise _RefusalError(INVALID_REQUEST, "the view is being closed")
-        info, capabilities = params.get("appInfo"), params.get("appCapabilities")
-        name = info.get("name") if is_object(info) else None
-        if not isinstance(name, str) or not is_object(capabilities):
-            raise _fault("expected 'appInfo', an object with a 'name', and 'appCapabilities', an object")
+        self._view = view = _structure(params, McpUiInitializeRequestParams)
         self._advance(_ViewChange.INITIALIZE)
-        self._view = ViewReady(name, capabilities)
-        self._context_changes = {}
-        left = [RequestCancelled(each) for each in self._open]  # by the page that was there before
-        wanted = params.get("protocolVersion")
-        result = {
-            "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[-1],
-            "hostInfo": types.unstructure(self.info),
-            "hostCapabilities": self.capabilities,
-            "hostContext": self.context,
-        }
-        self._send({"id": id, "result": result})
-        return left
+        self._has_new_context = False
+        result = McpUiInitializeResult(
+            protocol_version=view.protocol_version if view.protocol_version in VERSIONS else VERSIONS[-1],
+            host_info=self.info,
+            host_capabilities=self.capabilities,
+            host_context=self.context,
+        )
+        self._send({"id": id, "result": types.unstructure(result)})
+        return [RequestCancelled(each) for each in self._open]  # by the page that was there before
 
     def _become_ready(self) -> Sequence[BridgeEvent]:
+        assert self._view is not None
         self._advance(_ViewChange.INITIALIZED)
-        if self._context_changes:
-            self._send(_notification("ui/notifications/host-context-changed", self._context_changes))
+        if self._has_new_context:
+            self._send(_notification(_CONTEXT_CHANGED, _json(self.context)))
         for message in self._call:
             self._send(message)
-        return (self._view,)
+        return (ViewReady(self._view.app_info, self._view.app_capabilities),)
 
     def _end(self) -> Sequence[BridgeEvent]:
         self._advance(_ViewChange.END)
@@ -640,18 +623,18 @@ class Bridge:
         """Send no response to a request that the view has cancelled."""
         self._open.discard(id)
 
-    def display_mode_is(self, id: RequestId, mode: DisplayMode) -> None:
+    def display_mode_is(self, id: RequestId, mode: McpUiDisplayMode) -> None:
         """Answer a request for another place with the place that the view has now, and tell the view if it is new.
 
         A view is never put into a place that it does not declare; it then stays where it is.
         """
-        declared: Any = self._view.capabilities.get("availableDisplayModes")
-        now: DisplayMode = self.context.get("displayMode", "inline")
-        if is_array(declared) and mode not in declared:
+        assert self._view is not None
+        declared, now = self._view.app_capabilities.available_display_modes, self.context.display_mode or "inline"
+        if declared is not None and mode not in declared:
             mode = now
         self.respond(id, {"mode": mode})
         if mode != now:
-            self.change_context({"displayMode": mode})
+            self.change_context(McpUiHostContext(display_mode=mode))
 
     def _is_answered(self, id: RequestId) -> bool:
         is_open = id in self._open
@@ -682,7 +665,7 @@ class Bridge:
         Raises:
             LocalProtocolError: the view does not know the arguments, or the call is over.
         """
-        self._report(_CallStep.RESULT, cast("JsonObject", types.unstructure(result)))
+        self._report(_CallStep.RESULT, _json(result))
 
     def tool_cancelled(self, reason: str | None = None) -> None:
         """Tell the view that there will be no result.
@@ -692,13 +675,14 @@ class Bridge:
         """
         self._report(_CallStep.CANCELLED, {} if reason is None else {"reason": reason})
 
-    def change_context(self, changes: Mapping[str, Any]) -> None:
-        """Change members of the context, such as the theme, and tell the view."""
-        self.context = {**self.context, **changes}
+    def change_context(self, changes: McpUiHostContext) -> None:
+        """Change those members of the context that *changes* have, such as the theme, and tell the view."""
+        new = _json(changes)
+        self.context = types.structure({**_json(self.context), **new}, McpUiHostContext)
         if self.state is ViewState.INITIALIZING:
-            self._context_changes = {**self._context_changes, **changes}
+            self._has_new_context = True
         elif self.state is ViewState.READY:
-            self._send(_notification("ui/notifications/host-context-changed", dict(changes)))
+            self._send(_notification(_CONTEXT_CHANGED, new))
 
     def close(self, reason: str | None = None) -> Sequence[BridgeEvent]:
         """Ask the view to end, and to save what it has; a later `ViewClosed` says that it has ended.
@@ -733,6 +717,10 @@ class Bridge:
     def _send_error(self, id: RequestId, code: int, message: str, data: Any = types.UNSET) -> None:
         error = {"code": code, "message": message} | ({} if data is types.UNSET else {"data": data})
         self._send({"id": id, "error": error})
+
+
+def _json(message: object) -> JsonObject:
+    return cast("JsonObject", types.unstructure(message))
 
 
 def _notification(method: str, params: JsonObject) -> JsonObject:

@@ -23,22 +23,19 @@ from importlib.metadata import version
 from typing import Any, Self, TypeAlias, cast
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import Client, ConsentRefused, ErrorResponse, Extension, TrioMcpError, types
 from ..lowlevel import owned_nursery, succeeds
-from ..types import JSONObject
 from ..wire import INTERNAL_ERROR, JsonObject, RequestId, is_object
 from ._bridge import (
     Bridge,
     BridgeEvent,
     CloseRequested,
-    DisplayMode,
     DisplayModeRequested,
     DownloadRequested,
     LinkRequested,
     MessageRequested,
-    ModelContext,
     ModelContextChanged,
     RequestCancelled,
     ServerRequested,
@@ -50,6 +47,17 @@ from ._bridge import (
 )
 from ._client import App
 from ._metadata import APP_TYPE, EXTENSION, PERMISSIONS, AppPermission
+from .types import (
+    McpUiDisplayMode,
+    McpUiHostCapabilities,
+    McpUiHostCapabilitiesSandbox,
+    McpUiHostCapabilitiesServerResources,
+    McpUiHostCapabilitiesServerTools,
+    McpUiHostContext,
+    McpUiHostContextToolInfo,
+    McpUiSupportedContentBlockModalities,
+    McpUiUpdateModelContextRequestParams,
+)
 
 __all__ = ["AppHost", "View", "open_view"]
 
@@ -61,9 +69,9 @@ OnMessage: TypeAlias = "Callable[[Sequence[types.ContentBlock]], Awaitable[bool]
 """Asks the user whether to send a message to the model, and sends it; returns False if the user refuses."""
 OnDownload: TypeAlias = "Callable[[Sequence[types.EmbeddedResource | types.ResourceLink]], Awaitable[bool]]"
 """Asks the user whether to save files, and saves them; returns False if the user refuses."""
-OnModelContext: TypeAlias = Callable[[ModelContext], Awaitable[None]]
+OnModelContext: TypeAlias = Callable[[McpUiUpdateModelContextRequestParams], Awaitable[None]]
 """Takes what the model shall know from its next turn on, instead of what the view has stated before."""
-OnDisplayMode: TypeAlias = Callable[[DisplayMode], Awaitable[DisplayMode]]
+OnDisplayMode: TypeAlias = Callable[[McpUiDisplayMode], Awaitable[McpUiDisplayMode]]
 """Shows the view in another place; returns the place that it has then."""
 OnSize: TypeAlias = Callable[[SizeChanged], Awaitable[None]]
 """Takes the size of the view's content."""
@@ -77,7 +85,7 @@ def _this_package() -> types.Implementation:
     return types.Implementation(name="trio-mcp", version=version("trio-mcp"))
 
 
-_ALL_CONTENT: Mapping[str, JsonObject] = {kind: {} for kind in ("text", "image", "audio", "resource", "resourceLink")}
+_ALL_CONTENT = McpUiSupportedContentBlockModalities(text={}, image={}, audio={}, resource={}, resource_link={})
 
 
 @frozen(kw_only=True, eq=False)
@@ -95,10 +103,10 @@ class AppHost:
         async def on_download(files: Sequence[types.EmbeddedResource | types.ResourceLink]) -> bool:
             return await ask_user("Save these files?", files)
 
-        async def on_model_context(context: ModelContext) -> None:
+        async def on_model_context(context: McpUiUpdateModelContextRequestParams) -> None:
             conversation.context = context.content
 
-        async def on_display_mode(mode: DisplayMode) -> DisplayMode:
+        async def on_display_mode(mode: McpUiDisplayMode) -> McpUiDisplayMode:
             return "inline"
 
         async def on_size(size: SizeChanged) -> None:
@@ -145,8 +153,8 @@ class AppHost:
     """Is told that the view wants to be closed."""
     info: types.Implementation = field(factory=_this_package)
     """The name and version that views see."""
-    context: JSONObject = field(factory=dict[str, Any])
-    """What views learn about the host at once (``hostContext``): ``theme``, ``locale``, ``styles`` and so on."""
+    context: McpUiHostContext = field(factory=McpUiHostContext)
+    """What views learn about the host at once: theme, language, styles and so on."""
     permissions: Iterable[AppPermission] = ()
     """What the host lets the browser grant to pages that ask for it."""
     max_message_bytes: int = 16 * 1024 * 1024
@@ -161,20 +169,29 @@ class AppHost:
         """The declaration of a client whose host shows apps."""
         return Extension(EXTENSION, {"mimeTypes": [APP_TYPE]})
 
-    def capabilities(self, client: Client, app: App) -> JsonObject:
-        """Return what views of *app* learn about the abilities of this host (``hostCapabilities``)."""
+    def capabilities(self, client: Client, app: App) -> McpUiHostCapabilities:
+        """Return what views of *app* learn about the abilities of this host."""
         granted: JsonObject = {PERMISSIONS[each]: {} for each in self.permissions if each in app.permissions}
-        offered: Mapping[str, tuple[object, JsonObject]] = {
-            "serverTools": (True, {}),
-            "serverResources": (client.server_capabilities.resources, {}),
-            "openLinks": (self.on_open_link, {}),
-            "downloadFile": (self.on_download, {}),
-            "logging": (self.on_view_log, {}),
-            "message": (self.on_message, {**_ALL_CONTENT}),
-            "updateModelContext": (self.on_model_context, {**_ALL_CONTENT, "structuredContent": {}}),
-            "sandbox": (True, {"permissions": granted, "csp": app.csp.to_wire()}),
-        }
-        return {name: value for name, (has_it, value) in offered.items() if has_it}
+        sandbox = types.structure({"permissions": granted, "csp": app.csp.to_wire()}, McpUiHostCapabilitiesSandbox)
+        has_resources = client.server_capabilities.resources is not None
+        return McpUiHostCapabilities(
+            server_tools=McpUiHostCapabilitiesServerTools(),
+            server_resources=McpUiHostCapabilitiesServerResources() if has_resources else None,
+            open_links={} if self.on_open_link else None,
+            download_file={} if self.on_download else None,
+            logging={} if self.on_view_log else None,
+            message=_ALL_CONTENT if self.on_message else None,
+            update_model_context=evolve(_ALL_CONTENT, structured_content={}) if self.on_model_context else None,
+            sandbox=sandbox,
+        )
+
+    def context_for(self, tool: types.Tool | None) -> McpUiHostContext:
+        """Return the context of a view that shows the results of a tool."""
+        return evolve(
+            self.context,
+            display_mode=self.context.display_mode or "inline",
+            tool_info=None if tool is None else McpUiHostContextToolInfo(tool=tool),
+        )
 
 
 @asynccontextmanager
@@ -211,12 +228,11 @@ async def open_view(
     Raises:
         TrioMcpError: the tools of the server cannot be listed.
     """
-    shown = {} if tool is None else {"toolInfo": {"tool": types.unstructure(tool)}}
     bridge = Bridge(
         app=app,
         info=host.info,
         capabilities=host.capabilities(client, app),
-        context={"displayMode": "inline", **host.context, **shown},
+        context=host.context_for(tool),
         tools=[each async for each in client.tools()],
         granted=host.permissions,
         max_message_bytes=host.max_message_bytes,
@@ -314,8 +330,8 @@ class View:
         self.bridge.tool_cancelled(reason)
         await self._flush()
 
-    async def change_context(self, changes: Mapping[str, Any]) -> None:
-        """Change members of the context, such as the theme, and tell the view."""
+    async def change_context(self, changes: McpUiHostContext) -> None:
+        """Change those members of the context that *changes* have, such as the theme, and tell the view."""
         self.bridge.change_context(changes)
         await self._flush()
 
@@ -342,6 +358,8 @@ class View:
         """Close the view for at most `AppHost.close_seconds`, and cancel its requests; the end of its block."""
         with trio.move_on_after(self._host.close_seconds, shield=True):
             await self.close()
+        self.bridge.view_is_gone()
+        self._closed.set()
         self._serving.cancel(reason="the block of the view has ended")
 
     # --- What the view says ---
@@ -440,7 +458,7 @@ class View:
                 bridge.respond(id) if done.has_succeeded else bridge.refuse(id, _FAILED, code=INTERNAL_ERROR)
             case DisplayModeRequested(mode=mode):
                 done = await _Outcome.of(host.on_display_mode, mode)
-                bridge.display_mode_is(id, done.value or bridge.context["displayMode"])
+                bridge.display_mode_is(id, done.value or bridge.context.display_mode or "inline")
 
     async def _call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         return cast("JsonObject", types.unstructure(await self._client.call_tool(name, arguments)))

@@ -21,7 +21,8 @@ from attrs import define, field
 from .. import auth, types
 from .._errors import TrioMcpError
 from .._util import owned_nursery
-from ..apps import App, AppHost, ModelContext, View, ViewLogged, open_view
+from ..apps import App, AppHost, View, ViewLogged, open_view
+from ..apps.types import McpUiHostContext, McpUiUpdateModelContextRequestParams
 from ..types import JSONObject
 from ..wire import is_object
 from ._commands import Job, arguments_of, find_tool
@@ -223,7 +224,7 @@ class _OpenPage(trio.abc.SendChannel[Any]):
                             self._allowed.add(number)
                         self._answers[number].set()
                     case {"context": {"theme": "light" | "dark" as theme}}:
-                        await view.change_context({"theme": theme})
+                        await view.change_context(McpUiHostContext(theme=theme))
                     case {"close": True}:
                         nursery.start_soon(view.close, "the user has closed the view")
                     case _:
@@ -237,7 +238,7 @@ class _OpenPage(trio.abc.SendChannel[Any]):
             on_download=self._ask_download,
             on_model_context=_take,
             on_view_log=_take,
-            context={"theme": "light", "platform": "web", "availableDisplayModes": ["inline"]},
+            context=McpUiHostContext(theme="light", platform="web", available_display_modes=["inline"]),
             permissions=app.permissions,
             close_seconds=_CLOSE_SECONDS,
         )
@@ -281,7 +282,7 @@ class _OpenPage(trio.abc.SendChannel[Any]):
         return {"name": name, "type": resource.mime_type or "application/octet-stream", "base64": data}
 
 
-async def _take(_: ModelContext | ViewLogged) -> None:
+async def _take(_: McpUiUpdateModelContextRequestParams | ViewLogged) -> None:
     """Do nothing: the message was printed when it passed."""
 
 
