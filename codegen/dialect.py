@@ -58,9 +58,9 @@ def lifted(definitions: Definitions, source: str) -> Definitions:
 
 
 def _everywhere(schema: Any, change: Callable[[Schema], Schema]) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    copy: Schema = dict(schema)  # pyright: ignore[reportUnknownArgumentType] # a JSON object
+    if isinstance(schema, bool):
+        return change({} if schema else _NOTHING)
+    copy: Schema = dict(schema)
     for key in ("properties", "$defs"):
         if key in copy:
             copy[key] = {name: _everywhere(inner, change) for name, inner in copy[key].items()}
@@ -111,13 +111,20 @@ def _defined(schema: Schema) -> Schema:
     return {**defined[0], **rest} if len(defined) == 1 else {**rest, "anyOf": defined}
 
 
+def _whole_size(schema: Schema) -> Schema:
+    members = schema.get("properties", {})
+    if members.get("type", {}).get("const") != "resource_link" or members.get("size") != {"type": "number"}:
+        return schema
+    return {**schema, "properties": {**members, "size": {"type": "integer"}}}
+
+
 def _exact_integers(schema: Schema) -> Schema:
     bounds = [key for key in ("minimum", "maximum") if abs(schema.get(key, 0)) == _LARGEST]
     return _without(schema, *bounds) if schema.get("type") == "integer" else schema
 
 
 def _open(schema: Schema) -> Schema:
-    if schema.get("additionalProperties") not in (False, _NOTHING):
+    if schema.get("additionalProperties") != _NOTHING:
         return schema
     named = _without(schema, "additionalProperties")
     return named if named.get("properties") else {**_without(named, "properties", "required"), **JSON_OBJECT}
@@ -147,8 +154,11 @@ NOTATION = (
 )
 """Other notations, which mean the same."""
 
-MISTAKES = (Rewrite("JavaScript's undefined is taken for any value", _defined),)
-"""Forms by which a file accepts or refuses what it should not."""
+MISTAKES = (
+    Rewrite("JavaScript's undefined is taken for any value", _defined),
+    Rewrite("the size of a resource is any number, because JavaScript has no other numbers", _whole_size),
+)
+"""Forms by which a file accepts what it should not."""
 
 LENIENCIES = (
     Rewrite("an object may have members that its schema does not name", _open),

@@ -34,6 +34,42 @@ class Extension:
 _PAGES = "https://modelcontextprotocol.io/extensions"
 
 EXTENSIONS: Mapping[str, Extension] = {
+    # Its messages pass between the host and the view that the host shows, not between client and server.
+    "apps": Extension(
+        id="io.modelcontextprotocol/ui",
+        page=f"{_PAGES}/apps/overview",
+        origin="npm @modelcontextprotocol/ext-apps, dist/src/generated/schema.json",
+        senders={
+            **dict.fromkeys(
+                (
+                    "ui/notifications/host-context-changed",
+                    "ui/notifications/sandbox-resource-ready",
+                    "ui/notifications/tool-cancelled",
+                    "ui/notifications/tool-input",
+                    "ui/notifications/tool-input-partial",
+                    "ui/notifications/tool-result",
+                    "ui/resource-teardown",
+                ),
+                "host",
+            ),
+            **dict.fromkeys(
+                (
+                    "ui/download-file",
+                    "ui/initialize",
+                    "ui/message",
+                    "ui/notifications/initialized",
+                    "ui/notifications/request-teardown",
+                    "ui/notifications/sandbox-proxy-ready",
+                    "ui/notifications/size-changed",
+                    "ui/open-link",
+                    "ui/request-display-mode",
+                    "ui/update-model-context",
+                ),
+                "view",
+            ),
+        },
+        empty=frozenset({"ui/update-model-context"}),
+    ),
     # Members that only 2026-07-28 requires are optional here: this package uses skills in every revision.
     "skills": Extension(
         id="io.modelcontextprotocol/skills",

@@ -15,7 +15,7 @@ from codegen.dialect import in_plain_form
 from codegen.hoist import Hoist, hoist_inline_objects
 from codegen.recognise import recognise
 from codegen.refusals import refuse_malformed
-from codegen.repairs import REPAIRS
+from codegen.repairs import EXTENSION_REPAIRS, REPAIRS
 from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, is_json_object, name_in_core, ref, target
 
 PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
@@ -83,8 +83,10 @@ def normalise_extension(document: dict[str, Any], name: str, core: Mapping[str, 
     _check_references(cleaned, source, {name_in_core(revision, each) for revision in core for each in core[revision]})
     flat = {each: _flatten(schema, cleaned, f"{source}: {each}") for each, schema in cleaned.items()}
     for repair in REPAIRS:
-        repair.apply(flat, name)
+        repair.apply(flat, name, "extension")
     recognised = recognise(flat, core, source)
+    for repair in EXTENSION_REPAIRS:
+        repair.apply(recognised, name, "extension")
     earlier = {each: Hoist(*place) for each, place in document.get("hoisted", {}).items()}
     named, hoisted = hoist_inline_objects(recognised, earlier, source)
     return {

@@ -66,7 +66,15 @@ def recognise(definitions: Definitions, core: Mapping[str, Definitions], source:
         found = known.find(schema)
         return rebuild(schema, replace) if found is None else spelled.get(found, ref(found))
 
-    return {name: rebuild(schema, replace) for name, schema in definitions.items() if name not in spelled}
+    def replace_inside(schema: Schema) -> Schema:
+        changed = rebuild(schema, replace)
+        params = schema.get("properties", {}).get("params", {})
+        # The params of a message are not the result of another, even if both have the same members.
+        if (target(changed.get("properties", {}).get("params", {})) or "").endswith("Result") and not target(params):
+            changed["properties"]["params"] = rebuild(params, replace)
+        return changed
+
+    return {name: replace_inside(schema) for name, schema in definitions.items() if name not in spelled}
 
 
 def _is_json_value(name: str, schema: Schema) -> bool:

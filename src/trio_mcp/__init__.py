@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from ._errors import TrioMcpError as TrioMcpError
     from ._errors import UnexpectedResult as UnexpectedResult
     from ._errors import UnsupportedRevision as UnsupportedRevision
+    from .apps import AppHost as AppHost
+    from .apps import Bridge as Bridge
+    from .apps import Csp as Csp
     from .auth import Bearer as Bearer
     from .auth import ClientCredentials as ClientCredentials
     from .auth import EnterpriseManaged as EnterpriseManaged
@@ -133,6 +136,7 @@ else:
                 "ResponseLost", "ServerExited", "StructureError", "TaskCancelled", "TooManyParked", "TooManyTasks",
                 "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
             ),
+            "apps": ("AppHost", "Bridge", "Csp"),
             "auth": (
                 "Bearer", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage", "IntrospectionVerifier",
                 "JwtVerifier", "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration", "ResourceServer",

@@ -10,6 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from .apps import App as App
+    from .apps import AppHost as AppHost
+    from .apps import AppPermission as AppPermission
+    from .apps import AppResourceOptions as AppResourceOptions
+    from .apps import Csp as Csp
     from .tasks import ServerTasks as ServerTasks
     from .tasks import TaskHandle as TaskHandle
     from .tasks import TaskSettings as TaskSettings

@@ -30,6 +30,7 @@ import trio
 from attrs import define, evolve, frozen
 
 from . import types
+from ._capabilities import load_capability
 from ._errors import ServerExited, TrioMcpError
 from ._util import run_all, succeeds
 from .client import MAX_NAME_LENGTH, OnProgress, sanitized_name, unique_names
@@ -498,6 +499,8 @@ class Toolkit:
 async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only: Only | None = None) -> Toolkit:
     """Ask a `Client`, or `Clients`, for the current tools, and return them for use with a language model.
 
+    Tools that their server makes only for its apps are left out.
+
     ::
 
         def only(offer: OfferedTool) -> bool:
@@ -524,6 +527,8 @@ async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only:
     offers: dict[str, OfferedTool] = {}
     async for each in source.tools():
         server, tool = (None, each) if isinstance(each, types.Tool) else (each.server, each.tool)
+        if not _is_for_model(tool):
+            continue
         offer = OfferedTool(each.name, server, tool)
         if only is None or _is_wanted(offer, only):
             offers.setdefault(each.name, offer)
@@ -531,6 +536,14 @@ async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only:
         raise ValueError(f"only={only!r}: no tool has such a name")
     names = function_names(offers)
     return Toolkit(source, {names[name]: offer for name, offer in offers.items()}, _INTERFACES[api])
+
+
+def _is_for_model(tool: types.Tool) -> bool:
+    """Return False for a tool that is made for the apps of its server alone."""
+    if "ui" not in (tool.meta or {}):
+        return True
+    made_for: frozenset[str] = load_capability("apps").visibility_of(tool)
+    return "model" in made_for
 
 
 def _is_wanted(offer: OfferedTool, only: Only) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._util import owned_nursery as owned_nursery
+    from ._util import succeeds as succeeds
     from .abc import Answerer as Answerer
     from .abc import Transport as Transport
     from .abc import TransportOpener as TransportOpener
@@ -40,6 +42,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "_util": ("owned_nursery", "succeeds"),
             "abc": ("Answerer", "Transport", "TransportOpener"),
             "client": ("ClientExtensionPoints", "ResultInProgress"),
             "peer": (

@@ -95,6 +95,21 @@ def test_a_member_that_must_be_absent_is_not_a_member() -> None:
     assert normal({"Box": objects(a=STRING, b={"not": {}})}) == {"Box": objects(a=STRING)}
 
 
+def test_a_link_to_a_resource_is_that_of_the_core_although_its_size_is_any_number() -> None:
+    link = copied("ResourceLink")
+    link["properties"]["size"] = {"type": "number"}
+
+    assert normal_member(link) == {"$ref": f"{NEWEST}ResourceLink"}
+
+
+def test_a_mistake_of_an_extension_that_has_changed_is_refused() -> None:
+    document = upstream("apps")
+    document["$defs"]["McpUiHostContext"]["properties"]["containerDimensions"] = STRING
+
+    with pytest.raises(RefusedError, match=r"^extension apps: McpUiHostContext.*containerDimensions is not the known"):
+        normalise_extension(document, "apps", CORE)
+
+
 def test_definitions_inside_a_definition_stand_beside_it() -> None:
     box = {**objects(a={"$ref": "#/$defs/Lid"}), "$defs": {"Lid": objects(b=STRING)}}
 
@@ -190,6 +205,14 @@ def test_an_inline_object_that_equals_two_definitions_keeps_a_class_of_its_own()
     found = normal({"Lid": lid, "Cover": lid, "Box": objects(top=lid)})
 
     assert found["Box"] == objects(top={"$ref": "#/$defs/BoxTop"})
+
+
+def test_the_params_of_a_message_are_not_the_result_of_another_that_has_the_same_members() -> None:
+    request = objects("method params", method={"const": "tasks/get", **STRING}, params=objects("mode", mode=STRING))
+
+    found = normal({"SetModeRequest": request, "SetModeResult": objects("mode", mode=STRING)})
+
+    assert found["SetModeRequest"]["properties"]["params"] == {"$ref": "#/$defs/SetModeRequestParams"}
 
 
 def test_a_definition_named_as_plain_json_must_be_plain_json() -> None:

@@ -15,6 +15,7 @@ import trio
 from attrs import define, evolve, field
 
 from .. import types
+from .._capabilities import load_capability
 from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError
 from .._extensions import with_named_extensions
 from .._misuse import AsyncForOnly, AsyncWithOnly, check_class
@@ -32,6 +33,7 @@ from ._lists import MAX_PAGES, PageIterator
 from ._requests import OpenRequest
 
 if TYPE_CHECKING:
+    from .._capabilities import App
     from ._returns import ReturnType
 
 __all__ = ["Call", "Client", "Lifetime", "ManualCall", "OnProgress", "OpenCall", "Updates"]
@@ -758,6 +760,20 @@ class Client(CustomRequests):
         )
         json = types.unstructure(params, revision=self.revision)
         return (await self._connection.request("completion/complete", json, types.CompleteResult)).completion
+
+    async def app_of(self, tool: types.Tool) -> App | None:
+        """Read the app that shows the results of a tool; None if the tool has none.
+
+        Args:
+            tool: a tool of this server, as `tools` yields it.
+
+        Raises:
+            RemoteProtocolError: the URI of the app, or its resource, is not that of an app.
+
+        Specification: https://modelcontextprotocol.io/extensions/apps/overview
+        """
+        app: App | None = await load_capability("apps").read_app(self, tool)
+        return app
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Ask for log messages of *level* and above. Until then a client with `on_log` gets those of all levels.

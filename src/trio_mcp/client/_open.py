@@ -40,6 +40,7 @@ from ._probe_memory import Beginning, ProbeChoice, WrongBeginningError, check_pr
 from ._timing import RequestClocks, TimeLimits
 
 if TYPE_CHECKING:
+    from .._capabilities import AppHost
     from ..transports import HttpEngine, HttpxClient, StderrTarget
 
 __all__ = [
@@ -225,6 +226,8 @@ class ClientOptions(TypedDict, total=False):
     """
     extensions: Extensions | None
     """The extensions of the protocol that this client understands and declares."""
+    apps: AppHost | None
+    """Declares that this client shows the apps of servers to its user (`Client.app_of`, `trio_mcp.apps.open_view`)."""
     tasks: bool | None
     """Take tasks (2026-07-28): a server may make a task of a tool call, and the call then follows that task to its end,
     without a time limit. Messages of the task are progress of the call, the callbacks answer its questions, and a
@@ -319,7 +322,8 @@ def _custom_messages(options: ClientOptions) -> CustomMessages:
     """
     settings: dict[str, Mapping[str, Any]] = {}
     resolvers: dict[str, ResultResolver] = {}
-    for each in (*_listed(options.get("extensions") or {}), *([_TASKS] if options.get("tasks") else ())):
+    capabilities = (*_of_apps(options.get("apps")), *([_TASKS] if options.get("tasks") else ()))
+    for each in (*_listed(options.get("extensions") or {}), *capabilities):
         if each.id in settings:
             raise ValueError(f"extensions: {each.id!r} is given twice")
         for kind, resolve in each.result_types.items():
@@ -345,6 +349,13 @@ def _listed(extensions: Extensions) -> Sequence[Extension]:
     if isinstance(extensions, Mapping):
         return [Extension(id, settings) for id, settings in extensions.items()]
     return extensions
+
+
+def _of_apps(host: AppHost | None) -> Sequence[Extension]:
+    if host is None:
+        return ()
+    check_class("apps", host, load_capability("apps").AppHost, "AppHost()")
+    return [host.extension]
 
 
 def _handler(handler: CustomHandler, label: str) -> TypedFunction:

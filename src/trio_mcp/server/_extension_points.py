@@ -67,6 +67,13 @@ class ServerExtensionPoints:
 
     server: Server
 
+    def before_serving(self, check: Callable[[], None]) -> None:
+        """Call a function before each serving, when the program has registered what it registers before it serves.
+
+        An exception of *check* is raised by the function that serves, unwrapped; nothing is served.
+        """
+        internals_of(self.server).checks.append(check)
+
     def listen_filter(self, member: str, *, extension: str) -> Callable[[L], L]:
         """Register a function that decides what a client may listen for, by a member that an extension defines.
 

@@ -51,7 +51,7 @@ from .features import (
 from .signature import SchemaRefs
 
 if TYPE_CHECKING:
-    from .._capabilities import ServerTasks, TaskSettings
+    from .._capabilities import AppPermission, AppResourceOptions, Csp, ServerTasks, TaskSettings
     from ._extension_points import ServingPart
     from ._serve_http import ServeHttpOptions
     from ._snapshot import ServerSnapshot
@@ -83,6 +83,8 @@ class ServerInternals:
     """Seals and opens the states that clients send back with their answers."""
     middleware: Sequence[Middleware]
     """The functions around every request, the outermost first."""
+    checks: list[Callable[[], None]] = field(factory=list[Callable[[], None]], init=False)
+    """Called before each serving; see `ServerExtensionPoints.before_serving`."""
     custom: CustomMethods = field(factory=CustomMethods, init=False)
     """The custom methods and notifications, beyond the specification."""
     changes: ChangeSource = field(factory=ChangeSource, init=False)
@@ -402,6 +404,7 @@ class Server(ForeignAttributes):
         Args:
             asking: overrides the server's `asking` for this serving.
         """
+        self._run_checks()
         return open_serving(self, asking or self.asking)
 
     def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
@@ -443,6 +446,7 @@ class Server(ForeignAttributes):
                 f"server {self.info.name!r}: its lifespan is not running; configure the host of the HTTP application "
                 "to send lifespan events, or enter `app.run()`",
             )
+        self._run_checks()
         return open_serving(self, "replayed", lasts=False)
 
     @overload
@@ -462,6 +466,8 @@ class Server(ForeignAttributes):
         timeout: float | None = None,
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
+        app: str | None = None,
+        visibility: Sequence[Literal["model", "app"]] | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[types.Tool] | None = None,
         around: Around | None = None,
@@ -504,6 +510,11 @@ class Server(ForeignAttributes):
                 Arguments and results are pickled; `Context` and context variables are not available; output that the
                 function prints goes to standard error. Worker processes are reused, and kept until the server stops,
                 up to `Limits.max_processes`. This is not a sandbox: isolated code is as trusted as the server.
+            app: the URI of the app that shows the results of the tool; see `app`. Hosts without apps use the content
+                of the results, which must be meaningful by itself. When the server begins to serve, there must be a
+                resource with this URI.
+            visibility: the callers to which hosts offer the tool: ``"model"``, ``"app"`` for the apps of this server,
+                or both, which is the default. It protects nothing: a client can call any tool.
             scopes: the scopes that a caller needs. An HTTP application with authentication (`http_app`) requests
                 missing scopes; one without authentication refuses all calls. Other transports have no authentication,
                 and permit all calls.
@@ -529,7 +540,10 @@ class Server(ForeignAttributes):
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return _decorated("tool", partial(self.tools.add, namespace=callers_names()), *args, **options)
+        namespace = callers_names()
+        if options.keys() & {"app", "visibility"}:
+            options = load_capability("apps").tool_options(self, **options)
+        return _decorated("tool", partial(self.tools.add, namespace=namespace), *args, **options)
 
     def resource(
         self,
@@ -542,6 +556,7 @@ class Server(ForeignAttributes):
         annotations: types.Annotations | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        contents_meta: Mapping[str, Any] | None = None,
         size: int | None = None,
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
@@ -571,6 +586,8 @@ class Server(ForeignAttributes):
             annotations: hints about the intended audience.
             icons: icons of the resource.
             meta: the resource's `_meta`.
+            contents_meta: members for the `_meta` of each of the contents. Contents that are returned with a `_meta` of
+                their own keep its members.
             size: the size of the contents in bytes, if known.
             allow_traversal: accept any value of a template's variables. By default a URI is not found if a value could
                 escape from its place in a path: ``..`` in any encoding, an absolute path, or a control character.
@@ -608,6 +625,7 @@ class Server(ForeignAttributes):
                 annotations=annotations,
                 icons=icons,
                 meta=meta,
+                contents_meta=contents_meta,
                 size=size,
                 allow_traversal=allow_traversal,
                 cache=cache,
@@ -615,6 +633,65 @@ class Server(ForeignAttributes):
                 visible=visible,
                 namespace=namespace,
             )
+            return function
+
+        return register
+
+    def app(
+        self,
+        uri: str,
+        *,
+        csp: Csp | None = None,
+        permissions: Sequence[AppPermission] = (),
+        prefers_border: bool | None = None,
+        domain: str | None = None,
+        **options: Unpack[AppResourceOptions],
+    ) -> Callable[[F], F]:
+        """Register a function as an app: a resource whose contents are a page that hosts show beside results of tools.
+
+        ::
+
+            @server.app("ui://chart", csp=Csp(connect=["https://api.example.com"]))
+            def chart() -> str:
+                return "<!doctype html>..."
+
+            @server.tool(app="ui://chart")
+            async def sales(year: int) -> Sales: ...
+
+        The function returns a whole HTML document, as a string or as bytes. Hosts show it in a sandbox, in which it has
+        no access to the network except as *csp* states, and talks to the host by messages (``ui/*``). The server
+        declares the extension ``io.modelcontextprotocol/ui``.
+
+        Args:
+            uri: a URI, or a URI template, that begins with ``ui://``.
+            csp: the origins that the page may use; by default none.
+            permissions: what the page asks the browser for: ``"camera"``, ``"microphone"``, ``"geolocation"`` or
+                ``"clipboard_write"``. Hosts may refuse.
+            prefers_border: whether the host should draw a border around the page; by default the host decides.
+            domain: the origin of the sandbox, in a form that the host defines.
+            options: those of `resource`: `name`, `title`, `description`, `annotations`, `icons`, `meta`, `cache`,
+                `scopes` and `visible`.
+
+        Raises:
+            ValueError: the URI does not begin with ``ui://``, a permission does not exist, *meta* has a member ``"ui"``
+                of its own, or as `resource` says.
+            TypeError: *csp* is not a `Csp`, an option does not exist, or as `resource` says.
+
+        Specification: https://modelcontextprotocol.io/extensions/apps/overview
+        """
+        namespace = callers_names()
+        given: dict[str, Any] = load_capability("apps").app_options(
+            self,
+            uri,
+            csp=csp,
+            permissions=permissions,
+            prefers_border=prefers_border,
+            domain=domain,
+            **options,
+        )
+
+        def register(function: F) -> F:
+            self.resources.add(function, uri, namespace=namespace, **given)
             return function
 
         return register
@@ -737,6 +814,10 @@ class Server(ForeignAttributes):
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
         """
         self.extensions = {**self.extensions, **checked_settings({id: settings or {}}, "extensions")}
+
+    def _run_checks(self) -> None:
+        for check in self._internals.checks:
+            check()
 
     def middleware(self, function: M) -> M:
         """Register an async function around every request and notification; see `Request`. It is returned unchanged.

@@ -145,8 +145,8 @@ class Method(NamedTuple):
 
     kind: Literal["request", "notification", "embedded"]
     """The kind of message. An *embedded* request is sent in a result, and the retry of the request answers it."""
-    direction: Literal["client", "server", "both"]
-    """The side that sends the message."""
+    direction: Literal["client", "server", "both", "host", "view"]
+    """The side that sends the message. The messages of apps pass between a host and a view."""
     params_name: str | None
     """The name of the type of `params`; None if the method has no params."""
     params_required: bool
