@@ -553,7 +553,7 @@ DROPPED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("message", DROPPED, ids=repr)
+@pytest.mark.parametrize("message", DROPPED, ids=lambda message: type(message).__name__)
 def test_what_is_no_message_of_a_view_is_dropped_and_counted(message: Any) -> None:
     bridge = ready()
 

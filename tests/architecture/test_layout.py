@@ -59,7 +59,7 @@ HTTP_LAYERS = {"transports", "auth"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 229, 32  # of the core
+MOST_MODULES, MOST_SMALL_MODULES = 231, 32  # of the core
 MOST_OF_A_CAPABILITY, MOST_SMALL_OF_A_CAPABILITY = 15, 4
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
@@ -180,6 +180,7 @@ SMALL_WITH_A_REASON: dict[str, str] = {
     "peer/_pacing.py": "one idea beside the handler pool, which has no room for it",
     "server/asking/_legacy.py": "code for legacy revisions",
     "server/features/_legacy_subscriptions.py": "code for legacy revisions",
+    "tasks/_answers.py": "the check of answers, beside the tasks of a serving, which have no room for it",
     "tasks/_legacy.py": "code for legacy revisions",
 }
 """Modules of less than 100 lines of code that fewer than two others import, each with the reason for its own file."""

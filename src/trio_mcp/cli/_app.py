@@ -70,7 +70,7 @@ async def _open_browser(job: Job, url: str) -> None:
 
 
 @define(eq=False)
-class _Messages:
+class _PrintedMessages:
     """Prints each message that passes between view and host, until the output cannot be written."""
 
     _job: Job
@@ -114,7 +114,7 @@ class _Preview:
     _tool: types.Tool
     _arguments: JSONObject
     _app: App
-    messages: _Messages = field(init=False)
+    messages: _PrintedMessages = field(init=False)
     _outcome: types.CallToolResult | str | None = field(default=None, init=False)
     """The result of the call, or the reason why there is none; None before."""
     _has_outcome: trio.Event = field(factory=trio.Event, init=False)
@@ -126,7 +126,7 @@ class _Preview:
     _views: set[View] = field(factory=set[View], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.messages = _Messages(self._job)
+        self.messages = _PrintedMessages(self._job)
 
     async def run(self, *, task_status: trio.TaskStatus[str]) -> None:
         """Serve pages until `stop` is called, also if this task is cancelled (rule 3)."""
@@ -194,7 +194,7 @@ class _OpenPage(trio.abc.SendChannel[Any]):
     """A page that is open in the browser: the way to its view, and to its user."""
 
     _socket: PageSocket
-    _messages: _Messages
+    _messages: _PrintedMessages
     _job: Job
     _from_view: trio.MemorySendChannel[Any]
     _questions: int = field(default=0, init=False)
