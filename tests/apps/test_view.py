@@ -132,7 +132,7 @@ async def showing(
         assert app is not None
         async with (
             trio.open_nursery() as nursery,
-            open_view(client, app, to_page, from_page, host=host, tool=tool) as view,
+            open_view(client, app, to_page.send, from_page, host=host, tool=tool) as view,
         ):
             yield view, page, client
             nursery.start_soon(page.read)
@@ -223,7 +223,7 @@ async def test_a_view_that_was_opened_without_a_tool_has_no_call() -> None:
     to_host, from_page = trio.open_memory_channel[Any](0)
     async with open_client(make_server()) as client:
         app = App(uri="ui://chart", html="<p>")
-        async with open_view(client, app, to_page, from_page, host=AppHost()) as view:
+        async with open_view(client, app, to_page.send, from_page, host=AppHost()) as view:
             with pytest.raises(ValueError, match="opened without tool="):
                 await view.call({})
             to_host.close()
@@ -314,6 +314,19 @@ async def test_a_request_that_the_view_cancels_is_cancelled_in_the_server() -> N
         await page.answer(other)
         await page.tell("notifications/cancelled", {"requestId": id})
         await ended.wait()
+
+
+async def test_a_page_that_is_loaded_again_may_use_the_ids_of_the_page_before() -> None:
+    ended = trio.Event()
+    async with showing(server=make_server(ended)) as (_, page, _):
+        await page.begin()
+        id = await page.send("tools/call", {"name": "wait"})
+        await page.begin()
+        page._id = id - 1
+        again = await page.ask("tools/call", {"name": "sales", "arguments": {"year": 1}})
+        await ended.wait()
+
+    assert (again["id"], again["result"]["structuredContent"]) == (id, {"tea": 1})
 
 
 # --- Consent ---
@@ -466,7 +479,9 @@ async def test_a_block_that_is_cancelled_asks_the_view_to_end() -> None:
     async with open_client(make_server()) as client, trio.open_nursery() as nursery:
         views = list[View]()
         with trio.CancelScope() as scope:
-            async with open_view(client, App(uri="ui://chart", html="<p>"), to_page, from_page, host=AppHost()) as view:
+            async with open_view(
+                client, App(uri="ui://chart", html="<p>"), to_page.send, from_page, host=AppHost()
+            ) as view:
                 views.append(view)
                 await page.begin()
                 await view.wait_ready()
@@ -484,7 +499,7 @@ async def test_the_block_raises_its_own_exception_unwrapped() -> None:
     _to_host, from_page = trio.open_memory_channel[Any](0)
     async with open_client(make_server()) as client:
         with pytest.raises(KeyError, match="mine"):
-            async with open_view(client, App(uri="ui://chart", html="<p>"), to_page, from_page, host=AppHost()):
+            async with open_view(client, App(uri="ui://chart", html="<p>"), to_page.send, from_page, host=AppHost()):
                 raise KeyError("mine")
 
 

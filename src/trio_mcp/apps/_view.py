@@ -1,6 +1,6 @@
 """Views: the pages of apps that a host shows, connected with the server that made them.
 
-`open_view` runs a `Bridge` over two channels of JSON messages, carries out what the view asks for with a client, and
+`open_view` runs a `Bridge` over any two ways of JSON messages, carries out what the view asks for with a client, and
 asks the host's callbacks for consent.
 
 Rules of this file:
@@ -16,7 +16,7 @@ Specification: https://modelcontextprotocol.io/extensions/apps/overview
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -198,8 +198,8 @@ class AppHost:
 async def open_view(
     client: Client,
     app: App,
-    send: trio.abc.SendChannel[Any],
-    receive: trio.abc.ReceiveChannel[Any],
+    send: Callable[[JsonObject], Awaitable[object]],
+    receive: AsyncIterable[Any],
     *,
     host: AppHost,
     tool: types.Tool | None = None,
@@ -209,19 +209,20 @@ async def open_view(
     ::
 
         app = await client.app_of(tool)
-        async with open_view(client, app, to_page, from_page, host=host, tool=tool) as view:
+        async with open_view(client, app, to_page.send, from_page, host=host, tool=tool) as view:
             result = await view.call({"year": 2026})
             await view.wait_closed()
 
     The view calls tools of its server and reads its resources through *client*. At the end of the block the view is
     asked to end, for at most `AppHost.close_seconds`, also if the block is cancelled; then its requests are cancelled.
-    The channels are left open.
 
     Args:
         client: the client of the server that has made the app.
         app: the page, from `Client.app_of`.
-        send: takes the messages for the view: JSON objects.
-        receive: yields the messages of the view: JSON values. Its end means that the view is gone.
+        send: an async function that sends a JSON object to the view, such as the method of a Trio channel. The view is
+            gone if it raises `trio.BrokenResourceError` or `trio.ClosedResourceError`.
+        receive: yields the messages of the view, JSON values; such as a Trio channel. The view is gone when it ends, or
+            raises one of these exceptions.
         host: what the view may ask for.
         tool: the tool whose results the view shows; `View.call` needs it.
 
@@ -256,8 +257,8 @@ class View:
     _client: Client = field(repr=False)
     _host: AppHost = field(repr=False)
     _tool: types.Tool | None
-    _send: trio.abc.SendChannel[Any] = field(repr=False)
-    _receive: trio.abc.ReceiveChannel[Any] = field(repr=False)
+    _send: Callable[[JsonObject], Awaitable[object]] = field(repr=False)
+    _receive: AsyncIterable[Any] = field(repr=False)
     _sending: trio.Lock = field(factory=trio.Lock, init=False, repr=False)
     _ready: trio.Event = field(factory=trio.Event, init=False, repr=False)
     _closed: trio.Event = field(factory=trio.Event, init=False, repr=False)
@@ -265,6 +266,7 @@ class View:
     _answering: dict[RequestId, trio.CancelScope] = field(
         factory=dict[RequestId, trio.CancelScope], init=False, repr=False
     )
+    """The tasks that answer requests of the view, and were not cancelled."""
 
     # --- What the host tells the view ---
 
@@ -393,9 +395,10 @@ class View:
                     self._closed.set()
                     for scope in self._answering.values():
                         scope.cancel(reason="the view is gone")
+                    self._answering.clear()
                 case RequestCancelled(id=id):
                     self.bridge.forget(id)
-                    self._answering[id].cancel(reason="the view has cancelled its request")
+                    self._answering.pop(id).cancel(reason="the view has cancelled its request")
                 case SizeChanged() | ViewLogged() | CloseRequested():
                     await self._notify(event)
                 case _:
@@ -410,7 +413,7 @@ class View:
             while outgoing:
                 message = outgoing[0]
                 try:
-                    await self._send.send(message)
+                    await self._send(message)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     self.bridge.view_is_gone()
                     self._closed.set()
@@ -431,13 +434,10 @@ class View:
 
     async def _answer(self, event: _Request, scope: trio.CancelScope) -> None:
         """Answer one request of the view, in a task of its own."""
-        try:
-            with scope:
-                await self._answer_kind(event)
-        finally:
-            if self._answering.get(event.id) is scope:
-                del self._answering[event.id]
-        if not scope.cancelled_caught:
+        with scope:
+            await self._answer_kind(event)
+        if not scope.cancel_called:
+            del self._answering[event.id]
             await self._flush()
 
     async def _answer_kind(self, event: _Request) -> None:
@@ -456,8 +456,8 @@ class View:
             case ModelContextChanged(context=context):
                 done = await _Outcome.of(host.on_model_context, context)
                 bridge.respond(id) if done.has_succeeded else bridge.refuse(id, _FAILED, code=INTERNAL_ERROR)
-            case DisplayModeRequested(mode=mode):
-                done = await _Outcome.of(host.on_display_mode, mode)
+            case _:
+                done = await _Outcome.of(host.on_display_mode, event.mode)
                 bridge.display_mode_is(id, done.value or bridge.context.display_mode or "inline")
 
     async def _call_tool(self, name: str, arguments: JsonObject) -> JsonObject:

@@ -70,7 +70,7 @@ async def _open_browser(job: Job, url: str) -> None:
 
 
 @define(eq=False)
-class _PrintedMessages:
+class _MessagePrinter:
     """Prints each message that passes between view and host, until the output cannot be written."""
 
     _job: Job
@@ -114,7 +114,7 @@ class _Preview:
     _tool: types.Tool
     _arguments: JSONObject
     _app: App
-    messages: _PrintedMessages = field(init=False)
+    messages: _MessagePrinter = field(init=False)
     _outcome: types.CallToolResult | str | None = field(default=None, init=False)
     """The result of the call, or the reason why there is none; None before."""
     _has_outcome: trio.Event = field(factory=trio.Event, init=False)
@@ -124,16 +124,18 @@ class _Preview:
     _stopped: trio.Event = field(factory=trio.Event, init=False)
     _nursery: trio.Nursery = field(init=False)
     _views: set[View] = field(factory=set[View], init=False)
+    _pages: int = field(default=0, init=False)
+    """The number of open pages."""
+    _page_left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.messages = _PrintedMessages(self._job)
+        self.messages = _MessagePrinter(self._job)
 
     async def run(self, *, task_status: trio.TaskStatus[str]) -> None:
         """Serve pages until `stop` is called, also if this task is cancelled (rule 3)."""
-        server = self._job.client.server_info
-        title, about = self._tool.title or self._tool.name, self._app.uri
-        if server is not None:
-            about = f"{about}, an app of {server.title or server.name}"
+        server, uri = self._job.client.server_info, self._app.uri
+        title = self._tool.title or self._tool.name
+        about = uri if server is None else f"{uri}, an app of {server.title or server.name}"
         with trio.CancelScope(shield=True):
             try:
                 async with (
@@ -145,6 +147,8 @@ class _Preview:
                     with trio.move_on_after(_CLOSE_SECONDS):
                         for view in [*self._views]:
                             await view.close("the preview is stopped")
+                        while self._pages:  # they are told that their views have ended
+                            await self._page_left.park()
             finally:
                 self._stopped.set()
 
@@ -155,18 +159,27 @@ class _Preview:
 
     async def _serve(self, socket: PageSocket) -> None:
         """Show a view in a page, until the view or the page is closed."""
+        self._pages += 1
+        try:
+            await self._show(socket)
+            await socket.send({"isClosed": True})
+        finally:
+            self._pages -= 1
+            self._page_left.unpark_all()
+
+    async def _show(self, socket: PageSocket) -> None:
+        client, tool = self._job.client, self._tool
         send, receive = trio.open_memory_channel[Any](0)
         page = _OpenPage(socket, self.messages, self._job, send)
-        async with owned_nursery() as nursery:
-            async with open_view(
-                self._job.client, self._app, page, receive, host=page.host(self._app), tool=self._tool
-            ) as view:
-                self._views.add(view)
-                nursery.start_soon(page.read, view, nursery)
-                nursery.start_soon(self._tell_call, view)
-                await view.wait_closed()
+        async with (
+            owned_nursery() as nursery,
+            open_view(client, self._app, page.send, receive, host=page.host(self._app), tool=tool) as view,
+        ):
+            self._views.add(view)
+            nursery.start_soon(page.read, view, nursery)
+            nursery.start_soon(self._tell_call, view)
+            await view.wait_closed()
             self._views.discard(view)
-        await socket.send({"isClosed": True})
 
     async def _tell_call(self, view: View) -> None:
         """Tell a view about the call, which begins with the first view."""
@@ -190,11 +203,11 @@ class _Preview:
 
 
 @define(eq=False)
-class _OpenPage(trio.abc.SendChannel[Any]):
+class _OpenPage:
     """A page that is open in the browser: the way to its view, and to its user."""
 
     _socket: PageSocket
-    _messages: _PrintedMessages
+    _messages: _MessagePrinter
     _job: Job
     _from_view: trio.MemorySendChannel[Any]
     _questions: int = field(default=0, init=False)
@@ -206,10 +219,6 @@ class _OpenPage(trio.abc.SendChannel[Any]):
         """Send a message to the view."""
         self._messages.show("host", value)
         await self._socket.send({"view": value})
-
-    async def aclose(self) -> None:
-        """Do nothing: the server of the page closes its WebSocket."""
-        await trio.lowlevel.checkpoint()
 
     async def read(self, view: View, nursery: trio.Nursery) -> None:
         """Take what the page says, until it leaves. The nursery holds what must not keep this task from reading."""

@@ -162,8 +162,8 @@ class _Site:
                 self.page.html.encode(),
             )
         fields["content-length"] = str(len(body))
-        if not channel.put((status, [*fields.items()]), b"" if request.method == "HEAD" else body, more=False):
-            await channel.flush()
+        channel.put((status, [*fields.items()]), b"" if request.method == "HEAD" else body, more=False)
+        await channel.flush()
 
     def takes_websocket(self, request: HttpRequest) -> bool:
         """Return True if a request is one of the page, which serves a WebSocket."""
