@@ -7,7 +7,10 @@ methods and options with which a program begins to use one, such as `Server.skil
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .skills import ServerSkills as ServerSkills  # noqa: PLC0414 # for annotations of the core
 
 __all__ = ["load_capability"]
 

@@ -6,7 +6,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, NoReturn, Protocol, TypeAlias, TypeVar, cast, overload
@@ -28,7 +28,7 @@ from ._callbacks import declaration
 from ._connection import Connection
 from ._legacy_listen import LegacyListen
 from ._listen import ChangeInbox, Changes, ListenRequest
-from ._lists import MAX_PAGES, PageIterator
+from ._lists import MAX_PAGES, PageIterator, PageLike, without_empty_cursor
 from ._requests import OpenRequest
 
 if TYPE_CHECKING:
@@ -252,6 +252,8 @@ def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -
 
 
 R = TypeVar("R")
+T = TypeVar("T")
+P = TypeVar("P", bound=PageLike)
 
 
 class _ListenMethod(Protocol):
@@ -825,6 +827,46 @@ class Client(ForeignAttributes):
         """
         json = None if params is None else to_object(params, self.revision)
         return await self._connection.request(method, json, result, undeclared=True)
+
+    def pages(
+        self,
+        method: str,
+        result: type[P],
+        items: Callable[[P], Iterable[T]],
+        *,
+        identity: Callable[[T], str],
+        params: Any = None,
+        max_pages: int = MAX_PAGES,
+    ) -> AsyncIterator[T]:
+        """Iterate over the list of a custom method, or of one of an extension, page by page, as `tools` does.
+
+        Each page is requested as by `request`, with the cursor of the page before as the member ``cursor``.
+
+        ::
+
+            async for room in client.pages(
+                "com.example/rooms/list", RoomsPage, lambda page: page.rooms, identity=lambda room: room.name
+            ):
+                print(room.name)
+
+        Args:
+            method: the list request.
+            result: the class of a page, with the attribute ``next_cursor``; as of `request`.
+            items: returns the items of a page.
+            identity: returns what tells an item from the others. The iterator uses it if it has to read the list again.
+            params: members for each request, besides the cursor; as of `request`.
+            max_pages: as of `tools`.
+
+        Raises what `tools` and `request` raise.
+        """
+        members = to_object(params, self.revision)
+        connection = self._connection
+
+        async def fetch(cursor: str | None) -> P:
+            page = await self.request(method, members if cursor is None else {**members, "cursor": cursor}, result)
+            return page if connection.is_modern else without_empty_cursor(method, page, connection.warn_once)
+
+        return PageIterator(fetch, items, max_pages, identity)
 
     async def notify(self, method: str, params: Any = None) -> None:
         """Send a custom notification or one of an extension. If cancelled, nothing was sent.

@@ -11,5 +11,6 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from . import types as types
+    from ._server import ServerSkills as ServerSkills
 else:
-    __getattr__, __dir__, __all__ = lazy_names(__name__, {"": ("types",)})
+    __getattr__, __dir__, __all__ = lazy_names(__name__, {"": ("types",), "_server": ("ServerSkills",)})
