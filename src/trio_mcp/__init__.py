@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._errors import ResourceNotFound as ResourceNotFound
     from ._errors import ResponseLost as ResponseLost
     from ._errors import ServerExited as ServerExited
+    from ._errors import SkillChanged as SkillChanged
     from ._errors import StructureError as StructureError
     from ._errors import ToolError as ToolError
     from ._errors import ToolFailed as ToolFailed
@@ -123,8 +124,8 @@ else:
                 "AskExpired", "AuthorizationFailed", "ConnectionBroken", "ConnectionClosed", "ConnectionLost",
                 "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError",
                 "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
-                "ResponseLost", "ServerExited", "StructureError", "TooManyParked", "TooManyTasks", "ToolError",
-                "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
+                "ResponseLost", "ServerExited", "SkillChanged", "StructureError", "TooManyParked", "TooManyTasks",
+                "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
             ),
             "auth": (
                 "Bearer", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage", "IntrospectionVerifier",

@@ -10,7 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from .skills import ServerSkills as ServerSkills  # noqa: PLC0414 # for annotations of the core
+    from .skills import ClientSkill as ClientSkill  # noqa: PLC0414 # for annotations of the core
+    from .skills import ServerSkills as ServerSkills  # noqa: PLC0414 # likewise
+    from .skills import SkillApprovals as SkillApprovals  # noqa: PLC0414 # likewise
+    from .skills import SkillReader as SkillReader  # noqa: PLC0414 # likewise
 
 __all__ = ["load_capability"]
 

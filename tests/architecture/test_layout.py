@@ -174,13 +174,14 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 
 
 SMALL_WITH_A_REASON: dict[str, str] = {
-    "_capabilities.py": "the one place where the core refers to capabilities",
     "_facade.py": "every facade imports it",
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
+    "cli/_skills.py": "commands of their own, beside those of the core",
     "cli/_progress_bar.py": "it loads rich, which most commands do not need",
     "peer/_pacing.py": "one idea beside the handler pool, which has no room for it",
     "server/asking/_legacy.py": "code for legacy revisions",
     "server/features/_legacy_subscriptions.py": "code for legacy revisions",
+    "skills/_toolkit.py": "programs without a language model do not load it",
 }
 """Modules of less than 100 lines of code that fewer than two others import, each with the reason for its own file."""
 

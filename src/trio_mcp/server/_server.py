@@ -307,9 +307,9 @@ class Server(ForeignAttributes):
 
         Specification: https://modelcontextprotocol.io/extensions/skills/overview
         """
-        if self._skills is None:
-            self._skills = load_capability("skills").ServerSkills(self)
-        return self._skills
+        skills: ServerSkills = load_capability("skills").ServerSkills(self) if self._skills is None else self._skills
+        self._skills = skills
+        return skills
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource that it has changed; in handlers, use `Context`.

@@ -27,11 +27,20 @@ from urllib.parse import quote
 
 from attrs import field, frozen
 
-from ..wire import JsonObject, is_object
+from ..wire import JsonObject, escapes, is_object
 from . import types
 from ._frontmatter import Frontmatter, FrontmatterError, is_skill_name, read_frontmatter
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "SKILL_FILE", "FolderSkill", "SkillFile", "digest_of", "read_folder"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_FILES",
+    "SKILL_FILE",
+    "FolderSkill",
+    "SkillFile",
+    "digest_of",
+    "is_safe_path",
+    "read_folder",
+]
 
 SKILL_FILE = "SKILL.md"
 MOST_FILES = 512
@@ -52,6 +61,11 @@ _log = logging.getLogger("trio_mcp.skills")
 def digest_of(data: bytes) -> str:
     """Return the digest of a file as the entry of a skill has it."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def is_safe_path(path: str) -> bool:
+    """Return True if a path stays in its folder on every system, and shows what it is."""
+    return path.isprintable() and "\\" not in path and not {"", "."} & {*path.split("/")} and not escapes(path)
 
 
 @frozen
@@ -160,8 +174,8 @@ class _FileReader:
         """Yield the files of a folder, which has *path* in URIs, and of those below it."""
         for each in _entries(folder):
             place, below = Path(each.path), path / each.name
-            if not each.name.isprintable() or "\\" in each.name:
-                raise ValueError(f"{str(place)!r}: the name has a character that is not safe on every machine")
+            if not is_safe_path(each.name):
+                raise ValueError(f"{str(place)!r}: the name is not safe on every system")
             if each.is_symlink():
                 place = self._target_of(place)
             elif each.is_dir():
