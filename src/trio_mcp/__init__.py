@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._errors import ResourceNotFound as ResourceNotFound
     from ._errors import ResponseLost as ResponseLost
     from ._errors import ServerExited as ServerExited
+    from ._errors import SkillChanged as SkillChanged
     from ._errors import StructureError as StructureError
     from ._errors import TaskCancelled as TaskCancelled
     from ._errors import ToolError as ToolError
@@ -133,8 +134,8 @@ else:
                 "AskExpired", "AuthorizationFailed", "ConnectionBroken", "ConnectionClosed", "ConnectionLost",
                 "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError",
                 "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
-                "ResponseLost", "ServerExited", "StructureError", "TaskCancelled", "TooManyParked", "TooManyTasks",
-                "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
+                "ResponseLost", "ServerExited", "SkillChanged", "StructureError", "TaskCancelled", "TooManyParked",
+                "TooManyTasks", "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
             ),
             "apps": ("AppHost", "Bridge", "Csp"),
             "auth": (

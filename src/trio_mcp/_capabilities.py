@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from .apps import AppPermission as AppPermission
     from .apps import AppResourceOptions as AppResourceOptions
     from .apps import Csp as Csp
+    from .skills import ClientSkill as ClientSkill
+    from .skills import ServerSkills as ServerSkills
+    from .skills import SkillApprovals as SkillApprovals
+    from .skills import SkillReader as SkillReader
     from .tasks import ServerTasks as ServerTasks
     from .tasks import TaskHandle as TaskHandle
     from .tasks import TaskSettings as TaskSettings

@@ -18,6 +18,7 @@
     ├── HttpStatusError         the server answered a request with an HTTP status instead of a message
     ├── AuthorizationFailed     a server requires a token, and the client could not get one
     ├── ConsentRefused          the consent hook of the client refused; nothing was sent
+    ├── SkillChanged            a file of a skill is not what the entry of the skill says
     ├── MissingCapability       the peer did not declare a capability that the request needs
     ├── AskExpired              a question was not answered in time, or the server stops
     ├── TooManyParked           the limit of parked handlers is reached
@@ -56,6 +57,7 @@ __all__ = [
     "ResourceNotFound",
     "ResponseLost",
     "ServerExited",
+    "SkillChanged",
     "StructureError",
     "TaskCancelled",
     "TooManyParked",
@@ -253,6 +255,23 @@ class ConsentRefused(TrioMcpError):
     refused sampling request is answered with the error -1; if it arrived inside a result, the caller of that request
     gets this error.
     """
+
+
+class SkillChanged(TrioMcpError):
+    """A file of a skill is not what the entry of the skill says: its size, its digest or its frontmatter differs.
+
+    Nothing of the file may be used, and the `skills.ClientSkill` refuses all further reads. The server may have a new
+    version of the skill: request its entry again, and approve it again. `uri` is the URI of the file, `fault` says what
+    is wrong.
+    """
+
+    def __init__(self, uri: str, fault: str) -> None:
+        super().__init__(uri, fault)
+        self.uri = uri
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"{self.uri}: {self.fault}"
 
 
 class MissingCapability(TrioMcpError):

@@ -14,6 +14,7 @@ Rules of this file:
 3. Every call of a model is answered with a text that the model can read.
 4. A call runs only if *approve*, when given, has allowed it.
 5. A call that fails does not affect the answers of other calls.
+6. Skills are one more tool, which reads them. The model knows only their names and descriptions before that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 import trio
 from attrs import define, evolve, frozen
@@ -35,6 +36,9 @@ from ._errors import ServerExited, TrioMcpError
 from ._util import run_all, succeeds
 from .client import MAX_NAME_LENGTH, OnProgress, sanitized_name, unique_names
 from .wire import Undecodable, decode, encode, is_array, is_object
+
+if TYPE_CHECKING:
+    from ._capabilities import SkillApprovals, SkillReader
 
 __all__ = [
     "Api",
@@ -382,6 +386,18 @@ class Toolkit:
     _offers: Mapping[str, OfferedTool]
     """The tools by function name."""
     _interface: _Interface
+    _reader: SkillReader | None = None
+    """The skills; None if there are none."""
+    _read_skill: str | None = None
+    """The name of the function that reads skills."""
+
+    @property
+    def skills(self) -> str:
+        """What to tell the model of the skills, in the system prompt: names, servers and descriptions; "" without them.
+
+        They are as the servers describe them.
+        """
+        return "" if self._reader is None or self._read_skill is None else self._reader.text(self._read_skill)
 
     @property
     def functions(self) -> list[dict[str, Any]]:
@@ -391,6 +407,16 @@ class Toolkit:
         that does.
         """
         return [self._interface.definition(name, offer.tool) for name, offer in self._offers.items()]
+
+    def with_reader(self, reader: SkillReader) -> Toolkit:
+        """Return a toolkit that has skills too; `load_toolkit` calls it."""
+        tool = reader.tool()
+        name = tool.name
+        while name in self._offers:
+            name += "_"
+        return evolve(
+            self, offers={**self._offers, name: OfferedTool(name, None, tool)}, reader=reader, read_skill=name
+        )
 
     async def answer(
         self,
@@ -483,6 +509,8 @@ class Toolkit:
         offer = self._offers[call.function]
         report = None if on_progress is None else partial(_report, on_progress, call)
         try:
+            if self._reader is not None and call.function == self._read_skill:
+                return _CallAnswer(await self._reader.read(call.arguments))
             result = await self._source.call_tool(offer.name, call.arguments, on_progress=report)
         except ServerExited as exc:  # without its standard error, which is for the user of this machine
             return _failure(str(ServerExited(exc.status)))
@@ -496,7 +524,14 @@ class Toolkit:
         return _CallAnswer(result_text(result), result.is_error or False)
 
 
-async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only: Only | None = None) -> Toolkit:
+async def load_toolkit(
+    source: HasTools,
+    *,
+    api: Api = "chat-completions",
+    only: Only | None = None,
+    skills: SkillApprovals | bool = False,
+    server: str | None = None,
+) -> Toolkit:
     """Ask a `Client`, or `Clients`, for the current tools, and return them for use with a language model.
 
     Tools that their server makes only for its apps are left out.
@@ -513,12 +548,17 @@ async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only:
         api: the interface of the model, whose JSON `Toolkit` reads and writes.
         only: the tools to offer, by name, by server and name, or by a function; all by default. The model can neither
             see nor call other tools.
+        skills: the approvals of the user, to let the model read the skills that are approved; True to let it read all
+            skills. Put `Toolkit.skills` into the system prompt; the model reads a skill with one more function,
+            ``read_skill``. Skills whose files cannot be verified are left out.
+        server: the application's name of the server of a `Client`, for its skills: the model is told of it, and
+            approvals need it. The skills of `Clients` have the names of their servers.
 
     Raises:
         ValueError: *api* is unknown; or *only* names no tool that there is, or names the tools by server, and there is
             only one server.
-        TypeError: *only* is a single string.
-        BaseException: raised by listing the tools of *source*.
+        TypeError: *only* is a single string, or *source* has no skills.
+        BaseException: raised by listing the tools and skills of *source*, or by the approvals.
     """
     if api not in _INTERFACES:
         raise ValueError(f"api={api!r}: must be one of {', '.join(map(repr, _INTERFACES))}")
@@ -535,7 +575,15 @@ async def load_toolkit(source: HasTools, *, api: Api = "chat-completions", only:
     if not offers and isinstance(only, Collection) and only:
         raise ValueError(f"only={only!r}: no tool has such a name")
     names = function_names(offers)
-    return Toolkit(source, {names[name]: offer for name, offer in offers.items()}, _INTERFACES[api])
+    toolkit = Toolkit(source, {names[name]: offer for name, offer in offers.items()}, _INTERFACES[api])
+    if skills is False:
+        return toolkit
+    list_skills: Any = getattr(source, "skills", None)
+    if list_skills is None:
+        raise TypeError(f"skills={skills!r}: {type(source).__name__} has no skills; expected a Client or Clients")
+    found = list_skills() if server is None else list_skills(server=server)
+    reader: SkillReader = await load_capability("skills").load_skills(found, None if skills is True else skills)
+    return toolkit if reader.is_empty else toolkit.with_reader(reader)
 
 
 def _is_for_model(tool: types.Tool) -> bool:

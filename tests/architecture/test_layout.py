@@ -176,10 +176,12 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 SMALL_WITH_A_REASON: dict[str, str] = {
     "_facade.py": "every facade imports it",
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
+    "cli/_skills.py": "commands of their own, beside those of the core",
     "cli/_progress_bar.py": "it loads rich, which most commands do not need",
     "peer/_pacing.py": "one idea beside the handler pool, which has no room for it",
     "server/asking/_legacy.py": "code for legacy revisions",
     "server/features/_legacy_subscriptions.py": "code for legacy revisions",
+    "skills/_toolkit.py": "programs without a language model do not load it",
     "tasks/_answers.py": "the check of answers, beside the tasks of a serving, which have no room for it",
     "tasks/_legacy.py": "code for legacy revisions",
 }

@@ -229,6 +229,7 @@ class _Adder:
         self._add_lists()
         self._add_call()
         self._add_texts()
+        self._add_skill()
         self._add_watch()
         self._add_serve()
         self._add_hosts()
@@ -368,6 +369,7 @@ class _Adder:
         tools.set_defaults(row="names")
         self._connected("resources", "list the resources and resource templates")
         self._connected("prompts", "list the prompts")
+        self._connected("skills", "list the skills")
 
     def _add_call(self) -> None:
         call = self._connected("call", "call a tool", "call add a=1 b=2", f"NAME {_PAIRS}")
@@ -399,6 +401,14 @@ class _Adder:
         complete.add_argument(
             "--context", action="append", default=[], metavar="KEY=VALUE", help="an argument that already has its value"
         )
+
+    def _add_skill(self) -> None:
+        skill = self._connected(
+            "skill", "show a skill, or save its files", "skill skill://pdf-processing/SKILL.md", "URI [FILE]"
+        )
+        skill.add_argument("uri", metavar="URI", help="the SKILL.md of the skill")
+        skill.add_argument("file", nargs="?", default="SKILL.md", metavar="FILE", help="another file of the skill")
+        skill.add_argument("--save", metavar="DIR", help="write all files, verified, to a new folder in DIR")
 
     def _add_watch(self) -> None:
         watch = self._connected(

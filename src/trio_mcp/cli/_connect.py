@@ -59,6 +59,7 @@ from ._commands import (
 from ._errors import Interrupted, UsageError, nearest
 from ._output import Notes, Output, log_lines
 from ._questions import Answers, can_ask, questions, read_answers
+from ._skills import skill, skills
 from ._terminal import visible_json
 from ._tools import list_tools_of_all, tools
 
@@ -164,6 +165,8 @@ _COMMANDS: Mapping[str, Command] = {
     "prompts": prompts,
     "read": read,
     "resources": resources,
+    "skill": skill,
+    "skills": skills,
     "tools": tools,
 }
 

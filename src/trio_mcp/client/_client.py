@@ -33,7 +33,7 @@ from ._lists import MAX_PAGES, PageIterator
 from ._requests import OpenRequest
 
 if TYPE_CHECKING:
-    from .._capabilities import App
+    from .._capabilities import App, ClientSkill
     from ._returns import ReturnType
 
 __all__ = ["Call", "Client", "Lifetime", "ManualCall", "OnProgress", "OpenCall", "Updates"]
@@ -401,6 +401,40 @@ class Client(CustomRequests):
     def prompts(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Prompt]:
         """Iterate over all prompts of the server; see `tools`."""
         return PageIterator(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
+
+    def skills(self, *, server: str | None = None, max_pages: int = MAX_PAGES) -> AsyncIterator[ClientSkill]:
+        """Iterate over all skills of the server, page by page: their entries; no file is requested.
+
+        There are none if the server has not declared that it has skills. A server need not list all its skills; see
+        `skill`. An entry that is not valid is left out, and logged.
+
+        Args:
+            server: the application's name of the server, by which it tells the skills of several servers apart. It is
+                needed for approvals; see `skills.SkillApprovals`.
+            max_pages: as of `tools`.
+
+        Specification: https://modelcontextprotocol.io/extensions/skills/overview
+        """
+        found: AsyncIterator[ClientSkill] = load_capability("skills").list_skills(self, server, max_pages)
+        return found
+
+    async def skill(self, uri: str, *, server: str | None = None) -> ClientSkill:
+        """Request the current entry of one skill, listed or not; no file is requested.
+
+        Args:
+            uri: the URI of its SKILL.md.
+            server: as of `skills`.
+
+        Raises:
+            MissingCapability: the server has not declared that it has skills.
+            ErrorResponse: the server has no such skill.
+            RemoteProtocolError: the entry is not valid.
+
+        Specification: https://modelcontextprotocol.io/extensions/skills/overview
+        """
+        check_class("uri", uri, str, "'skill://pdf-processing/SKILL.md'")
+        found: ClientSkill = await load_capability("skills").get_skill(self, uri, server)
+        return found
 
     async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListToolsResult:
         """Return one page of the tools.

@@ -5,7 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,6 +22,7 @@ from ..wire import JsonObject
 from ._answer import answers_to
 from ._callbacks import declaration
 from ._connection import Connection
+from ._lists import MAX_PAGES, PageIterator, PageLike, without_empty_cursor
 from ._requests import OpenRequest
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["ClientExtensionPoints", "CustomRequests", "call_params", "declared_with", "members_of", "tool_result"]
 
 R = TypeVar("R")
+T = TypeVar("T")
+P = TypeVar("P", bound=PageLike)
 
 
 @define(eq=False)
@@ -74,6 +77,46 @@ class CustomRequests(ForeignAttributes):
             return connection.read_result(method, await request.result(), result)
         finally:
             request.leave()
+
+    def pages(
+        self,
+        method: str,
+        result: type[P],
+        items: Callable[[P], Iterable[T]],
+        *,
+        identity: Callable[[T], str],
+        params: Any = None,
+        max_pages: int = MAX_PAGES,
+    ) -> AsyncIterator[T]:
+        """Iterate over the list of a custom method, or of one of an extension, page by page, as `tools` does.
+
+        Each page is requested as by `request`, with the cursor of the page before as the member ``cursor``.
+
+        ::
+
+            async for room in client.pages(
+                "com.example/rooms/list", RoomsPage, lambda page: page.rooms, identity=lambda room: room.name
+            ):
+                print(room.name)
+
+        Args:
+            method: the list request.
+            result: the class of a page, with the attribute ``next_cursor``; as of `request`.
+            items: returns the items of a page.
+            identity: returns what tells an item from the others. The iterator uses it if it has to read the list again.
+            params: members for each request, besides the cursor; as of `request`.
+            max_pages: as of `tools`.
+
+        Raises what `tools` and `request` raise.
+        """
+        members = to_object(params, self._connection.revision)
+        connection = self._connection
+
+        async def fetch(cursor: str | None) -> P:
+            page = await self.request(method, members if cursor is None else {**members, "cursor": cursor}, result)
+            return page if connection.is_modern else without_empty_cursor(method, page, connection.warn_once)
+
+        return PageIterator(fetch, items, max_pages, identity)
 
     async def notify(self, method: str, params: Any = None) -> None:
         """Send a custom notification or one of an extension. If cancelled, nothing was sent.

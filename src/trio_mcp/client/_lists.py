@@ -40,7 +40,7 @@ from .._misuse import AsyncForOnly
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
-__all__ = ["EMPTY_LISTS", "MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput", "without_empty_cursor"]
+__all__ = ["EMPTY_LISTS", "MAX_PAGES", "KnownTools", "PageIterator", "PageLike", "ToolOutput", "without_empty_cursor"]
 
 
 MAX_SCHEMAS = 10_000
@@ -84,14 +84,32 @@ class ToolOutput:
 
 # --- Pages ---
 
-Item = TypeVar("Item", bound="types.Tool | types.Resource | types.ResourceTemplate | types.Prompt")
-Page = TypeVar(
-    "Page",
-    "types.ListToolsResult",
-    "types.ListResourcesResult",
-    "types.ListResourceTemplatesResult",
-    "types.ListPromptsResult",
-)
+
+def _identity(item: Any) -> str:
+    """Return what tells one tool, resource, resource template or prompt from others of its kind."""
+    match item:
+        case types.Resource():
+            return item.uri
+        case types.ResourceTemplate():
+            return item.uri_template
+        case _:
+            name: str = item.name
+            return name
+
+
+Item = TypeVar("Item")
+
+
+class PageLike(Protocol):
+    """A page of a list: the result of a list request."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """The cursor of the next page; None on the last one."""
+        ...
+
+
+Page = TypeVar("Page", bound=PageLike)
 
 MAX_PAGES = 1000
 """The default number of pages after which a list is considered endless."""
@@ -113,6 +131,7 @@ class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
         fetch: returns the page of a cursor; the first page for None.
         read: returns a page's items.
         max_pages: the largest number of pages; 1 or more.
+        identity: returns what tells an item from the others of the list.
     """
 
     _usage = "async for tool in client.tools()"
@@ -120,6 +139,7 @@ class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
     _fetch: Callable[[str | None], Awaitable[Page]]
     _read: Callable[[Page], Iterable[Item]]
     _max_pages: int = MAX_PAGES
+    _identity: Callable[[Item], str] = _identity
     _items: deque[Item] = field(factory=deque[Item], init=False)
     _cursor: str | None = field(default=None, init=False)
     _seen: set[str | None] = field(factory=set[str | None], init=False)
@@ -155,7 +175,7 @@ class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
             return
         self._seen.add(self._cursor)
         for item in self._read(page):
-            identity = _identity(item)
+            identity = self._identity(item)
             if not self._restarted or identity not in self._returned:
                 self._items.append(item)
             self._returned.add(identity)
@@ -173,16 +193,6 @@ def without_empty_cursor(method: str, page: R, warn_once: Callable[[str], None])
     warn_once(f"the server's last page of {method!r} has an empty nextCursor, where the protocol has none")
     last: R = evolve(cast("Any", page), next_cursor=None)
     return last
-
-
-def _identity(item: types.Tool | types.Resource | types.ResourceTemplate | types.Prompt) -> str:
-    match item:
-        case types.Resource():
-            return item.uri
-        case types.ResourceTemplate():
-            return item.uri_template
-        case _:
-            return item.name
 
 
 _log = logging.getLogger("trio_mcp.client")

@@ -26,12 +26,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args, overload
 
 import trio
 from attrs import define, field, frozen
 
 from .. import types
+from .._capabilities import load_capability
 from .._errors import ConnectionClosed, ServerExited, TrioMcpError
 from .._misuse import AsyncForOnly, async_block, did_you_mean
 from .._util import owned_nursery, run_all
@@ -40,6 +41,9 @@ from ._cache import ServerCache
 from ._client import Client, OnProgress
 from ._mcp_json import ServerTable, TableSource, read_server_table
 from ._open import ClientOptions, check_options, run_client
+
+if TYPE_CHECKING:
+    from .._capabilities import ClientSkill
 
 __all__ = [
     "MAX_NAME_LENGTH",
@@ -395,6 +399,21 @@ class Clients(Mapping[str, Client]):
         """
         found = await self.find_tool(name)
         return await self._clients[found.server].call_tool(found.tool.name, arguments, **options)
+
+    def skills(self) -> AsyncIterator[ClientSkill]:
+        """Iterate over all skills of all servers, one server after the other, in the file's order; see `Client.skills`.
+
+        `ClientSkill.server` is the name of the server in the file. A server that cannot answer is left out and logged,
+        and is in `failed` until it can.
+
+        Raises:
+            ConnectionClosed: the clients were closed.
+
+        Specification: https://modelcontextprotocol.io/extensions/skills/overview
+        """
+        self._check_open()
+        found: AsyncIterator[ClientSkill] = load_capability("skills").list_skills_of_many(self, self._note_outcome)
+        return found
 
     async def aclose(self) -> None:
         """Close all connections, all at once: from any task, any number of times.

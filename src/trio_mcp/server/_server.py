@@ -51,7 +51,7 @@ from .features import (
 from .signature import SchemaRefs
 
 if TYPE_CHECKING:
-    from .._capabilities import AppPermission, AppResourceOptions, Csp, ServerTasks, TaskSettings
+    from .._capabilities import AppPermission, AppResourceOptions, Csp, ServerSkills, ServerTasks, TaskSettings
     from ._extension_points import ServingPart
     from ._serve_http import ServeHttpOptions
     from ._snapshot import ServerSnapshot
@@ -62,6 +62,7 @@ __all__ = ["Server", "ServerInternals", "callers_names"]
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 L = TypeVar("L")
+E = TypeVar("E")
 _EXAMPLES = {"name": "notes", "version": "1.0"}
 AnyEntry: TypeAlias = types.Tool | types.Resource | types.ResourceTemplate | types.Prompt
 
@@ -203,6 +204,7 @@ class Server(ForeignAttributes):
     on_stuck: OnStuck | None
     """Called with the tasks that do not end after the server has stopped."""
     _internals: ServerInternals
+    _skills: ServerSkills | None
 
     if not TYPE_CHECKING:  # these are called on the class
         as_proxy = ForeignAttribute()
@@ -277,6 +279,7 @@ class Server(ForeignAttributes):
         self.resources, self.prompts = Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
+        self._skills = None
         notify = self._internals.changes.notify_nowait
         self.tools.catalog.changed = partial(notify, ListChanged("tools"))
         self.prompts.catalog.changed = partial(notify, ListChanged("prompts"))
@@ -318,6 +321,20 @@ class Server(ForeignAttributes):
             extensions=self.extensions or None,
             experimental=self.experimental or None,
         )
+
+    @property
+    def skills(self) -> ServerSkills:
+        """The skills that the server offers: instructions for models, with their files.
+
+        ::
+
+            server.skills.add_directory("skills/")
+
+        Specification: https://modelcontextprotocol.io/extensions/skills/overview
+        """
+        skills: ServerSkills = load_capability("skills").ServerSkills(self) if self._skills is None else self._skills
+        self._skills = skills
+        return skills
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource that it has changed; in handlers, use `Context`.
@@ -562,6 +579,7 @@ class Server(ForeignAttributes):
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[Any] | None = None,
+        listed: bool = True,
         **unknown: Never,
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a resource template if *uri* has ``{variables}``.
@@ -597,6 +615,8 @@ class Server(ForeignAttributes):
                 The contents may then be cached only for the caller.
             visible: decides which callers see the resource or template; as of `tool`. It gets the `types.Resource` or
                 `types.ResourceTemplate`. The contents may then be cached only for the caller.
+            listed: False to leave the resource or template out of the list. It can be read all the same, by a client
+                that has its URI from elsewhere.
 
         Raises:
             ValueError: the URI is registered or not valid, its variables are not the function's parameters, *scopes*
@@ -631,6 +651,7 @@ class Server(ForeignAttributes):
                 cache=cache,
                 scopes=scopes,
                 visible=visible,
+                listed=listed,
                 namespace=namespace,
             )
             return function
@@ -786,6 +807,37 @@ class Server(ForeignAttributes):
         return _custom_registrar(
             partial(self._internals.custom.add_method, scopes=scopes), name, extension, callers_names()
         )
+
+    def page(self, list_name: str, entries: Iterable[tuple[int, E]], cursor: str | None) -> tuple[list[E], str | None]:
+        """Return one page of a list of a custom method, and the cursor of the next page; None if there is none.
+
+        A page has `page_size` entries. Cursors are sealed like those of all lists of the server; see *keys*.
+
+        ::
+
+            @server.method("com.example/rooms/list")
+            async def list_rooms(params: ListParams) -> dict[str, Any]:
+                page, following = server.page("com.example/rooms/list", enumerate(rooms), params.cursor)
+                return {"rooms": page} | ({} if following is None else {"nextCursor": following})
+
+        Args:
+            list_name: the name of the list, such as its method. A cursor of another list is refused.
+            entries: the entries, each with its place: a number from 0 to 2**63, ascending. An entry that keeps its
+                place is on exactly one page, even if others come and go while a client requests page after page.
+            cursor: the cursor that the client sent; None for the first page.
+
+        Raises:
+            McpError: the cursor is not one of this list.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
+        """
+        cursors = self._internals.cursors
+        after = -1 if cursor is None else cursors.read(list_name, cursor)
+        following = ((place, entry) for place, entry in entries if place > after)
+        page = list(islice(following, self.page_size))
+        if next(following, None) is None:
+            return [entry for _, entry in page], None
+        return [entry for _, entry in page], cursors.seal(list_name, page[-1][0])
 
     def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
         """Register a function as the handler of a custom notification, or of an extension's notification; see `method`.

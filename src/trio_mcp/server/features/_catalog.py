@@ -205,6 +205,8 @@ class _Listed(Generic[Entry]):
     entry: Entry
     visible: Visible[Any] | None = None
     """Decides who sees the entry; None if everybody does."""
+    is_listed: bool = True
+    """True if the entry is in the list; if not, it is found by its name all the same."""
     place: int = field(default=0, init=False)
     """Grows with each registration, so that a cursor stays valid when entries are added and removed; 0 before."""
     json: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
@@ -279,33 +281,34 @@ class Catalog(Generic[Entry]):
         if name in self._listed:
             raise ValueError(f"a {self.kind} {name!r} is registered already")
 
-    def add(self, name: str, entry: Entry, visible: Visible[Any] | None = None) -> None:
+    def add(self, name: str, entry: Entry, visible: Visible[Any] | None = None, *, listed: bool = True) -> None:
         """Register an entry.
 
         Args:
             visible: decides who sees it; everybody for None.
+            listed: True if the entry is in the list; False if it is only found by its name.
 
         Raises:
             ValueError: the name is registered, or the definition of the entry is not valid.
             TypeError: the definition of the entry is not valid.
         """
         check_visible(f"{self.kind} {name!r}", visible)
-        listed = _Listed(entry, visible)
+        new = _Listed(entry, visible, listed)
         try:  # because one invalid entry would make the whole list unreadable
             kind: Any = entry.definition.__class__
             types.structure(types.unstructure(entry.definition), kind)
-            listed.encoded(types.REVISIONS[-1])
+            new.encoded(types.REVISIONS[-1])
         except (StructureError, NotJsonError) as error:
             raise ValueError(f"{self.kind} {name!r}: {error}") from error
         except TypeError as error:
             raise TypeError(f"{self.kind} {name!r}: {error}") from error
         with self._lock:
             self.check_free(name)
-            self._places = listed.place = self._places + 1
+            self._places = new.place = self._places + 1
             self.offered, self.varies = True, self.varies or visible is not None
-            self._listed[name] = listed  # after `varies`, which other threads read without the lock
+            self._listed[name] = new  # after `varies`, which other threads read without the lock
             self._pages.clear()
-        self.changed(self._shown_to(listed))
+        self._notify(new)
 
     def remove(self, name: str) -> None:
         """Remove an entry; requests in flight continue. Raises KeyError if there is none of this name."""
@@ -313,7 +316,7 @@ class Catalog(Generic[Entry]):
             listed = self._listed.pop(name)
             self.varies = self.visible is not None or any(each.visible is not None for each in self._listed.values())
             self._pages.clear()
-        self.changed(self._shown_to(listed))
+        self._notify(listed)
 
     def page(
         self, revision: str, cursor: str | None, size: int | None, cursors: Cursors, access: Access | None
@@ -335,7 +338,7 @@ class Catalog(Generic[Entry]):
         page = self._kept_page(revision, after, size)
         varies = page is None
         if page is None:
-            later = [listed for listed in list(self._listed.values()) if listed.place > after]
+            later = [listed for listed in list(self._listed.values()) if listed.place > after and listed.is_listed]
             page = _make_page((listed for listed in later if self._shows(listed, access)), revision, size)
         entries, last = page
         result: JsonObject = {self.member: entries}
@@ -352,11 +355,16 @@ class Catalog(Generic[Entry]):
                 return None
             page = self._pages.get((revision, after))
             if page is None:
-                following = (listed for listed in self._listed.values() if listed.place > after)
+                following = (listed for listed in self._listed.values() if listed.place > after and listed.is_listed)
                 page = _make_page(following, revision, size)
                 if len(self._pages) < _MOST_PAGES:
                     self._pages[revision, after] = page
             return page
+
+    def _notify(self, listed: _Listed[Entry]) -> None:
+        """Report that the list has changed, if the entry is in it."""
+        if listed.is_listed:
+            self.changed(self._shown_to(listed))
 
     def _shown_to(self, listed: _Listed[Entry]) -> ShownTo | None:
         if self.visible is None and listed.visible is None:

@@ -167,6 +167,7 @@ class Resources:
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[Any] | None = None,
+        listed: bool = True,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.resource`.
@@ -196,12 +197,13 @@ class Resources:
         }
         if not template.variables:
             resource = types.Resource(uri=uri, size=size, **facts)
-            self.catalog.add(uri, _Resource(resource, looked_at, None, *others), visible)
+            self.catalog.add(uri, _Resource(resource, looked_at, None, *others), visible, listed=listed)
             return
         if size is not None:
             raise ValueError(f"{name}: a template has no size; remove size=")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
-        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, *others), visible)
+        entry = _Template(definition, looked_at, template, allow_traversal, *others)
+        self.templates.add(uri, entry, visible, listed=listed)
         self.may_ask = self.may_ask or looked_at.may_ask
 
     def add_static(
@@ -220,6 +222,7 @@ class Resources:
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[Any] | None = None,
+        listed: bool = True,
     ) -> None:
         """Register constant contents. The size of a single string or bytes object is published too.
 
@@ -237,6 +240,7 @@ class Resources:
             cache: the cache hint for clients; by default that of `Server` for all resources.
             scopes: the scopes that a caller needs; see `Server.resource`.
             visible: decides who sees the resource; see `Server.tool`.
+            listed: False to leave the resource out of the list; see `Server.resource`.
 
         Raises:
             ValueError: the URI is registered or not valid; or as `Server.resource` says of *scopes*.
@@ -264,7 +268,7 @@ class Resources:
         except TypeError as error:
             raise TypeError(f"resource {name!r}: {error}") from None
         protection = self._check_protection(name, cache, scopes, visible)
-        self.catalog.add(uri, _Resource(definition, None, constant, *protection, contents_meta), visible)
+        self.catalog.add(uri, _Resource(definition, None, constant, *protection, contents_meta), visible, listed=listed)
 
     def _check_protection(
         self, name: str, cache: CacheHint | None, scopes: Sequence[str], visible: Visible[Any] | None
@@ -300,6 +304,21 @@ class Resources:
     def has(self, uri: str) -> bool:
         """Return True if *uri* is registered, or matches the variables of a registered template."""
         return self.catalog.get(uri) is not None or any(each.match(uri) is not None for each in self.templates)
+
+    @property
+    def varies(self) -> bool:
+        """True if some resources are hidden from some callers, so that what is said of them must not be shared."""
+        return self.catalog.varies
+
+    def definition_of(self, uri: str, access: Access | None) -> types.Resource | None:
+        """Return the definition of a resource, listed or not; None if there is none, or it is hidden from the caller.
+
+        Args:
+            uri: the URI that it was registered with; those of templates are not found.
+            access: the caller, as in `Context.access`.
+        """
+        found = self.catalog.find(uri, access)
+        return None if found is None else found.definition
 
     def remove(self, uri: str) -> None:
         """Remove a resource or template; raises KeyError if *uri* is not registered."""

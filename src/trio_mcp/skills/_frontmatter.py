@@ -1,0 +1,217 @@
+"""The YAML frontmatter of a SKILL.md: reading it as JSON, and comparing it with what a server says of it.
+
+Rules of this file:
+
+1. A plain scalar has the value that the core schema of YAML 1.2 gives it. A date, a time, `yes` and `1_000` are
+   strings; JSON has no other form for them, and programs that read other versions of YAML do not agree on them.
+2. What has no JSON form is refused: keys that are not strings, numbers that are not finite, and all tags but ``!!str``.
+   A key that is given twice is refused too, because programs do not agree on its value.
+3. Reading takes little time and memory, whoever wrote the text: its length and its depth are limited, and aliases,
+   which can make a short text stand for a long one, are refused.
+
+Specification: https://agentskills.io/specification
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+from attrs import frozen
+
+from ..wire import JsonObject, is_array, is_object
+
+__all__ = ["Frontmatter", "FrontmatterError", "first_difference", "is_skill_name", "read_frontmatter"]
+
+MOST_CHARACTERS = 64 * 2**10
+"""The longest frontmatter that is read."""
+MOST_LEVELS = 32
+"""The deepest nesting of lists and mappings."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the fast one, where PyYAML was built with it
+_FENCE = re.compile(r"---[ \t]*\r?")
+_STRING_TAGS = (None, "!", "tag:yaml.org,2002:str")
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_LONGEST_NAME = 64
+
+
+def is_skill_name(name: str) -> bool:
+    """Return True if *name* is a valid name of a skill: 1 to 64 of ``a-z 0-9 -``, each hyphen between two others."""
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
+
+
+class FrontmatterError(ValueError):
+    """A SKILL.md has no valid frontmatter; `line` is the number of the line in it, from 1 on."""
+
+    def __init__(self, line: int, fault: str) -> None:
+        super().__init__(line, fault)
+        self.line = line
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.fault}"
+
+
+@frozen
+class Frontmatter:
+    """The frontmatter of one SKILL.md."""
+
+    members: JsonObject
+    """The members as JSON."""
+    lines: Mapping[str, int]
+    """The number of the line of each member, from 1 on."""
+
+
+def read_frontmatter(text: str) -> Frontmatter:
+    """Return the frontmatter of the text of a SKILL.md.
+
+    Raises:
+        FrontmatterError: there is none, it is not valid YAML, or it has no JSON form (rules 2 and 3).
+    """
+    first, *rest = text.removeprefix("\ufeff").split("\n", MOST_CHARACTERS)  # a bound for the lines as well
+    if not _FENCE.fullmatch(first):
+        raise FrontmatterError(1, "expected frontmatter: the first line must be ---")
+    end = next((at for at, line in enumerate(rest) if _FENCE.fullmatch(line)), None)
+    if end is None:
+        raise FrontmatterError(1, "the frontmatter has no end: a line --- must follow it")
+    source = "\n".join(rest[:end])
+    if len(source) > MOST_CHARACTERS:
+        raise FrontmatterError(1, f"the frontmatter is longer than {MOST_CHARACTERS} characters")
+    return _Reader(source).document()
+
+
+class _Reader:
+    """Reads one YAML document, event by event."""
+
+    def __init__(self, source: str) -> None:
+        self._events: Iterator[Any] = yaml.parse(source, Loader=_LOADER)
+        self._line = 2
+
+    def document(self) -> Frontmatter:
+        try:
+            self._next()  # the beginning of the stream
+            lines = dict[str, int]()
+            root = None if isinstance(self._next(), yaml.StreamEndEvent) else self._value(self._next(), 0, lines)
+            if not is_object(root):
+                raise self._fault("expected members, such as `name: pdf-processing`")
+            self._next()  # the end of the document
+            if not isinstance(self._next(), yaml.StreamEndEvent):
+                raise self._fault("expected a single YAML document")
+        except yaml.MarkedYAMLError as error:
+            line = self._line if error.problem_mark is None else error.problem_mark.line + 2
+            raise FrontmatterError(line, f"not valid YAML: {error.problem}") from None
+        except (yaml.YAMLError, UnicodeEncodeError):  # of the reader, which knows no line
+            raise FrontmatterError(self._line, "not valid YAML: it has a character that YAML does not allow") from None
+        return Frontmatter(root, lines)
+
+    def _next(self) -> Any:
+        event = next(self._events)
+        if event.start_mark is not None:
+            self._line = event.start_mark.line + 2  # after the line --- and counted from 1 on
+        return event
+
+    def _fault(self, fault: str) -> FrontmatterError:
+        return FrontmatterError(self._line, fault)
+
+    def _value(self, event: Any, level: int, lines: dict[str, int] | None = None) -> Any:
+        """Return the value that an event begins.
+
+        Args:
+            level: the number of lists and mappings around it.
+            lines: filled with the lines of the members of a mapping.
+        """
+        if isinstance(event, yaml.AliasEvent):
+            raise self._fault(f"aliases are not supported: write the value of *{event.anchor} again")
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if event.tag is not None:
+            raise self._fault(f"the tag {event.tag!r} is not supported")
+        if level == MOST_LEVELS:
+            raise self._fault(f"more than {MOST_LEVELS} lists and mappings are nested")
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._items(level + 1)
+        return self._members(level + 1, {} if lines is None else lines)
+
+    def _items(self, level: int) -> list[Any]:
+        items: list[Any] = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            items.append(self._value(event, level))
+        return items
+
+    def _members(self, level: int, lines: dict[str, int]) -> JsonObject:
+        members: JsonObject = {}
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            key = self._value(event, level)
+            if not isinstance(key, str):
+                raise self._fault(f"the key {key!r:.100} is not a string")
+            if key in members:
+                raise self._fault(f"{key!r:.100} is given twice")
+            lines[key] = self._line
+            members[key] = self._value(self._next(), level)
+        return members
+
+    def _scalar(self, event: Any) -> Any:
+        if event.tag not in _STRING_TAGS:
+            raise self._fault(f"the tag {event.tag!r} is not supported")
+        is_plain, text = event.implicit[0], str(event.value)
+        if not is_plain:
+            return text
+        try:
+            return _plain_value(text)
+        except ValueError as error:
+            raise self._fault(str(error)) from None
+
+
+# --- The core schema of YAML 1.2 ---
+
+_CONSTANTS: Mapping[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?[0-9]{1,400}")
+_BASED = re.compile(r"0o[0-7]{1,400}|0x[0-9a-fA-F]{1,400}")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+def _plain_value(text: str) -> str | float | bool | None:
+    """Return the value of a plain scalar (rule 1); raises ValueError if it has no JSON form."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text):
+        number = math.inf if _NOT_FINITE.fullmatch(text) else float(text)
+        if math.isinf(number):
+            raise ValueError(f"the number {text:.100} has no JSON form; write it in quotes")
+        return number
+    return text
+
+
+# --- Comparison ---
+
+
+def first_difference(entry: object, file: object, path: str = "$") -> str | None:
+    """Return the path of the first value that is not the same in the entry of a skill and in its file; else None.
+
+    Integers and floats are the same if they are equal numbers, because JSON does not tell them apart.
+    """
+    if is_object(entry) and is_object(file):
+        for name in [*entry, *file]:
+            if name not in entry or name not in file:
+                return f"{path}.{name}"
+        different = (first_difference(entry[name], file[name], f"{path}.{name}") for name in entry)
+        return next((each for each in different if each is not None), None)
+    if is_array(entry) and is_array(file) and len(entry) == len(file):
+        pairs = enumerate(zip(entry, file, strict=True))
+        different = (first_difference(here, there, f"{path}[{at}]") for at, (here, there) in pairs)
+        return next((each for each in different if each is not None), None)
+    is_same = entry == file and isinstance(entry, bool) == isinstance(file, bool) and not is_array(entry)
+    return None if is_same else path
