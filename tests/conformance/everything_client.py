@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, Unpack
 import trio
 
 from tests.conformance.everything_authorized import act_for
-from trio_mcp import Client, ClientOptions, open_http_client, types
+from trio_mcp import Client, ClientOptions, SkillChanged, open_http_client, types
 
 SECONDS = 50
 """The suite terminates a shell instead of this process, so this process ends by a timeout."""
@@ -146,6 +146,23 @@ async def schema_preservation(url: str) -> None:
         await client.call_tool("json_schema_echo", {"schema": schema}, raise_on_error=True)
 
 
+async def list_skills(url: str) -> None:
+    """List the skills, and read none of their files."""
+    async with connected(url) as client:
+        assert [skill.name async for skill in client.skills()]
+
+
+async def read_a_changed_skill(url: str) -> None:
+    """Try to read a skill that is not what its entry says; the other files must not be read then."""
+    async with connected(url) as client:
+        async for skill in client.skills():
+            try:
+                await skill.read()
+            except SkillChanged:
+                return
+        raise AssertionError("the skill was read although it was changed")
+
+
 SCENARIOS: Mapping[str, Act] = {
     "elicitation-sep1034-client-defaults": elicitation_defaults,
     "http-custom-headers": custom_headers,
@@ -156,6 +173,10 @@ SCENARIOS: Mapping[str, Act] = {
     "json-schema-ref-no-deref": list_tools,
     "request-metadata": request_metadata,
     "sep-2322-client-request-state": rounds,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": read_a_changed_skill,
+    "sep-2640-client-verify-frontmatter": read_a_changed_skill,
+    "sep-2640-client-verify-size": read_a_changed_skill,
     "sse-retry": sse_retry,
     "tools_call": tools_call,
 }

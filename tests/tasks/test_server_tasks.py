@@ -229,7 +229,7 @@ async def test_a_question_is_asked_in_the_task_and_the_handler_goes_straight_on(
         assert question["params"]["message"] == "Deploy?"
         assert await tasks.get(id) == asked  # again, until it is answered
 
-        acknowledged = await tasks.update(id, {"unknown": accepted(), key: accepted(sure=True)})
+        acknowledged = await tasks.update(id, {"unknown": {"x": 1}, key: accepted(sure=True)})
         assert acknowledged.keys() <= {"resultType", "_meta"}
         await trio.sleep(0.1)
         got = await tasks.get(id)
@@ -599,13 +599,22 @@ async def test_the_methods_of_the_experiment_do_not_exist(opener: Opener, method
 
 
 @pytest.mark.parametrize(
-    ("params", "fault"),
-    [({}, r"\$: required member 'taskId' is missing"), ({"taskId": 7}, r"\$\.taskId: expected string, got integer")],
+    ("method", "params", "fault"),
+    [
+        ("tasks/get", {}, r"\$: required member 'taskId' is missing"),
+        ("tasks/cancel", {"taskId": 7}, r"\$\.taskId: expected string, got integer"),
+        ("tasks/update", {"taskId": "t"}, r"\$: required member 'inputResponses' is missing"),
+        ("tasks/update", {"taskId": "t", "inputResponses": []}, r"\$\.inputResponses: expected object, got array"),
+        ("tasks/update", {"inputResponses": {}}, r"\$: required member 'taskId' is missing"),
+    ],
 )
-async def test_params_that_do_not_fit_are_refused_with_their_path(params: dict[str, Any], fault: str) -> None:
+async def test_params_that_do_not_fit_are_refused_with_their_path(
+    method: str, params: dict[str, Any], fault: str
+) -> None:
     async with open_memory_client(make_server()) as client:
-        with pytest.raises(ErrorResponse, match=fault):
-            await client.request("tasks/get", params, dict, extensions=DECLARED)
+        with pytest.raises(ErrorResponse, match=fault) as refusal:
+            await client.request(method, params, dict, extensions=DECLARED)
+        assert refusal.value.code == INVALID_PARAMS
 
 
 # --- Notifications ---

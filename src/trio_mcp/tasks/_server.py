@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import define, field
 
-from .. import Context, McpError, MissingCapability, Server, TooManyTasks
+from .. import Context, McpError, MissingCapability, Server, StructureError, TooManyTasks
 from ..lowlevel import BUSY, ServerExtensionPoints, ServingPart, run_of
-from ..types import unstructure
-from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject, is_modern
+from ..types import structure
+from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject, is_modern, is_object
 from . import types
 from ._exchange import TaskExchange
 from ._record import EXTENSION, LISTENED, TaskRecord
@@ -133,11 +133,17 @@ class ServerTasks:
         _, record = await self._find(context, params.task_id)
         return record.to_wire_in_detail()
 
-    async def _update(self, params: types.UpdateTaskRequestParams, context: Context) -> None:
-        runner, record = await self._find(context, params.task_id)
-        revision = context.revision
-        answers = {key: unstructure(each, revision=revision) for key, each in params.input_responses.items()}
-        await runner.answer(record, answers, context)
+    async def _update(self, params: dict[str, Any], context: Context) -> None:
+        answers = params.get("inputResponses")
+        # Each answer is checked against its question; those to no open question are ignored, whatever they are.
+        known = {**params, "inputResponses": {}} if is_object(answers) else params
+        try:
+            read = structure(known, types.UpdateTaskRequestParams, revision=context.revision)
+        except StructureError as error:
+            fault = f"the params of 'tasks/update' do not fit: {'; '.join(error.faults)}"
+            raise McpError(INVALID_PARAMS, fault) from None
+        runner, record = await self._find(context, read.task_id)
+        await runner.answer(record, answers or {}, context)
 
     async def _cancel(self, params: types.CancelTaskRequestParams, context: Context) -> None:
         runner, record = await self._find(context, params.task_id)
