@@ -58,6 +58,7 @@ async def answer_sampling(_: object) -> types.CreateMessageResult:
 def capable(revision: str) -> ClientOptions:
     return {
         "revision": revision,
+        "tasks": True,
         "on_elicit": fill_in,
         "on_sample": answer_sampling,
         "roots": [types.Root(uri="file:///home")],
@@ -74,7 +75,7 @@ async def test_every_tool_has_a_description_and_works(revision: str, asking: Ask
         except ErrorResponse:
             return False
 
-    async with open_memory_client(make_server(asking), tasks=True, **capable(revision)) as client:
+    async with open_memory_client(make_server(asking), **capable(revision)) as client:
         tools = [tool async for tool in client.tools()]
         for tool in tools:
             assert tool.description, tool.name

@@ -110,10 +110,17 @@ class SqliteTaskStore:
             try:
                 if self._connection is None:
                     self._connection = self._connect()
-                self._locks[name] = os.open(self._lock_file(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                self._locks[name] = self._locked(name)
             except (OSError, sqlite3.Error) as error:
                 raise OSError(f"SqliteTaskStore: {str(self.path)!r} cannot be used: {error}") from error
-            _try_lock(self._locks[name])  # no other process knows the name yet
+
+    def _locked(self, owner: str) -> int:
+        """Create and lock the file of an owner; return its descriptor. It has its name only when it is locked."""
+        unnamed = self.path.with_name(f"{self.path.name}-new-{owner}")
+        descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        _try_lock(descriptor)
+        unnamed.rename(self._lock_file(owner))
+        return descriptor
 
     def _connect(self) -> sqlite3.Connection:
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -187,6 +194,10 @@ class SqliteTaskStore:
 
         def abandoned(tables: sqlite3.Connection) -> Sequence[TaskRecord]:
             rows = tables.execute("SELECT DISTINCT owner FROM tasks WHERE NOT is_final").fetchall()
+            prefix = self._lock_file("").name
+            for path in self.path.parent.iterdir():
+                if path.name.startswith(prefix):
+                    self._is_alive(path.name.removeprefix(prefix))  # removes the file of an owner that is gone
             gone = [owner for (owner,) in rows if not self._is_alive(owner)]
             found: list[TaskRecord] = []
             for owner in gone:
