@@ -1,7 +1,8 @@
 """The normal form of an upstream schema: no prose, named objects, flattened `allOf`, and known mistakes repaired.
 
-It works on one revision at a time. It is idempotent: its output is its own normal form. An unknown keyword is refused,
-never ignored, because ignoring it could produce a wrong type.
+It works on one revision or extension at a time. It is idempotent: its output is its own normal form. An unknown keyword
+is refused, never ignored, because ignoring it could produce a wrong type. The files of extensions come from other tools:
+their forms are rewritten first (see `dialect`), and copies of other definitions become references (see `recognise`).
 """
 
 from __future__ import annotations
