@@ -362,7 +362,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def codegen(session: nox.Session) -> None:
-    """Regenerate the types; `-- --check` fails on drift, `-- --from DIR` imports new upstream schema files."""
+    """Regenerate the types; `-- --check` fails on drift, `-- --from DIR` imports new upstream schema files.
+
+    DIR holds the files of revisions and extensions: see CONTRIBUTING.md.
+    """
     session.install("-e", ".", *group("codegen"))
     session.run("python", "-m", "codegen", *session.posargs)
 
