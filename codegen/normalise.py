@@ -1,7 +1,8 @@
 """The normal form of an upstream schema: no prose, named objects, flattened `allOf`, and known mistakes repaired.
 
-It works on one revision at a time. It is idempotent: its output is its own normal form. An unknown keyword is refused,
-never ignored, because ignoring it could produce a wrong type.
+It works on one revision or extension at a time. It is idempotent: its output is its own normal form. An unknown keyword
+is refused, never ignored, because ignoring it could produce a wrong type. The files of extensions come from other tools:
+their forms are rewritten first (see `dialect`), and copies of other definitions become references (see `recognise`).
 """
 
 from __future__ import annotations
@@ -78,22 +79,31 @@ def normalise_extension(document: dict[str, Any], name: str, core: Mapping[str, 
         RefusedError: the generated types cannot express the schema.
     """
     source = f"extension {name}"
+    definitions = without_copies(document, name, core)
+    for repair in EXTENSION_REPAIRS:
+        repair.apply(definitions, name, "extension")
+    earlier = {each: Hoist(*place) for each, place in document.get("hoisted", {}).items()}
+    named, hoisted = hoist_inline_objects(definitions, earlier, source)
+    return {
+        "$defs": {each: _sorted(named[each]) for each in sorted(named)},
+        "extension": name,
+        "hoisted": {each: list(hoisted[each]) for each in sorted(hoisted)},
+    }
+
+
+def without_copies(document: dict[str, Any], name: str, core: Mapping[str, Definitions]) -> Definitions:
+    """Return the definitions of an extension in plain form, with references in place of copies.
+
+    The arguments and errors are those of `normalise_extension`.
+    """
+    source = f"extension {name}"
     definitions = in_plain_form(definitions_of(document, source), source)
     cleaned = {each: clean(schema, f"{source}: {each}") for each, schema in definitions.items()}
     _check_references(cleaned, source, {name_in_core(revision, each) for revision in core for each in core[revision]})
     flat = {each: _flatten(schema, cleaned, f"{source}: {each}") for each, schema in cleaned.items()}
     for repair in REPAIRS:
         repair.apply(flat, name, "extension")
-    recognised = recognise(flat, core, source)
-    for repair in EXTENSION_REPAIRS:
-        repair.apply(recognised, name, "extension")
-    earlier = {each: Hoist(*place) for each, place in document.get("hoisted", {}).items()}
-    named, hoisted = hoist_inline_objects(recognised, earlier, source)
-    return {
-        "$defs": {each: _sorted(named[each]) for each in sorted(named)},
-        "extension": name,
-        "hoisted": {each: list(hoisted[each]) for each in sorted(hoisted)},
-    }
+    return recognise(flat, core, source)
 
 
 def definitions_of(document: dict[str, Any], source: str) -> Definitions:

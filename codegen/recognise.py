@@ -21,13 +21,12 @@ from codegen.shapes import (
     is_class,
     is_json_object,
     name_in_core,
+    plain_json,
     rebuild,
     ref,
     target,
 )
 
-_PLAIN: Mapping[str, Schema] = {"JSONArray": {"items": {}, "type": "array"}, "JSONValue": {}}
-"""The forms of the definitions for plain JSON; of the others, any object."""
 _SCALARS = frozenset({"boolean", "null", "number", "string"})
 _FORM_OF_STRINGS = frozenset({"format", "pattern"})
 
@@ -55,7 +54,7 @@ def recognise(definitions: Definitions, core: Mapping[str, Definitions], source:
                 raise RefusedError(
                     f"{source}: {name} is the name of plain JSON in the core, and is something else here"
                 )
-            spelled[name] = _PLAIN.get(name, JSON_OBJECT) if name in PLAIN_JSON else {}
+            spelled[name] = plain_json(name) if name in PLAIN_JSON else {}
         elif known.is_in_core(name):
             spelled[name] = ref(name_in_core(CORE_REVISION, name))
 
@@ -149,7 +148,7 @@ class _Known:
             revision, name = core_place(name) or (revision, name)
             definitions = self._definitions if revision is None else self._core[revision]
             if name in PLAIN_JSON or _is_json_value(name, definitions[name]):
-                return _PLAIN.get(name, JSON_OBJECT) if name in PLAIN_JSON else {}
+                return plain_json(name) if name in PLAIN_JSON else {}
             if (revision, name) in path:
                 return {"$ref": name}
             return self._expanded(definitions[name], revision, (*path, (revision, name)))

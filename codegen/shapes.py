@@ -62,6 +62,13 @@ def is_json_object(schema: Schema) -> bool:
     return schema.get("type") == "object" and "properties" not in schema and schema.get("additionalProperties") == {}
 
 
+def plain_json(name: str | None) -> Schema:
+    """Return the form of one of the definitions for plain JSON."""
+    if name == "JSONArray":
+        return {"items": {}, "type": "array"}
+    return {} if name == "JSONValue" else JSON_OBJECT
+
+
 def children(schema: Schema) -> Iterator[Schema]:
     """Yield the schemas directly inside a schema, including the members of a class."""
     yield from schema.get("properties", {}).values()

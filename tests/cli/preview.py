@@ -7,8 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
@@ -34,6 +34,21 @@ class Preview:
     path: str
     shown: str
     """What it has written to standard error until the URL."""
+    _output: bytearray = field(factory=bytearray, init=False)
+    _has_ended: trio.Event = field(factory=trio.Event, init=False)
+
+    async def read(self) -> None:
+        """Read its standard output, so that a full pipe does not stop it."""
+        assert self.process.stdout
+        with suppress(trio.ClosedResourceError):
+            async for chunk in self.process.stdout:
+                self._output += chunk
+        self._has_ended.set()
+
+    @property
+    def url(self) -> str:
+        """The URL of the page."""
+        return f"http://127.0.0.1:{self.port}{self.path}"
 
     async def get(self, path: str | None = None, *, method: str = "GET", port: int | None = None, **fields: str) -> str:
         """Send a request; return the whole response."""
@@ -61,16 +76,21 @@ class Preview:
 
     async def stop(self) -> tuple[int, str]:
         """Interrupt the command; return its status and the rest of its standard output."""
-        assert self.process.stdout
         self.process.send_signal(signal.SIGINT)
-        output = b"".join([chunk async for chunk in self.process.stdout]).decode()
-        return await self.process.wait(), output
+        await self._has_ended.wait()
+        return await self.process.wait(), self._output.decode()
 
 
 @asynccontextmanager
-async def previewing(*arguments: str, **variables: str) -> AsyncGenerator[Preview]:
-    """Run the command, and wait until it has told the URL of its page."""
-    command = [sys.executable, "-m", "trio_mcp", "app", *arguments, SERVER]
+async def previewing(*arguments: str, server: Sequence[str] = (SERVER,), **variables: str) -> AsyncGenerator[Preview]:
+    """Run the command with a server, and wait until it has told the URL of its page.
+
+    Args:
+        arguments: the tool, its arguments, and options.
+        server: the Python file of the server, and its arguments.
+        variables: of the environment.
+    """
+    command = [sys.executable, "-m", "trio_mcp", "app", *arguments, "--", sys.executable, *server]
     pipes: Mapping[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with trio.fail_after(_SECONDS):
         process = await trio.lowlevel.open_process(command, env={**environment(), **variables}, **pipes)
@@ -82,9 +102,11 @@ async def previewing(*arguments: str, **variables: str) -> AsyncGenerator[Previe
                 assert chunk, shown
                 shown += chunk
             preview = Preview(process, int(found[1]), found[2], shown.decode())
-            yield preview
-            if process.returncode is None:
-                await preview.stop()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(preview.read)
+                yield preview
+                if process.returncode is None:
+                    await preview.stop()
         finally:
             if process.returncode is None:
                 process.kill()

@@ -340,7 +340,7 @@ async def test_the_browser_is_opened(tmp_path: Path) -> None:
             await trio.lowlevel.checkpoint()
         assert (await preview.stop())[0] == 130
 
-    assert opened.read_text() == f"http://127.0.0.1:{preview.port}{preview.path}"
+    assert opened.read_text() == preview.url
 
 
 async def test_a_browser_that_is_missing_is_reported() -> None:
