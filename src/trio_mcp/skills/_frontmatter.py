@@ -157,8 +157,8 @@ class _Reader:
     def _scalar(self, event: Any) -> Any:
         if event.tag not in _STRING_TAGS:
             raise self._fault(f"the tag {event.tag!r} is not supported")
-        is_plain, text = event.implicit[0], str(event.value)
-        if not is_plain:
+        text = str(event.value)
+        if event.tag is not None or not event.implicit[0]:  # tagged as a string, or in quotes
             return text
         try:
             return _plain_value(text)

@@ -215,8 +215,9 @@ class ServerSkills:
             TypeError: likewise.
         """
         change = _Change.of(changes)
-        for uri in change.after.keys() - change.before.keys():
-            self._server.resources.catalog.check_free(uri)
+        for uri in change.after:
+            if uri not in change.before:
+                self._server.resources.catalog.check_free(uri)
         changed = change.changed()
         renewed = {uri for uri, (_, skill) in change.entries.items() if uri in change.before and self._is_new(skill)}
         stale = renewed.union(changed, change.moved())
