@@ -23,7 +23,7 @@ HINT = {"ttlMs": 0, "cacheScope": "private"}
 
 async def ask(client: Client, method: str, **params: Any) -> dict[str, Any]:
     """Return the result of a request, without what every result has."""
-    result: dict[str, Any] = await client.request(method, params, dict)
+    result = await client.request(method, params, dict[str, Any])
     return {name: value for name, value in result.items() if name not in {"_meta", "resultType"}}
 
 

@@ -81,10 +81,10 @@ def read_frontmatter(text: str) -> Frontmatter:
     source = "\n".join(rest[:end])
     if len(source) > MOST_CHARACTERS:
         raise FrontmatterError(1, f"the frontmatter is longer than {MOST_CHARACTERS} characters")
-    return _Reader(source).document()
+    return _YamlReader(source).document()
 
 
-class _Reader:
+class _YamlReader:
     """Reads one YAML document, event by event."""
 
     def __init__(self, source: str) -> None:
