@@ -8,7 +8,10 @@ import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-HEAVY = {"hypercorn", "httpx2", "httptools", "h11", "cryptography", "joserfc", "jsonschema_rs", "opentelemetry", "rich"}
+HEAVY = {
+    *("hypercorn", "httpx2", "httptools", "h11", "cryptography", "joserfc", "jsonschema_rs", "opentelemetry", "rich"),
+    "yaml",
+}
 
 
 def modules_after(program: str, *arguments: str) -> set[str]:
@@ -161,3 +164,32 @@ def test_types_and_servers_load_no_types_of_extensions() -> None:
     loaded = modules_after("from trio_mcp import Server, types\ntypes.Tool, Server('s')")
 
     assert matching(loaded, *CAPABILITIES) == []
+
+
+LISTING = """
+import trio
+from trio_mcp import Server, open_client
+from trio_mcp.llm import load_toolkit
+
+
+async def main():
+    async with open_client(Server("s")) as client:
+        await load_toolkit(client)
+
+
+trio.run(main)
+"""
+
+
+def test_programs_without_skills_load_neither_them_nor_yaml() -> None:
+    loaded = modules_after(LISTING)
+
+    assert matching(loaded, "skills*") == []
+    assert "yaml" not in loaded
+
+
+def test_a_client_that_looks_for_skills_loads_nothing_for_serving_them() -> None:
+    program = LISTING.replace("await load_toolkit(client)", "[each async for each in client.skills()]")
+    loaded = modules_after(program)
+
+    assert matching(loaded, "skills._*") == ["skills._client", "skills._folder", "skills._frontmatter"]

@@ -98,6 +98,8 @@ COMMANDS = [
     "resources",
     "serve",
     "servers",
+    "skill",
+    "skills",
     "tools",
     "watch",
     "dev",

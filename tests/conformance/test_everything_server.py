@@ -16,7 +16,7 @@ from trio_mcp import ClientOptions, ErrorResponse, types
 from trio_mcp.testing import open_memory_client
 
 MODERN = "2026-07-28"
-ARGUMENTS = {
+ARGUMENTS: dict[str, dict[str, Any]] = {
     "json_schema_2020_12_tool": {"contactMethod": "phone", "phone": "1"},
     "confirm_delete": {"filename": "notes.txt"},
     "greet": {"name": "Ada"},

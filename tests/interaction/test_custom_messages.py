@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 import trio
 
 from tests.interaction.openers import Opener
 from trio_mcp import (
+    Client,
     Context,
     ErrorResponse,
     Extension,
@@ -545,3 +547,87 @@ async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
     assert received == [*received[:1], *range(received[1], 1500)]
     assert len(received) + skipped == 1500
     assert skipped > 400
+
+
+# --- Lists of custom methods ---
+
+LIST = "com.example/rooms/list"
+
+
+class RoomsPage(msgspec.Struct, rename="camel"):
+    """A page of the names of rooms."""
+
+    rooms: list[str]
+    next_cursor: str | None = None
+
+
+def make_building(rooms: Sequence[str], *, page_size: int | None = 2, last: str | None = None) -> Server:
+    """Return a server with a list of rooms, those that begin with the ``prefix`` of the request.
+
+    Args:
+        last: the cursor on the last page, which should have none.
+    """
+    server = Server("building", page_size=page_size)
+
+    @server.method(LIST)
+    async def list_rooms(params: dict[str, Any]) -> dict[str, Any]:
+        wanted = ((at, room) for at, room in enumerate(rooms) if room.startswith(params.get("prefix", "")))
+        page, following = server.page(LIST, wanted, params.get("cursor"))
+        return {"rooms": page, "nextCursor": last if following is None else following}
+
+    return server
+
+
+def rooms_of(client: Client, **options: Any) -> AsyncIterator[str]:
+    return client.pages(LIST, RoomsPage, lambda page: page.rooms, identity=str, **options)
+
+
+async def test_a_custom_list_has_pages_that_a_client_walks(opener: Opener, revision: str) -> None:
+    rooms = ["attic", "bath", "cellar", "den", "bay"]
+    async with opener(make_building(rooms), revision=revision) as client:
+        assert [room async for room in rooms_of(client)] == rooms
+        assert [room async for room in rooms_of(client, params={"prefix": "ba"})] == ["bath", "bay"]
+        with pytest.raises(RemoteProtocolError, match=r"more than 2 pages \(max_pages\)"):
+            _ = [room async for room in rooms_of(client, max_pages=2)]
+
+
+async def test_a_custom_list_without_a_page_size_is_one_page_and_may_be_empty(opener: Opener) -> None:
+    async with opener(make_building(["attic", "bath", "cellar"], page_size=None)) as client:
+        assert (await client.request(LIST, None, RoomsPage)).rooms == ["attic", "bath", "cellar"]
+        assert [room async for room in rooms_of(client, params={"prefix": "x"})] == []
+
+
+async def test_an_entry_of_a_custom_list_that_keeps_its_place_is_on_exactly_one_page(opener: Opener) -> None:
+    places = {1: "attic", 4: "bath", 6: "cellar", 9: "den"}
+    server = Server("building", page_size=2)
+
+    @server.method(LIST)
+    async def list_rooms(params: dict[str, Any]) -> dict[str, Any]:
+        page, following = server.page(LIST, places.items(), params.get("cursor"))
+        return {"rooms": page, "nextCursor": following}
+
+    async with opener(server) as client:
+        rooms = rooms_of(client)
+        first = [await anext(rooms), await anext(rooms)]
+        del places[4], places[6]
+        places[11] = "bay"
+        assert [*first, *[room async for room in rooms]] == ["attic", "bath", "den", "bay"]
+
+
+async def test_a_cursor_of_a_custom_list_is_refused_for_another_and_the_list_is_read_again(opener: Opener) -> None:
+    other = make_building(["hall"] * 3)
+    _, foreign = other.page(LIST, enumerate(["hall"] * 3), None)
+    async with opener(make_building(["attic"])) as client:
+        with pytest.raises(ErrorResponse, match="is not a cursor of") as caught:
+            await client.request(LIST, {"cursor": foreign}, dict)
+        assert caught.value.code == INVALID_PARAMS
+    async with opener(make_building(["attic", "bath"], page_size=None, last="invented")) as client:
+        rooms = rooms_of(client)
+        assert [await anext(rooms), await anext(rooms)] == ["attic", "bath"]
+        with pytest.raises(ErrorResponse, match="is not a cursor of"):  # the second time
+            await anext(rooms)
+
+
+async def test_an_empty_cursor_of_a_custom_list_is_the_end_in_legacy_revisions(opener: Opener) -> None:
+    async with opener(make_building(["attic"], last=""), revision=LEGACY) as client:
+        assert [room async for room in rooms_of(client)] == ["attic"]

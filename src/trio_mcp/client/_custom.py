@@ -22,7 +22,7 @@ from ..wire import JsonObject
 from ._answer import answers_to
 from ._callbacks import declaration
 from ._connection import Connection
-from ._lists import MAX_PAGES, PageIterator, PageLike, without_empty_cursor
+from ._lists import MAX_PAGES, PageIterator, PageLike
 from ._requests import OpenRequest
 
 if TYPE_CHECKING:
@@ -110,13 +110,11 @@ class CustomRequests(ForeignAttributes):
         Raises what `tools` and `request` raise.
         """
         members = to_object(params, self._connection.revision)
-        connection = self._connection
 
         async def fetch(cursor: str | None) -> P:
-            page = await self.request(method, members if cursor is None else {**members, "cursor": cursor}, result)
-            return page if connection.is_modern else without_empty_cursor(method, page, connection.warn_once)
+            return await self.request(method, members if cursor is None else {**members, "cursor": cursor}, result)
 
-        return PageIterator(fetch, items, max_pages, identity)
+        return PageIterator(fetch, items, max_pages, identity, empty_is_last=not self._connection.is_modern)
 
     async def notify(self, method: str, params: Any = None) -> None:
         """Send a custom notification or one of an extension. If cancelled, nothing was sent.

@@ -132,6 +132,7 @@ class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
         read: returns a page's items.
         max_pages: the largest number of pages; 1 or more.
         identity: returns what tells an item from the others of the list.
+        empty_is_last: True if an empty cursor means that there are no more pages (rule 8).
     """
 
     _usage = "async for tool in client.tools()"
@@ -140,6 +141,7 @@ class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
     _read: Callable[[Page], Iterable[Item]]
     _max_pages: int = MAX_PAGES
     _identity: Callable[[Item], str] = _identity
+    _empty_is_last: bool = field(default=False, alias="empty_is_last", kw_only=True)
     _items: deque[Item] = field(factory=deque[Item], init=False)
     _cursor: str | None = field(default=None, init=False)
     _seen: set[str | None] = field(factory=set[str | None], init=False)
@@ -180,7 +182,7 @@ class PageIterator(AsyncForOnly, AsyncIterator[Item], Generic[Page, Item]):
                 self._items.append(item)
             self._returned.add(identity)
         self._cursor = page.next_cursor
-        self._ended = self._cursor is None
+        self._ended = self._cursor is None or (self._empty_is_last and not self._cursor)
 
 
 R = TypeVar("R")

@@ -219,7 +219,6 @@ def _checked_files(entry: types.Skill) -> Mapping[str, types.SkillResource]:
     fault = next(_faults_of(entry), None)
     files: dict[str, types.SkillResource] = {}
     for each in () if fault or entry.resources == "dynamic" else entry.resources:
-        assert isinstance(each, types.SkillResource)
         path = unquote(each.uri.removeprefix(f"{_folder_of(entry.uri)}/"))
         fault = fault or _fault_of_file(entry, each, path, files)
         files[path] = each

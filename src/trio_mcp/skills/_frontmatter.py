@@ -81,10 +81,10 @@ def read_frontmatter(text: str) -> Frontmatter:
     source = "\n".join(rest[:end])
     if len(source) > MOST_CHARACTERS:
         raise FrontmatterError(1, f"the frontmatter is longer than {MOST_CHARACTERS} characters")
-    return _FrontmatterReader(source).document()
+    return _YamlReader(source).document()
 
 
-class _FrontmatterReader:
+class _YamlReader:
     """Reads one YAML document, event by event."""
 
     def __init__(self, source: str) -> None:
@@ -157,8 +157,8 @@ class _FrontmatterReader:
     def _scalar(self, event: Any) -> Any:
         if event.tag not in _STRING_TAGS:
             raise self._fault(f"the tag {event.tag!r} is not supported")
-        is_plain, text = event.implicit[0], str(event.value)
-        if not is_plain:
+        text = str(event.value)
+        if event.tag is not None or not event.implicit[0]:  # tagged as a string, or in quotes
             return text
         try:
             return _plain_value(text)

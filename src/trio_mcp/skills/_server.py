@@ -39,7 +39,7 @@ _DIRECTORY_METHOD = "resources/directory/read"
 
 
 @define(eq=False)
-class _SkillSource:
+class _AddedFolder:
     """A folder that was added."""
 
     folder: Path
@@ -69,15 +69,15 @@ class _ServedSkill:
 class _Change:
     """What some sources held, and what they hold now, by URI."""
 
-    before: Mapping[str, tuple[_SkillSource, SkillFile]]
-    after: Mapping[str, tuple[_SkillSource, SkillFile]]
-    entries: Mapping[str, tuple[_SkillSource, FolderSkill]]
+    before: Mapping[str, tuple[_AddedFolder, SkillFile]]
+    after: Mapping[str, tuple[_AddedFolder, SkillFile]]
+    entries: Mapping[str, tuple[_AddedFolder, FolderSkill]]
     """The skills that they hold now."""
 
     @classmethod
-    def of(cls, changes: Sequence[tuple[_SkillSource, Mapping[str, FolderSkill]]]) -> _Change:
+    def of(cls, changes: Sequence[tuple[_AddedFolder, Mapping[str, FolderSkill]]]) -> _Change:
         """Compare the sources with what they hold now; raises ValueError if two of them hold the same file."""
-        after: dict[str, tuple[_SkillSource, SkillFile]] = {}
+        after: dict[str, tuple[_AddedFolder, SkillFile]] = {}
         for source, skills in changes:
             for uri, file in _files_of(skills):
                 if after.setdefault(uri, (source, file))[0] is not source:
@@ -108,7 +108,7 @@ class ServerSkills:
     """
 
     _server: Server = field(repr=False)
-    _sources: list[_SkillSource] = field(factory=list[_SkillSource], init=False, repr=False)
+    _sources: list[_AddedFolder] = field(factory=list[_AddedFolder], init=False, repr=False)
     _skills: dict[str, _ServedSkill] = field(factory=dict[str, _ServedSkill], init=False)
     """By URI, in the order of the list."""
     _files: dict[str, SkillFile] = field(factory=dict[str, SkillFile], init=False, repr=False)
@@ -162,7 +162,7 @@ class ServerSkills:
 
         Specification: https://modelcontextprotocol.io/extensions/skills/overview
         """
-        source = _SkillSource(Path(path), _segments(prefix), cache, scopes, visible)
+        source = _AddedFolder(Path(path), _segments(prefix), cache, scopes, visible)
         self._replace([(source, source.read())])
         if not self._sources:
             self._declare()
@@ -206,7 +206,7 @@ class ServerSkills:
 
     # --- Changes ---
 
-    def _replace(self, changes: Sequence[tuple[_SkillSource, Mapping[str, FolderSkill]]]) -> None:
+    def _replace(self, changes: Sequence[tuple[_AddedFolder, Mapping[str, FolderSkill]]]) -> None:
         """Serve what some sources hold now, in place of what they held; synchronous (rule 2).
 
         Raises:
@@ -215,8 +215,9 @@ class ServerSkills:
             TypeError: likewise.
         """
         change = _Change.of(changes)
-        for uri in change.after.keys() - change.before.keys():
-            self._server.resources.catalog.check_free(uri)
+        for uri in change.after:
+            if uri not in change.before:
+                self._server.resources.catalog.check_free(uri)
         changed = change.changed()
         renewed = {uri for uri, (_, skill) in change.entries.items() if uri in change.before and self._is_new(skill)}
         stale = renewed.union(changed, change.moved())
@@ -244,7 +245,7 @@ class ServerSkills:
         served = self._skills.get(skill.uri)
         return served is None or served.entry != skill.entry()
 
-    def _keep_entry(self, source: _SkillSource, skill: FolderSkill) -> None:
+    def _keep_entry(self, source: _AddedFolder, skill: FolderSkill) -> None:
         served = self._skills.get(skill.uri)
         if served is None:
             self._places += 1
@@ -252,7 +253,7 @@ class ServerSkills:
         hint = CacheHint() if source.cache is None else source.cache
         self._skills[skill.uri] = _ServedSkill(place, skill.entry(), hint)
 
-    def _add_resource(self, source: _SkillSource, file: SkillFile, skill: FolderSkill | None) -> None:
+    def _add_resource(self, source: _AddedFolder, file: SkillFile, skill: FolderSkill | None) -> None:
         """Register a file as a resource.
 
         Args:

@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from trio_mcp import Context, ErrorResponse, Image, McpError, ResourceNotFound, Server, open_client, types
+from trio_mcp import (
+    Access,
+    Context,
+    ErrorResponse,
+    Image,
+    McpError,
+    ResourceNotFound,
+    ResourceUpdated,
+    Server,
+    open_client,
+    types,
+)
 
 
 def of_x(x: str) -> str:
@@ -473,3 +484,53 @@ def test_a_registry_knows_which_uris_it_may_have() -> None:
         False,
         False,
     ]
+
+
+def to_all(_: object, __: Access | None) -> bool:
+    return True
+
+
+def to_nobody(_: object, __: Access | None) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("visible", [None, to_all])
+async def test_a_resource_or_template_that_is_not_listed_is_read_all_the_same(visible: Any) -> None:
+    server = Server("s", page_size=1)
+    server.resource("memo://one", name="one", visible=visible)(lambda: "1")
+    server.resource("memo://two", name="two", listed=False)(lambda: "2")
+    server.resource("memo://{x}", name="any", listed=False)(of_x)
+    server.resources.add_static("memo://three", "3", name="three", listed=False)
+    server.resource("memo://four", name="four")(lambda: "4")
+
+    async with open_client(server) as client:
+        assert [each.uri async for each in client.resources()] == ["memo://one", "memo://four"]
+        assert [each async for each in client.resource_templates()] == []
+        read = [(await client.read_resource(f"memo://{name}")).contents[0] for name in ("two", "three", "five")]
+
+    assert [each.text for each in read if isinstance(each, types.TextResourceContents)] == ["2", "3", "five"]
+
+
+async def test_clients_that_listen_to_the_list_are_not_told_of_resources_that_are_not_listed() -> None:
+    server = Server("s")
+    server.resources.add_static("memo://one", "1", name="one")
+
+    async with open_client(server) as client, client.listen(resource_list=True, resources=["memo://one"]) as changes:
+        server.resources.add_static("memo://two", "2", name="two", listed=False)
+        server.resources.remove("memo://two")
+        server.resource_updated("memo://one")
+        assert await anext(changes) == ResourceUpdated("memo://one")
+
+
+def test_the_definition_of_a_resource_is_found_by_its_uri_if_the_caller_sees_it() -> None:
+    server = Server("s")
+    server.resources.add_static("memo://one", "1", name="one", listed=False)
+    assert not server.resources.varies
+    server.resources.add_static("memo://two", "2", name="two", visible=to_nobody)
+
+    assert server.resources.varies
+    definition = server.resources.definition_of("memo://one", None)
+    assert definition is not None
+    assert definition.name == "one"
+    assert server.resources.definition_of("memo://two", None) is None
+    assert server.resources.definition_of("memo://three", None) is None
