@@ -17,7 +17,8 @@ from typing import Any, TypeAlias, Unpack
 import trio
 
 from tests.conformance.everything_authorized import act_for
-from trio_mcp import Client, ClientOptions, open_http_client, types
+from trio_mcp import Client, ClientOptions, SkillChanged, open_http_client, types
+from trio_mcp.skills import MemorySkillApprovals
 
 SECONDS = 50
 """The suite terminates a shell instead of this process, so this process ends by a timeout."""
@@ -146,6 +147,26 @@ async def schema_preservation(url: str) -> None:
         await client.call_tool("json_schema_echo", {"schema": schema}, raise_on_error=True)
 
 
+async def list_skills(url: str) -> None:
+    """List the skills, look at each, and approve it; nothing is read."""
+    approvals = MemorySkillApprovals()
+    async with connected(url) as client:
+        async for skill in client.skills(server="suite"):
+            await approvals.approve(skill)
+
+
+async def use_skill(url: str) -> None:
+    """Read a skill as a host would do that loads it; the suite serves one that must be refused."""
+    async with connected(url) as client:
+        (skill,) = [skill async for skill in client.skills()]
+        for path in dict.fromkeys(("SKILL.md", *skill.files)):
+            try:
+                await skill.read(path)
+            except SkillChanged:
+                continue
+            raise RuntimeError(f"{path} was read, and must not be")
+
+
 SCENARIOS: Mapping[str, Act] = {
     "elicitation-sep1034-client-defaults": elicitation_defaults,
     "http-custom-headers": custom_headers,
@@ -156,6 +177,10 @@ SCENARIOS: Mapping[str, Act] = {
     "json-schema-ref-no-deref": list_tools,
     "request-metadata": request_metadata,
     "sep-2322-client-request-state": rounds,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": use_skill,
+    "sep-2640-client-verify-frontmatter": use_skill,
+    "sep-2640-client-verify-size": use_skill,
     "sse-retry": sse_retry,
     "tools_call": tools_call,
 }

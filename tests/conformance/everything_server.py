@@ -10,6 +10,7 @@ import argparse
 import signal
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import hypercorn.trio
@@ -57,6 +58,7 @@ def make_server(asking: Asking = "parked") -> Server:
     server.tool(input_schema=JSON_SCHEMA_2020_12)(json_schema_2020_12_tool)
     add_resources(server)
     add_prompts(server)
+    server.skills.add_directory(Path(__file__).with_name("skills"))
     server.prompt(name="test_input_required_result_prompt")(personal_prompt)
     _add_changes(server)
     return server

@@ -23,7 +23,7 @@ from tests.conformance.runner.scenarios import Leg, Scenario, Scenarios, read_sc
 from tests.conformance.runner.server_process import ServerFailed, everything_server
 from tests.conformance.runner.suite import ROOT, Found, Suite
 from tests.conformance.runner.table import left_out, summary, table
-from tests.conformance.runner.verdicts import Verdict, judge
+from tests.conformance.runner.verdicts import Check, Verdict, judge
 
 WORKERS = 2
 """Clients under test at once: each is a process, and so is its server."""
@@ -120,20 +120,22 @@ class Runner:
 
     async def _test_server(self, url: str, revision: str, variant: str) -> None:
         chosen = self._chosen("server", revision)
-        if not chosen:
-            return
-        if self.only is not None:
-            selection: tuple[str, ...] = ("--scenario", self.only, "--spec-version", revision)
-        elif revision in SCORED:
-            selection = ("--requirements", revision)
-        else:
-            selection = ("--suite", "all", "--spec-version", revision)
-        found = await self.suite.test_server(url, *selection)
-        self._keep(found)
-        verdicts = (judge(each, found.results.get(name)) for name, each in chosen.items())
+        by_name = [name for name, each in chosen.items() if each.is_apart or self.only is not None]
+        selections: list[Sequence[str]] = [
+            ("--scenario", name, "--spec-version", revision, "--force") for name in by_name
+        ]
+        if len(by_name) < len(chosen):
+            all_others = ("--suite", "all", "--spec-version", revision)
+            selections.append(("--requirements", revision) if revision in SCORED else all_others)
+        results: dict[str, Sequence[Check]] = {}
+        for selection in selections:
+            found = await self.suite.test_server(url, *selection)
+            self._keep(found)
+            results |= found.results
+            if found.crash is not None:
+                self.troubles.append(f"{f'server {variant}'.strip()} {revision}: {found.crash}")
+        verdicts = (judge(each, results.get(name)) for name, each in chosen.items())
         self.verdicts.extend(evolve(each, variant=variant) for each in verdicts)
-        if found.crash is not None:
-            self.troubles.append(f"{f'server {variant}'.strip()} {revision}: {found.crash}")
 
     async def _client_leg(self) -> None:
         chosen = [each for revision in SCORED for each in self._chosen("client", revision).values()]

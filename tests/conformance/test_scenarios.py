@@ -41,17 +41,20 @@ def test_each_leg_has_the_frozen_number_of_scenarios_and_the_additional_ones() -
     assert sizes == {
         ("server", "2025-06-18"): 27,
         ("server", "2025-11-25"): 30 + 3,
-        ("server", "2026-07-28"): 37 + 3,
+        ("server", "2026-07-28"): 37 + 3 + 3,
         ("client", "2025-11-25"): 18 + 7 + 2,
-        ("client", "2026-07-28"): 32 + 7,
+        ("client", "2026-07-28"): 32 + 7 + 4,
     }
 
 
 def test_only_the_expected_scenarios_are_unwatched_or_have_skips() -> None:
     unwatched = {(each.leg, each.name) for each in SCENARIOS.required if not each.is_watched}
 
-    assert len(unwatched) == 5 + 9 + 33
+    assert len(unwatched) == 5 + 9 + 33 + 4
     assert [each.name for each in SCENARIOS.required if each.skips] == ["http-standard-headers"]
+    assert [each.name for each in SCENARIOS.required if each.is_apart] == [
+        *("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"),
+    ]
 
 
 def test_a_scenario_that_the_suite_requires_is_run_or_left_out_for_a_reason() -> None:
