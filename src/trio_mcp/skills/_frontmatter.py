@@ -110,8 +110,7 @@ class _YamlReader:
 
     def _next(self) -> Any:
         event = next(self._events)
-        if event.start_mark is not None:
-            self._line = event.start_mark.line + 2  # after the line --- and counted from 1 on
+        self._line = event.start_mark.line + 2  # after the line --- and counted from 1 on
         return event
 
     def _fault(self, fault: str) -> FrontmatterError:

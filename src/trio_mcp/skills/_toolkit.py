@@ -58,13 +58,11 @@ class SkillReader:
         )
 
     def text(self, function: str) -> str:
-        """Return what a model is told of the skills, in the system prompt; empty if there are none.
+        """Return what a model is told of the skills, in the system prompt.
 
         Args:
             function: the name by which the model calls the tool.
         """
-        if self.is_empty:
-            return ""
         lines = [f"- {name}{_origin(skill)}: {_one_line(skill.description)}" for name, skill in self._skills.items()]
         return "\n".join([f"Skills: instructions that you can read with {function} when a task needs them.", *lines])
 
