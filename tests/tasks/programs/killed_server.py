@@ -10,7 +10,9 @@ import trio
 
 from trio_mcp import Server, SqliteTaskStore, TaskSettings, serve_stdio
 
-server = Server("killed", tasks=TaskSettings(ttl=600, poll_interval=0.05, max_tasks=10**6, store=SqliteTaskStore(sys.argv[1])))
+server = Server(
+    "killed", tasks=TaskSettings(ttl=600, poll_interval=0.05, max_tasks=10**6, store=SqliteTaskStore(sys.argv[1]))
+)
 
 
 @server.tool(task="required")
