@@ -248,6 +248,10 @@ INVALID: dict[str, tuple[list[Sent], str]] = {
         [modern(1, "tools/list"), notification("server", "notifications/tasks", WORKING)],
         "$.method: no server sends a notification 'notifications/tasks' in this revision",
     ),
+    "a request of a client that the file of an extension only repeats": (
+        [request(1, "roots/list", {"_meta": TASKS})],
+        "$.method: no client sends a request 'roots/list' in this revision",
+    ),
     "a pushed state of a task without its id": (
         [
             request(1, "subscriptions/listen", {"notifications": {"taskIds": ["t"]}, "_meta": TASKS}),

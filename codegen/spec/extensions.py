@@ -168,8 +168,8 @@ class ExtensionComparison:
         for mistake in MISTAKES:
             if not self._accepts_repaired(kind, value, (mistake,)):
                 return mistake.reason
-        repaired = self._accepts_without_copies(kind, value) and not self._accepts_model(kind, value, ())
-        return Leniency.REPAIR.value if repaired else None
+        is_repaired = self._accepts_without_copies(kind, value) and not self._accepts_model(kind, value, ())
+        return Leniency.REPAIR.value if is_repaired else None
 
     def _reason(self, kind: _Kind, value: Any) -> str:
         """Return the fewest leniencies that together explain why an invalid value is accepted."""
@@ -202,14 +202,14 @@ class ExtensionComparison:
     ) -> jsonschema_rs.Draft202012Validator:
         definitions = _needed(name, source(variant))
         places = {each: ".".join(core_place(each) or (each,)) for each in definitions}
-        schemas = {places[each]: rename_refs(schema, places) for each, schema in definitions.items()}
+        schemas = {places[each]: _pointing(schema, places) for each, schema in definitions.items()}
         return jsonschema_rs.Draft202012Validator({"$defs": schemas, "$ref": PREFIX + places[name]})
 
     def _make_rewritten(self, rewrites: tuple[Rewrite, ...]) -> Definitions:
         return {**rewrite(self._repaired, (*NOTATION, *rewrites)), **self._core}
 
     def _make_upstream(self, _: object) -> Definitions:
-        return {**rewrite(self._upstream, NOTATION), **self._core}
+        return {**self._upstream, **self._core}
 
     def _make_without_copies(self, _: object) -> Definitions:
         return {**self._without_copies, **self._core}
@@ -274,6 +274,17 @@ def _needed(name: str, definitions: Definitions) -> Definitions:
         elif kind_of(schema) == "array":
             waiting += schema
     return needed
+
+
+def _pointing(schema: Any, places: Mapping[str, str]) -> Any:
+    """Return a schema in any form whose references lead to these places."""
+    if kind_of(schema) == "array":
+        return [_pointing(each, places) for each in schema]
+    if kind_of(schema) != "object":
+        return schema
+    if kind_of(schema.get("$ref")) == "string":
+        return {"$ref": PREFIX + places[target(schema) or ""]}
+    return {key: _pointing(each, places) for key, each in schema.items()}
 
 
 def _recipes(found: list[Any], dice: random.Random) -> Iterator[_Recipe]:

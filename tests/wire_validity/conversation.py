@@ -222,6 +222,8 @@ class Conversation:
         self, role: Role, method: str, revision: Revision, requests: Iterable[OpenRequest]
     ) -> Extension | None:
         """Return the extension that defines a message of *role* and that is in force for one of the requests."""
+        if method in revision.methods:  # the file of an extension repeats requests that a server embeds in results
+            return None
         declared = {id for each in requests for id in _declared(each.params)}
         for extension in revision.extensions:
             is_in_force = not extension.facts.declared_by_client or extension.facts.id in declared

@@ -68,8 +68,7 @@ class Extension:
         found: dict[tuple[Role, str], str] = {}
         for name, definition in self.definitions.items():
             method = _constant(definition, "method")
-            # The file repeats requests of the core that a task can send.
-            if method is not None and (name.endswith("Notification") or f"{_base(name)}Result" in self.definitions):
+            if method is not None:
                 found["server" if name.endswith("Notification") else "client", method] = name
         return found
 
@@ -300,10 +299,6 @@ def _constant(definition: Json, member: str) -> Json:
         schema = part.get("properties", {}).get(member)
         found = schema.get("const", found) if is_object(schema) else found
     return found
-
-
-def _base(request: str) -> str:
-    return request.removesuffix("Request")
 
 
 def _has(value: Json, member: str) -> bool:
