@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from codegen.shapes import JSON_OBJECT, Definitions, RefusedError, Schema
+from codegen.shapes import JSON_OBJECT, PROSE, Definitions, RefusedError, Schema
 
 _LARGEST = 2**53 - 1
 """The largest integer that JavaScript represents exactly."""
@@ -61,9 +61,8 @@ def _everywhere(schema: Any, change: Callable[[Schema], Schema]) -> Any:
     if isinstance(schema, bool):
         return change({} if schema else _NOTHING)
     copy: Schema = dict(schema)
-    for key in ("properties", "$defs"):
-        if key in copy:
-            copy[key] = {name: _everywhere(inner, change) for name, inner in copy[key].items()}
+    if "properties" in copy:
+        copy["properties"] = {name: _everywhere(inner, change) for name, inner in copy["properties"].items()}
     for key in ("anyOf", "allOf"):
         if key in copy:
             copy[key] = [_everywhere(inner, change) for inner in copy[key]]
@@ -77,8 +76,8 @@ def _without(schema: Schema, *keys: str) -> Schema:
     return {key: value for key, value in schema.items() if key not in keys}
 
 
-def _without_dialect(schema: Schema) -> Schema:
-    return _without(schema, "$schema")
+def _without_prose(schema: Schema) -> Schema:
+    return _without(schema, "$schema", *PROSE)
 
 
 def _string_keys(schema: Schema) -> Schema:
@@ -95,7 +94,7 @@ def _one_enum(schema: Schema) -> Schema:
 
 def _one_type(schema: Schema) -> Schema:
     """Write a choice between types without further rules as one list of types."""
-    arms = [_without(arm, "description") for arm in schema.get("anyOf", ())]
+    arms = schema.get("anyOf", ())
     if len(arms) < 2 or any(arm.keys() != {"type"} or arm["type"] in {"array", "object"} for arm in arms):
         return schema
     return {**_without(schema, "anyOf"), "type": [arm["type"] for arm in arms]}
@@ -104,7 +103,7 @@ def _one_type(schema: Schema) -> Schema:
 def _defined(schema: Schema) -> Schema:
     """Drop the schema for anything beside other schemas: it stands for JavaScript's undefined, which JSON has not."""
     arms = schema.get("anyOf", ())
-    defined = [arm for arm in arms if _without(arm, "description")]
+    defined = [arm for arm in arms if arm]
     if len(defined) == len(arms) or not defined:
         return schema
     rest = _without(schema, "anyOf")
@@ -127,7 +126,7 @@ def _open(schema: Schema) -> Schema:
     if schema.get("additionalProperties") != _NOTHING:
         return schema
     named = _without(schema, "additionalProperties")
-    return named if named.get("properties") else {**_without(named, "properties", "required"), **JSON_OBJECT}
+    return named if named.get("properties") else {**_without(named, "properties"), **JSON_OBJECT}
 
 
 def _without_forbidden(schema: Schema) -> Schema:
@@ -147,7 +146,7 @@ def _any_form(schema: Schema) -> Schema:
 
 
 NOTATION = (
-    Rewrite("the dialect of a schema is named in the schema", _without_dialect),
+    Rewrite("prose, and the name of the dialect in each definition, state no facts", _without_prose),
     Rewrite("the keys of an object are strings", _string_keys),
     Rewrite("an enumeration is a choice between constants", _one_enum),
     Rewrite("several types are a choice between types", _one_type),

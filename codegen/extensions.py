@@ -34,7 +34,8 @@ class Extension:
 _PAGES = "https://modelcontextprotocol.io/extensions"
 
 EXTENSIONS: Mapping[str, Extension] = {
-    # Its messages pass between the host and the view that the host shows, not between client and server.
+    # Its messages pass between a host and the view that the host shows, not between client and server. A sandbox
+    # proxy, which a host may put between them, counts as the view.
     "apps": Extension(
         id="io.modelcontextprotocol/ui",
         page=f"{_PAGES}/apps/overview",

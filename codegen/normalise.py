@@ -1,8 +1,8 @@
 """The normal form of an upstream schema: no prose, named objects, flattened `allOf`, and known mistakes repaired.
 
 It works on one revision or extension at a time. It is idempotent: its output is its own normal form. An unknown keyword
-is refused, never ignored, because ignoring it could produce a wrong type. The files of extensions come from other tools:
-their forms are rewritten first (see `dialect`), and copies of other definitions become references (see `recognise`).
+is refused, never ignored, because ignoring it could produce a wrong type. The files of extensions come from other
+tools: their forms are rewritten first (see `dialect`), and copies become references (see `recognise`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from codegen.hoist import Hoist, hoist_inline_objects
 from codegen.recognise import recognise
 from codegen.refusals import refuse_malformed
 from codegen.repairs import EXTENSION_REPAIRS, REPAIRS
-from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, is_json_object, name_in_core, ref, target
+from codegen.shapes import PREFIX, PROSE, Definitions, RefusedError, Schema, is_json_object, name_in_core, ref, target
 
-PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
 FACTS = frozenset(
     {
         "$ref",
@@ -174,6 +173,8 @@ def _clean_object(facts: Schema, place: str) -> Schema:
         if stray:
             raise RefusedError(f"{place}: requires a member {min(stray)!r} that it does not define")
         return facts
+    if facts.get("required") and "allOf" not in facts:
+        raise RefusedError(f"{place}: requires a member {min(facts['required'])!r} that it does not define")
     facts.pop("properties", None)
     if "allOf" not in facts:
         facts["additionalProperties"] = values or {}

@@ -34,7 +34,7 @@ _PINS_HEAD = """\
 
 
 _EXTENSION_PINS_HEAD = """\
-# Where each schema/extensions/<name>.json came from; written by `python -m codegen --from DIR --version NAME=VERSION`.
+# Where each schema/extensions/<name>.json came from; written by `python -m codegen --from DIR --pin NAME=VERSION`.
 # origin: the place of the upstream file; version: the commit, or the version of the package, that it was taken from;
 # upstream: its SHA-256; normalised: SHA-256 of the file here. A schema of this project has no version and no upstream.
 """
@@ -145,6 +145,8 @@ def take_over(folder: Path, commit: str | None, versions: Mapping[str, str]) -> 
     # All revisions together must be expressible before a file is replaced.
     others = [document for document in read_schemas_or_none() if document["revision"] not in texts]
     documents = sorted([*others, *map(json.loads, texts.values())], key=lambda document: str(document["revision"]))
+    if not documents:
+        raise RefusedError(f"{folder} holds extensions only, and {SCHEMA} no revision on which they build")
     emit(documents)
     core = {document["revision"]: document["$defs"] for document in documents}
     extension_pins, extension_texts = _normalised_extensions(found_extensions, core, versions)

@@ -15,6 +15,8 @@ _BESIDE = "../"
 """The beginning of a reference from the schema of an extension to that of a revision."""
 ANYTHING: Schema = {}
 JSON_OBJECT: Schema = {"additionalProperties": {}, "type": "object"}
+PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
+"""The keywords of a schema that state no facts."""
 BOUND_KEYS = frozenset({"maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum"})
 
 

@@ -66,7 +66,7 @@ def copied(name: str, revision: str = "2026-07-28") -> Schema:
         ({"$schema": "https://json-schema.org/draft/2020-12/schema", **STRING}, STRING),
         ({"propertyNames": STRING, **ANY_OBJECT}, ANY_OBJECT),
         (
-            {"anyOf": [{"const": "b", **STRING}, {"const": "a", **STRING}]},
+            {"anyOf": [{"const": "b", **STRING}, {"const": "a", "description": "The first.", **STRING}]},
             {"enum": ["a", "b"], **STRING},
         ),
         ({"anyOf": [STRING, INTEGER]}, {"type": ["integer", "string"]}),
