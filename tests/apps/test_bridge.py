@@ -502,7 +502,7 @@ def test_a_view_is_put_only_where_it_can_be(capabilities: JsonObject, mode: Any,
 
     bridge.display_mode_is(1, mode)
 
-    answer, *more = sent(bridge)
+    *more, answer = sent(bridge)
     assert answer == {"id": 1, "result": {"mode": expected}}
     changed = {"method": "ui/notifications/host-context-changed", "params": {"displayMode": expected}}
     assert more == ([] if expected == "inline" else [changed])

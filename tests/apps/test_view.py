@@ -417,6 +417,19 @@ async def test_a_view_is_shown_in_the_place_that_the_host_chooses(has_callback: 
     assert view.bridge.context.display_mode == mode
 
 
+async def test_a_host_that_names_no_place_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async def on_display_mode(_: McpUiDisplayMode) -> Any:
+        return "nowhere"
+
+    async with showing(AppHost(on_display_mode=on_display_mode)) as (view, page, _):
+        await page.begin()
+        failed = await page.ask("ui/request-display-mode", {"mode": "pip"})
+
+    assert failed["error"] == {"code": -32603, "message": "the host failed"}
+    assert view.bridge.context.display_mode == "inline"
+    assert "a request of a view could not be answered" in caplog.text
+
+
 @pytest.mark.parametrize("has_callbacks", [True, False])
 async def test_the_host_hears_the_notifications_of_the_view_in_order(has_callbacks: bool) -> None:
     heard = list[Any]()

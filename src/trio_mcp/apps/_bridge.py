@@ -305,9 +305,7 @@ def _structure(value: Any, kind: type[T]) -> T:
 
 def _read_server_request(bridge: Bridge, request: JsonRpcRequest, params: JsonObject) -> BridgeEvent:
     del bridge
-    passed: JsonObject = {
-        name: params[name] for name in ("uri", "cursor") if name in params
-    }  # `_meta` is the client's own
+    passed: JsonObject = {name: params[name] for name in ("uri", "cursor") if name in params}  # no `_meta`
     return ServerRequested(request.id, request.method, passed)
 
 
@@ -471,7 +469,8 @@ class Bridge:
 
     def use_tools(self, tools: Iterable[types.Tool]) -> None:
         """Take note of the tools that the server has now."""
-        self._callers = {tool.name: visibility_of(tool) for tool in tools}
+        self.tools = [*tools]
+        self._callers = {tool.name: visibility_of(tool) for tool in self.tools}
 
     def callers_of(self, name: str) -> frozenset[str]:
         """Return the callers for which the server makes a tool; empty if it has none of this name."""
@@ -627,14 +626,17 @@ class Bridge:
         """Answer a request for another place with the place that the view has now, and tell the view if it is new.
 
         A view is never put into a place that it does not declare; it then stays where it is.
+
+        Raises:
+            StructureError: there is no such place.
         """
         assert self._view is not None
         declared, now = self._view.app_capabilities.available_display_modes, self.context.display_mode or "inline"
         if declared is not None and mode not in declared:
             mode = now
-        self.respond(id, {"mode": mode})
         if mode != now:
             self.change_context(McpUiHostContext(display_mode=mode))
+        self.respond(id, {"mode": mode})
 
     def _is_answered(self, id: RequestId) -> bool:
         is_open = id in self._open

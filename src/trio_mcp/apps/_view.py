@@ -360,8 +360,7 @@ class View:
         """Close the view for at most `AppHost.close_seconds`, and cancel its requests; the end of its block."""
         with trio.move_on_after(self._host.close_seconds, shield=True):
             await self.close()
-        self.bridge.view_is_gone()
-        self._closed.set()
+        self._note_end()
         self._serving.cancel(reason="the block of the view has ended")
 
     # --- What the view says ---
@@ -386,16 +385,13 @@ class View:
                 self.bridge.use_tools([each async for each in self._client.tools()])
 
     async def _carry_out(self, events: Sequence[BridgeEvent], nursery: trio.Nursery | None = None) -> None:
-        await self._flush()
+        """Carry out what the bridge has returned, without waiting in between, and send what it holds."""
         for event in events:
             match event:
                 case ViewReady():
                     self._ready.set()
                 case ViewClosed():
-                    self._closed.set()
-                    for scope in self._answering.values():
-                        scope.cancel(reason="the view is gone")
-                    self._answering.clear()
+                    self._note_end()
                 case RequestCancelled(id=id):
                     self.bridge.forget(id)
                     self._answering.pop(id).cancel(reason="the view has cancelled its request")
@@ -405,6 +401,15 @@ class View:
                     assert nursery is not None  # only messages of the view have such events
                     self._answering[event.id] = scope = trio.CancelScope()
                     nursery.start_soon(self._answer, event, scope)
+        await self._flush()
+
+    def _note_end(self) -> None:
+        """Take note that the view has ended: nobody waits for its requests."""
+        self.bridge.view_is_gone()
+        self._closed.set()
+        for scope in self._answering.values():
+            scope.cancel(reason="the view has ended")
+        self._answering.clear()
 
     async def _flush(self) -> None:
         """Send what the bridge holds, in order; a message is taken away only when it was sent."""
@@ -415,8 +420,7 @@ class View:
                 try:
                     await self._send(message)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    self.bridge.view_is_gone()
-                    self._closed.set()
+                    self._note_end()
                 if outgoing and outgoing[0] is message:
                     outgoing.popleft()
 
@@ -435,7 +439,11 @@ class View:
     async def _answer(self, event: _Request, scope: trio.CancelScope) -> None:
         """Answer one request of the view, in a task of its own."""
         with scope:
-            await self._answer_kind(event)
+            try:
+                await self._answer_kind(event)
+            except Exception:  # noqa: BLE001 # a fault of a callback, or of this package, ends no view
+                _log.exception("a request of a view could not be answered")
+                self.bridge.refuse(event.id, _FAILED, code=INTERNAL_ERROR)
         if not scope.cancel_called:
             del self._answering[event.id]
             await self._flush()

@@ -136,6 +136,8 @@ class _Preview:
         server, uri = self._job.client.server_info, self._app.uri
         title = self._tool.title or self._tool.name
         about = uri if server is None else f"{uri}, an app of {server.title or server.name}"
+        origins = dict.fromkeys([*self._app.csp.connect, *self._app.csp.resources, *self._app.csp.frames])
+        about += f"; it may use {', '.join(origins) or 'no other origin'}"
         with trio.CancelScope(shield=True):
             try:
                 async with (
