@@ -84,12 +84,14 @@ async def test_an_extension_reports_to_those_who_listen_and_the_newest_report_st
         client.listen(custom={"rooms": ["hall", "secret"]}, extensions=DECLARED) as changes,
     ):
         assert changes.honored.custom == {"rooms": ["hall"]}
-        points.notify_listeners("rooms", "secret", "notifications/rooms", {"room": "secret"})
+        points.notify_listeners("rooms", "secret", "notifications/com.example/rooms", {"room": "secret"})
         for people in range(3):
-            points.notify_listeners("rooms", "hall", "notifications/rooms", {"room": "hall", "people": people})
+            points.notify_listeners(
+                "rooms", "hall", "notifications/com.example/rooms", {"room": "hall", "people": people}
+            )
         change = await anext(changes)
         assert isinstance(change, CustomChange)
-        assert (change.member, change.method) == ("rooms", "notifications/rooms")
+        assert (change.member, change.method) == ("rooms", "notifications/com.example/rooms")
         assert {name: change.params[name] for name in ("room", "people")} == {"room": "hall", "people": 2}
         assert changes.skipped == 0
 
@@ -110,7 +112,7 @@ async def test_listeners_of_legacy_revisions_get_no_reports_of_extensions() -> N
     server.tool(name="t")(lambda: "t")
     async with open_memory_client(server, revision="2025-11-25") as client, client.listen(tools=True) as changes:
         await client.list_tools()  # the server has read the end of the handshake
-        ServerExtensionPoints(server).notify_listeners("rooms", "hall", "notifications/rooms")
+        ServerExtensionPoints(server).notify_listeners("rooms", "hall", "notifications/com.example/rooms")
         server.tool(name="u")(lambda: "u")
         assert not isinstance(await anext(changes), CustomChange)
 

@@ -89,6 +89,26 @@ class InvalidOnPurpose(NamedTuple):
 
 INVALID_ON_PURPOSE = (
     InvalidOnPurpose(
+        "tests/tasks/test_server_tasks.py::test_an_invalid_answer_is_refused_and_the_question_stays_open",
+        "client",
+        "an invalid answer to a question of a task",
+    ),
+    InvalidOnPurpose(
+        "tests/tasks/test_server_tasks.py::test_a_question_is_asked_in_the_task_and_the_handler_goes_straight_on",
+        "client",
+        "an answer to no question, which may be anything",
+    ),
+    InvalidOnPurpose(
+        "tests/tasks/test_server_tasks.py::test_params_that_do_not_fit_are_refused_with_their_path",
+        "client",
+        "invalid params, by `Client.request`",
+    ),
+    InvalidOnPurpose(
+        "tests/tasks/test_replayed_tasks.py::test_an_invalid_answer_is_refused_with_its_path_and_the_question_stays_open",
+        "client",
+        "an invalid answer to a question of a task",
+    ),
+    InvalidOnPurpose(
         "tests/server/test_context.py::test_invalid_members_of_the_client_info_are_left_out",
         "client",
         "an invalid description of the client",
