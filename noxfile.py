@@ -39,7 +39,7 @@ SUPERGATEWAY = "supergateway@4.0.0"
 EXT_APPS = "@modelcontextprotocol/ext-apps@2.0.4"
 # Peers, and contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not
 # use it in what is done here. So it is installed without its requirements, and these are listed here.
-FASTMCP = ("fastmcp==4.1.6", "fastmcp-slim==4.1.6")
+FASTMCP = ("fastmcp==4.2.3", "fastmcp-slim==4.2.3")
 FASTMCP_NEEDS = (
     *(OFFICIAL_SDK, "authlib>=1.6.11", "certifi", "cyclopts>=4", "exceptiongroup>=1.2.2", "griffelib>=2"),
     *("joserfc>=1.5", "jsonref>=1.1", "jsonschema-path>=0.3.4", "openapi-pydantic>=0.6", "packaging"),

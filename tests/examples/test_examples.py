@@ -31,6 +31,7 @@ def test_every_example_has_a_test() -> None:
         "protected_server.py",
         "browser_client.py",
         "machine_client.py",
+        "skills_server.py",
     }
 
 

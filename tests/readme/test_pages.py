@@ -1,9 +1,10 @@
 """The README and the pages of `docs`: every program and every command in them is run.
 
-A block headed ```` ```python title="NAME" ```` (or ``json``) is a whole file of that name; a ``text`` block right after
-it is its output. The files of all pages are in one folder, as they would be for a reader. The programs run there with
-empty standard input, those of the README first. The ``sh`` blocks run in that folder as well, except for the first two
-of the README: the first runs in a fresh copy of the checkout, and the second is the command that runs the tests.
+A block headed ```` ```python title="NAME" ```` (or ``json``, ``markdown``) is a whole file of that name; a ``text``
+block right after it is its output. The files of all pages are in one folder, as they would be for a reader. The
+programs run there with empty standard input, those of the README first. The ``sh`` blocks run in that folder as well,
+except for the first two of the README: the first runs in a fresh copy of the checkout, and the second is the command
+that runs the tests.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with all programs and other files of the pages, under their names."""
     place = tmp_path_factory.mktemp("pages")
     for file in FILES:
-        (place / str(file.title)).write_text(file.text, encoding="utf-8")
+        path = place / str(file.title)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
     return place
 
 

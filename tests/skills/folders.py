@@ -67,6 +67,10 @@ def pdf_entry(**changes: Any) -> dict[str, Any]:
     }
 
 
+UNCACHED = {"ttlMs": 0, "cacheScope": "private"}
+"""The cache hint that every result of 2026-07-28 has."""
+
+
 def serve_entries(*entries: dict[str, Any], files: dict[str, Any] | None = None) -> tuple[Server, list[str]]:
     """Return a server that has these entries and files, whatever they are, and the URIs of the files that are read.
 
@@ -78,11 +82,11 @@ def serve_entries(*entries: dict[str, Any], files: dict[str, Any] | None = None)
 
     @server.method("skills/list")
     async def list_skills(_: dict[str, Any]) -> dict[str, Any]:
-        return {"skills": [*entries]}
+        return {"skills": [*entries], **UNCACHED}
 
     @server.method("skills/get")
     async def get_skill(params: dict[str, Any]) -> dict[str, Any]:
-        return {"skill": next(each for each in entries if params["uri"] in {each["uri"], "skill://any"})}
+        return {"skill": next(each for each in entries if params["uri"] in {each["uri"], "skill://any"}), **UNCACHED}
 
     def add(uri: str) -> None:
         @server.resource(uri)

@@ -156,6 +156,13 @@ async def test_a_skill_file_whose_frontmatter_is_not_that_of_the_entry_is_refuse
         ({"a": [{"b": 1}]}, "{a: [{b: 2}]}", "a[0].b"),
         ({"a": {}}, "{a: []}", "a"),
         ({"a": []}, "{a: []}", None),
+        ({"a": "yes", "b": "010", "c": "1_0", "d": "2025-01-01"}, "{a: yes, b: '010', c: 1_0, d: 2025-01-01}", None),
+        (
+            {"a": True, "b": 8, "c": 10, "d": 750, "e": None, "f": 0.5},
+            "{a: yes, b: 010, c: 1_0, d: 12:30, e: ~, f: 0.5}",
+            None,
+        ),
+        ({"a": True, "b": "on"}, "{a: yes, b: on}", "a"),
     ],
 )
 async def test_frontmatter_is_compared_value_by_value(entry: Any, file: str, path: str | None) -> None:

@@ -87,6 +87,32 @@ async def test_a_folder_that_is_refused_leaves_nothing_behind(tmp_path: Path) ->
     assert len(server.skills) == 1
 
 
+async def test_files_have_media_types_by_their_names_and_contents(tmp_path: Path) -> None:
+    server = Server("docs")
+    folder = write_skill(tmp_path, "all", run_py="print()", data_json="{}", image_png=b"\x89\xff", zero_txt=b"a\0b")
+    write_file(folder / "LICENSE", "MIT")
+    write_file(folder / "other", b"\xff")
+    write_file(folder / "data.tar.gz", b"\x1f\x8b")
+    server.skills.add_directory(folder)
+
+    async with open_client(server) as client:
+        (skill,) = [skill async for skill in client.skills()]
+        found = {path: (await client.read_resource(each.uri)).contents[0] for path, each in skill.files.items()}
+
+    assert {path: each.mime_type for path, each in found.items()} == {
+        "SKILL.md": "text/markdown",
+        "run.py": "text/x-python",
+        "data.json": "application/json",
+        "image.png": "image/png",
+        "zero.txt": "text/plain",
+        "LICENSE": "text/plain",
+        "other": "application/octet-stream",
+        "data.tar.gz": "application/octet-stream",
+    }
+    blobs = [path for path, each in found.items() if isinstance(each, types.BlobResourceContents)]
+    assert sorted(blobs) == ["data.tar.gz", "image.png", "other", "zero.txt"]
+
+
 async def test_only_the_skill_files_are_in_the_list_of_resources_with_name_and_description(tmp_path: Path) -> None:
     server = Server("docs")
     server.skills.add_directory(write_pdf_skill(tmp_path))
@@ -345,6 +371,8 @@ async def test_a_folder_that_is_removed_is_not_served_and_not_refreshed(tmp_path
         assert await uris(client) == []
         with pytest.raises(ErrorResponse):
             await client.read_resource(PDF)
+        server.skills.add_directory(write_pdf_skill(tmp_path))
+        assert await uris(client) == [PDF]
 
 
 async def test_a_folder_that_is_removed_during_a_refresh_stays_removed(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from ..types import BlobResourceContents, JSONObject, ReadResourceResult
 from ..wire import encode
 from . import types
 from ._folder import SKILL_FILE, digest_of, is_safe_path
-from ._frontmatter import FrontmatterError, first_difference, is_skill_name, read_frontmatter
+from ._frontmatter import FrontmatterError, frontmatter_difference, is_skill_name
 
 if TYPE_CHECKING:
     from .. import Client
@@ -193,12 +193,11 @@ class ClientSkill:
 
     def _verify_frontmatter(self, data: bytes) -> None:
         try:
-            members = read_frontmatter(data.decode()).members
+            path = frontmatter_difference(dict(self.frontmatter), data.decode())
         except UnicodeDecodeError:
             raise SkillChanged(self.uri, "it is not UTF-8 text") from None
         except FrontmatterError as error:
             raise SkillChanged(self.uri, f"its frontmatter is not valid: {error}") from None
-        path = first_difference(self.frontmatter, members)
         if path is not None:
             raise SkillChanged(self.uri, f"its frontmatter differs from that of the entry at {path:.200}")
 

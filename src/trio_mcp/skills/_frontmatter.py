@@ -3,7 +3,8 @@
 Rules of this file:
 
 1. A plain scalar has the value that the core schema of YAML 1.2 gives it. A date, a time, `yes` and `1_000` are
-   strings; JSON has no other form for them, and programs that read other versions of YAML do not agree on them.
+   strings. A server that reads YAML 1.1, with PyYAML for example, has other values for some of these. A client accepts
+   an entry that has either values: the digest has shown before that the text is the right one.
 2. What has no JSON form is refused: keys that are not strings, numbers that are not finite, and all tags but ``!!str``.
    A key that is given twice is refused too, because programs do not agree on its value.
 3. Reading takes little time and memory, whoever wrote the text: its length and its depth are limited, and aliases,
@@ -16,15 +17,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import yaml
 from attrs import frozen
 
 from ..wire import JsonObject, is_array, is_object
 
-__all__ = ["Frontmatter", "FrontmatterError", "first_difference", "is_skill_name", "read_frontmatter"]
+__all__ = ["Frontmatter", "FrontmatterError", "frontmatter_difference", "is_skill_name", "read_frontmatter"]
 
 MOST_CHARACTERS = 64 * 2**10
 """The longest frontmatter that is read."""
@@ -66,8 +67,26 @@ class Frontmatter:
     """The number of the line of each member, from 1 on."""
 
 
-def read_frontmatter(text: str) -> Frontmatter:
+PlainValue: TypeAlias = "str | float | bool | None"
+"""The value of a scalar without quotes."""
+
+
+def frontmatter_difference(entry: JsonObject, text: str) -> str | None:
+    """Return the path of the first value that differs between an entry and the text of its SKILL.md; None if none does.
+
+    Raises FrontmatterError as `read_frontmatter` does.
+    """
+    difference = _first_difference(entry, read_frontmatter(text).members)
+    if difference is None or _first_difference(entry, read_frontmatter(text, _plain_value_of_1_1).members) is None:
+        return None
+    return difference
+
+
+def read_frontmatter(text: str, plain_value: Callable[[str], PlainValue] | None = None) -> Frontmatter:
     """Return the frontmatter of the text of a SKILL.md.
+
+    Args:
+        plain_value: returns the value of a scalar without quotes, or raises ValueError; by default by rule 1.
 
     Raises:
         FrontmatterError: there is none, it is not valid YAML, or it has no JSON form (rules 2 and 3).
@@ -81,13 +100,14 @@ def read_frontmatter(text: str) -> Frontmatter:
     source = "\n".join(rest[:end])
     if len(source) > MOST_CHARACTERS:
         raise FrontmatterError(1, f"the frontmatter is longer than {MOST_CHARACTERS} characters")
-    return _YamlReader(source).document()
+    return _YamlReader(source, plain_value or _plain_value).document()
 
 
 class _YamlReader:
     """Reads one YAML document, event by event."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, plain_value: Callable[[str], PlainValue]) -> None:
+        self._plain_value = plain_value
         self._events: Iterator[Any] = yaml.parse(source, Loader=_LOADER)
         self._line = 2
 
@@ -160,12 +180,12 @@ class _YamlReader:
         if event.tag is not None or not event.implicit[0]:  # tagged as a string, or in quotes
             return text
         try:
-            return _plain_value(text)
+            return self._plain_value(text)
         except ValueError as error:
             raise self._fault(str(error)) from None
 
 
-# --- The core schema of YAML 1.2 ---
+# --- The values of plain scalars ---
 
 _CONSTANTS: Mapping[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -178,8 +198,8 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
-def _plain_value(text: str) -> str | float | bool | None:
-    """Return the value of a plain scalar (rule 1); raises ValueError if it has no JSON form."""
+def _plain_value(text: str) -> PlainValue:
+    """Return the value by the core schema of YAML 1.2; raises ValueError if it has no JSON form."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _INTEGER.fullmatch(text):
@@ -194,10 +214,31 @@ def _plain_value(text: str) -> str | float | bool | None:
     return text
 
 
+_RESOLVER_OF_1_1: Any = yaml.resolver.Resolver()
+_CONSTRUCTOR_OF_1_1 = yaml.constructor.SafeConstructor()
+
+
+def _plain_value_of_1_1(text: str) -> PlainValue:
+    """Return the value by YAML 1.1, as PyYAML reads it, but for dates and times, which are strings."""
+    tag: str = _RESOLVER_OF_1_1.resolve(yaml.ScalarNode, text, (True, False))
+    node = yaml.ScalarNode(tag, text)
+    match tag.rpartition(":")[2]:
+        case "null":
+            return None
+        case "bool":
+            return bool(_CONSTRUCTOR_OF_1_1.construct_yaml_bool(node))
+        case "int":
+            return int(_CONSTRUCTOR_OF_1_1.construct_yaml_int(node))
+        case "float":
+            return float(_CONSTRUCTOR_OF_1_1.construct_yaml_float(node))
+        case _:
+            return text
+
+
 # --- Comparison ---
 
 
-def first_difference(entry: object, file: object, path: str = "$") -> str | None:
+def _first_difference(entry: object, file: object, path: str = "$") -> str | None:
     """Return the path of the first value that is not the same in the entry of a skill and in its file; else None.
 
     Integers and floats are the same if they are equal numbers, because JSON does not tell them apart.
@@ -206,11 +247,11 @@ def first_difference(entry: object, file: object, path: str = "$") -> str | None
         for name in [*entry, *file]:
             if name not in entry or name not in file:
                 return f"{path}.{name}"
-        different = (first_difference(entry[name], file[name], f"{path}.{name}") for name in entry)
+        different = (_first_difference(entry[name], file[name], f"{path}.{name}") for name in entry)
         return next((each for each in different if each is not None), None)
     if is_array(entry) and is_array(file) and len(entry) == len(file):
         pairs = enumerate(zip(entry, file, strict=True))
-        different = (first_difference(here, there, f"{path}[{at}]") for at, (here, there) in pairs)
+        different = (_first_difference(here, there, f"{path}[{at}]") for at, (here, there) in pairs)
         return next((each for each in different if each is not None), None)
     is_same = entry == file and isinstance(entry, bool) == isinstance(file, bool) and not is_array(entry)
     return None if is_same else path

@@ -114,6 +114,7 @@ class ServerSkills:
     _files: dict[str, SkillFile] = field(factory=dict[str, SkillFile], init=False, repr=False)
     """Every file of every skill by URI."""
     _places: int = field(default=0, init=False, repr=False)
+    _is_declared: bool = field(default=False, init=False, repr=False)
     _refreshing: trio.Lock = field(factory=trio.Lock, init=False, repr=False)
 
     def __iter__(self) -> Iterator[types.Skill]:
@@ -164,9 +165,8 @@ class ServerSkills:
         """
         source = _AddedFolder(Path(path), _segments(prefix), cache, scopes, visible)
         self._replace([(source, source.read())])
-        if not self._sources:
-            self._declare()
         self._sources.append(source)
+        self._declare()
 
     def remove_directory(self, path: str | Path) -> None:
         """Stop serving the skills of a folder; requests in flight continue.
@@ -199,6 +199,10 @@ class ServerSkills:
             self._replace([each for each in zip(sources, read, strict=True) if each[0] in self._sources])
 
     def _declare(self) -> None:
+        """Declare the extension, unless that was done."""
+        if self._is_declared:
+            return
+        self._is_declared = True
         self._server.method("skills/list")(self._list)
         self._server.method("skills/get")(self._get)
         self._server.method(_DIRECTORY_METHOD)(self._read_directory)
