@@ -35,6 +35,8 @@ INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
 # The Inspector and the conformance suite need a newer Node than most machines have, so Node is installed too.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
 SUPERGATEWAY = "supergateway@4.0.0"
+# The library for views of apps, by the authors of the extension.
+EXT_APPS = "@modelcontextprotocol/ext-apps@2.0.4"
 # Peers, and contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not
 # use it in what is done here. So it is installed without its requirements, and these are listed here.
 FASTMCP = ("fastmcp==4.2.3", "fastmcp-slim==4.2.3")
@@ -310,12 +312,20 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def web(session: nox.Session) -> None:
-    """Test with programs that are not made for the protocol: Chromium, curl, and nginx in front of the server."""
+    """Test with programs that are not made for the protocol: Chromium, curl, and nginx in front of the server.
+
+    `-- --screenshots docs/images -k picture` makes the pictures of the documentation anew.
+    """
     packages = {"chromium": "chromium", "chromedriver": "chromium-driver", "curl": "curl", "nginx": "nginx-light"}
     if not has_programs(session, packages, "the tests with Chromium, curl and nginx are"):
         session.skip("it needs all of these programs")
     session.install(".", *group("runner"))
-    session.run("pytest", "tests/web", *session.posargs)
+    if not has_node(session):
+        session.run("pytest", "tests/web", "-k", "not ext_apps", *session.posargs)
+        session.skip("the tests without Node passed; the library for views of apps needs it")
+    home = Path(session.create_tmp()) / "ext-apps"
+    session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", str(home), EXT_APPS, external=True)
+    session.run("pytest", "tests/web", *session.posargs, env={"TRIO_MCP_EXT_APPS": str(home)})
 
 
 @nox.session
@@ -352,7 +362,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def codegen(session: nox.Session) -> None:
-    """Regenerate the types; `-- --check` fails on drift, `-- --from DIR` imports new upstream schema files."""
+    """Regenerate the types; `-- --check` fails on drift, `-- --from DIR` imports new upstream schema files.
+
+    DIR holds the files of revisions and extensions: see CONTRIBUTING.md.
+    """
     session.install("-e", ".", *group("codegen"))
     session.run("python", "-m", "codegen", *session.posargs)
 

@@ -1,1 +1,4 @@
-"""The generator of `trio_mcp.types` from the JSON Schemas of the specification: `python -m codegen --help`."""
+"""The generator of the message types from the JSON Schemas of the specification and its extensions.
+
+`python -m codegen --help` explains the command; CONTRIBUTING.md says when to run it.
+"""

@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--commit", metavar="SHA", help="the upstream commit of the files of revisions")
     parser.add_argument(
-        "--version",
+        "--pin",
         dest="versions",
         type=_version,
         action="append",

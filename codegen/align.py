@@ -18,6 +18,7 @@ from codegen.shapes import (
     Schema,
     is_class,
     is_json_object,
+    plain_json,
     rebuild,
     ref,
     rename_refs,
@@ -114,11 +115,7 @@ def _with_plain_json(revision: Revision) -> Revision:
         name = target(schema)
         if name in plain or is_json_object(schema):
             return JSON_OBJECT_REF
-        if name == "JSONValue":
-            return {}
-        if name == "JSONArray":
-            return {"items": {}, "type": "array"}
-        return rebuild(schema, spell)
+        return plain_json(name) if name in {"JSONArray", "JSONValue"} else rebuild(schema, spell)
 
     definitions = {name: rebuild(schema, spell) for name, schema in revision.definitions.items()}
     return evolve(revision, definitions=definitions)

@@ -23,6 +23,9 @@ RENAMES: dict[str, dict[str, str]] = {
 }
 """The names of types in each revision and in this package. An undeclared rename counts as a removal and an addition."""
 
+CORE_REVISION = "2026-07-28"
+"""The revision on which the extensions build: they share its definitions."""
+
 PLAIN_JSON = frozenset({"JSONArray", "JSONObject", "JSONValue", "MetaObject"})
 """The definitions for any JSON, which are written by hand in `trio_mcp.types._model`."""
 

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from codegen.align import Revision
+from codegen.choices import CORE_REVISION
 from codegen.registry import MethodRow
 from codegen.shapes import RefusedError, name_in_core, single_reference
-
-CORE_REVISION = "2026-07-28"
-"""The revision whose definitions an extension shares if several revisions have an equal one."""
 
 THIS_PROJECT = "this project"
 """The origin of a schema that upstream does not publish and that is written here by hand."""
@@ -36,12 +34,60 @@ class Extension:
 _PAGES = "https://modelcontextprotocol.io/extensions"
 
 EXTENSIONS: Mapping[str, Extension] = {
+    # Its messages pass between a host and the view that the host shows, not between client and server. A sandbox
+    # proxy, which a host may put between them, counts as the view.
+    "apps": Extension(
+        id="io.modelcontextprotocol/ui",
+        page=f"{_PAGES}/apps/overview",
+        origin="npm @modelcontextprotocol/ext-apps, dist/src/generated/schema.json",
+        senders={
+            **dict.fromkeys(
+                (
+                    "ui/notifications/host-context-changed",
+                    "ui/notifications/sandbox-resource-ready",
+                    "ui/notifications/tool-cancelled",
+                    "ui/notifications/tool-input",
+                    "ui/notifications/tool-input-partial",
+                    "ui/notifications/tool-result",
+                    "ui/resource-teardown",
+                ),
+                "host",
+            ),
+            **dict.fromkeys(
+                (
+                    "ui/download-file",
+                    "ui/initialize",
+                    "ui/message",
+                    "ui/notifications/initialized",
+                    "ui/notifications/request-teardown",
+                    "ui/notifications/sandbox-proxy-ready",
+                    "ui/notifications/size-changed",
+                    "ui/open-link",
+                    "ui/request-display-mode",
+                    "ui/update-model-context",
+                ),
+                "view",
+            ),
+        },
+        empty=frozenset({"ui/update-model-context"}),
+    ),
     # Members that only 2026-07-28 requires are optional here: this package uses skills in every revision.
     "skills": Extension(
         id="io.modelcontextprotocol/skills",
         page=f"{_PAGES}/skills/overview",
         origin=THIS_PROJECT,
         senders={"resources/directory/read": "client", "skills/get": "client", "skills/list": "client"},
+    ),
+    "tasks": Extension(
+        id="io.modelcontextprotocol/tasks",
+        page=f"{_PAGES}/tasks/overview",
+        origin="github.com/modelcontextprotocol/ext-tasks, schema/draft/schema.json",
+        senders={
+            "notifications/tasks": "server",
+            "tasks/cancel": "client",
+            "tasks/get": "client",
+            "tasks/update": "client",
+        },
     ),
 }
 """The known extensions, by the package in `trio_mcp` that has its types."""

@@ -1,21 +1,24 @@
 """The normal form of an upstream schema: no prose, named objects, flattened `allOf`, and known mistakes repaired.
 
-It works on one revision at a time. It is idempotent: its output is its own normal form. An unknown keyword is refused,
-never ignored, because ignoring it could produce a wrong type.
+It works on one revision or extension at a time. It is idempotent: its output is its own normal form. An unknown keyword
+is refused, never ignored, because ignoring it could produce a wrong type. The files of extensions come from other
+tools: their forms are rewritten first (see `dialect`), and copies become references (see `recognise`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import product
 from typing import Any, cast
 
+from codegen.dialect import in_plain_form
 from codegen.hoist import Hoist, hoist_inline_objects
+from codegen.recognise import recognise
 from codegen.refusals import refuse_malformed
-from codegen.repairs import REPAIRS
-from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, name_in_core, ref, target
+from codegen.repairs import EXTENSION_REPAIRS, REPAIRS
+from codegen.shapes import PREFIX, PROSE, Definitions, RefusedError, Schema, is_json_object, name_in_core, ref, target
 
-PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
 FACTS = frozenset(
     {
         "$ref",
@@ -75,17 +78,31 @@ def normalise_extension(document: dict[str, Any], name: str, core: Mapping[str, 
         RefusedError: the generated types cannot express the schema.
     """
     source = f"extension {name}"
-    definitions = definitions_of(document, source)
-    cleaned = {each: clean(schema, f"{source}: {each}") for each, schema in definitions.items()}
-    _check_references(cleaned, source, {name_in_core(revision, each) for revision in core for each in core[revision]})
-    flat = {each: _flatten(schema, cleaned, f"{source}: {each}") for each, schema in cleaned.items()}
+    definitions = without_copies(document, name, core)
+    for repair in EXTENSION_REPAIRS:
+        repair.apply(definitions, name, "extension")
     earlier = {each: Hoist(*place) for each, place in document.get("hoisted", {}).items()}
-    named, hoisted = hoist_inline_objects(flat, earlier, source)
+    named, hoisted = hoist_inline_objects(definitions, earlier, source)
     return {
         "$defs": {each: _sorted(named[each]) for each in sorted(named)},
         "extension": name,
         "hoisted": {each: list(hoisted[each]) for each in sorted(hoisted)},
     }
+
+
+def without_copies(document: dict[str, Any], name: str, core: Mapping[str, Definitions]) -> Definitions:
+    """Return the definitions of an extension in plain form, with references in place of copies.
+
+    The arguments and errors are those of `normalise_extension`.
+    """
+    source = f"extension {name}"
+    definitions = in_plain_form(definitions_of(document, source), source)
+    cleaned = {each: clean(schema, f"{source}: {each}") for each, schema in definitions.items()}
+    _check_references(cleaned, source, {name_in_core(revision, each) for revision in core for each in core[revision]})
+    flat = {each: _flatten(schema, cleaned, f"{source}: {each}") for each, schema in cleaned.items()}
+    for repair in REPAIRS:
+        repair.apply(flat, name, "extension")
+    return recognise(flat, core, source)
 
 
 def definitions_of(document: dict[str, Any], source: str) -> Definitions:
@@ -156,6 +173,8 @@ def _clean_object(facts: Schema, place: str) -> Schema:
         if stray:
             raise RefusedError(f"{place}: requires a member {min(stray)!r} that it does not define")
         return facts
+    if facts.get("required") and "allOf" not in facts:
+        raise RefusedError(f"{place}: requires a member {min(facts['required'])!r} that it does not define")
     facts.pop("properties", None)
     if "allOf" not in facts:
         facts["additionalProperties"] = values or {}
@@ -218,15 +237,28 @@ def _flatten(schema: Schema, definitions: Definitions, place: str) -> Schema:
     if "allOf" not in schema:
         return schema
     parts = [*schema["allOf"], {key: value for key, value in schema.items() if key != "allOf"}]
+    wholes = [_joined(arms, place) for arms in product(*(_arms(part, definitions, place) for part in parts))]
+    return wholes[0] if len(wholes) == 1 else {"anyOf": wholes}
+
+
+def _arms(part: Schema, definitions: Definitions, place: str) -> list[Schema]:
+    """Return the objects that a part of an `allOf` admits one of: several if the part is a union."""
+    name = target(part)
+    flat = _flatten(definitions[name] if name else part, definitions, place)
+    if "anyOf" in flat:
+        return [each for arm in flat["anyOf"] for each in _arms(arm, definitions, place)]
+    if flat.get("type", "object") != "object":
+        raise RefusedError(f"{place}: allOf of something that is not an object cannot be expressed as a type")
+    return [flat]
+
+
+def _joined(parts: Iterable[Schema], place: str) -> Schema:
+    """Return the object that has the members of all parts."""
     whole: Schema = {"properties": {}, "required": [], "type": "object"}
     for part in parts:
-        name = target(part)
-        flat = _flatten(definitions[name] if name else part, definitions, place)
-        if flat.get("type", "object") != "object":
-            raise RefusedError(f"{place}: allOf of something that is not an object cannot be expressed as a type")
-        for member, inner in flat.get("properties", {}).items():
+        for member, inner in part.get("properties", {}).items():
             whole["properties"][member] = _narrower(whole["properties"].get(member, {}), inner, f"{place}.{member}")
-        whole["required"] = sorted({*whole["required"], *flat.get("required", ())})
+        whole["required"] = sorted({*whole["required"], *part.get("required", ())})
     if not whole["required"]:
         del whole["required"]
     return whole
@@ -241,7 +273,13 @@ def _narrower(first: Schema, second: Schema, place: str) -> Schema:
     for wide, narrow in ((first, second), (second, first)):
         if "const" in narrow and wide == {"type": narrow.get("type")}:
             return narrow
+        if is_json_object(wide) and _is_object(narrow):
+            return narrow
     raise RefusedError(f"{place}: the parts of an allOf describe it differently")
+
+
+def _is_object(schema: Schema) -> bool:
+    return schema.get("type") == "object" or ("anyOf" in schema and all(map(_is_object, schema["anyOf"])))
 
 
 def _sorted(value: Any) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +34,7 @@ _PINS_HEAD = """\
 
 
 _EXTENSION_PINS_HEAD = """\
-# Where each schema/extensions/<name>.json came from; written by `python -m codegen --from DIR --version NAME=VERSION`.
+# Where each schema/extensions/<name>.json came from; written by `python -m codegen --from DIR --pin NAME=VERSION`.
 # origin: the place of the upstream file; version: the commit, or the version of the package, that it was taken from;
 # upstream: its SHA-256; normalised: SHA-256 of the file here. A schema of this project has no version and no upstream.
 """
@@ -144,6 +145,8 @@ def take_over(folder: Path, commit: str | None, versions: Mapping[str, str]) -> 
     # All revisions together must be expressible before a file is replaced.
     others = [document for document in read_schemas_or_none() if document["revision"] not in texts]
     documents = sorted([*others, *map(json.loads, texts.values())], key=lambda document: str(document["revision"]))
+    if not documents:
+        raise RefusedError(f"{folder} holds extensions only, and {SCHEMA} no revision on which they build")
     emit(documents)
     core = {document["revision"]: document["$defs"] for document in documents}
     extension_pins, extension_texts = _normalised_extensions(found_extensions, core, versions)
@@ -165,6 +168,8 @@ def _normalised_extensions(
         name, upstream = path.stem, path.read_bytes()
         if name not in EXTENSIONS:
             raise RefusedError(f"{path} is the schema of an extension that codegen/extensions.py does not describe")
+        if EXTENSIONS[name].origin == THIS_PROJECT:
+            raise RefusedError(f"{path} has no place here: schema/extensions/{name}.json is written in this project")
         document = normalise_extension(_parse(upstream, path), name, core)
         emit_extension(document)
         texts[name] = _text(document)
@@ -275,15 +280,43 @@ def upstream_drift(folder: Path) -> list[str]:
     faults: list[str] = []
     for revision, pin in read_pins().items():
         path = folder / revision / "schema.json"
-        if not path.exists():
-            faults.append(f"{path} is missing")
-            continue
-        upstream = path.read_bytes()
-        if hashlib.sha256(upstream).hexdigest() != pin.upstream:
-            faults.append(f"{path} is not the upstream file that schema/pins.toml names")
-        if _text(normalise(_parse(upstream, path), revision)) != (SCHEMA / f"{revision}.json").read_text("utf-8"):
-            faults.append(f"schema/{revision}.json is not the normal form of {path}")
+        faults.extend(_drift_from(path, pin, f"{revision}.json", PINS, partial(normalise, revision=revision)))
+    core = read_core()
+    for name, extension_pin in read_extension_pins().items():
+        if extension_pin.upstream is not None:
+            path = folder / "extensions" / f"{name}.json"
+            normal = partial(normalise_extension, name=name, core=core)
+            faults.extend(_drift_from(path, extension_pin, f"extensions/{name}.json", EXTENSION_PINS, normal))
     return faults
+
+
+def _drift_from(
+    path: Path, pin: Pin | ExtensionPin, name: str, pins: str, normal: Callable[[dict[str, Any]], dict[str, Any]]
+) -> list[str]:
+    """Return the differences of an upstream file from its pin, and of a schema from its normal form, as sentences."""
+    if not path.exists():
+        return [f"{path} is missing"]
+    faults: list[str] = []
+    upstream = path.read_bytes()
+    if hashlib.sha256(upstream).hexdigest() != pin.upstream:
+        faults.append(f"{path} is not the upstream file that schema/{pins} names")
+    if _text(normal(_parse(upstream, path))) != (SCHEMA / name).read_text("utf-8"):
+        faults.append(f"schema/{name} is not the normal form of {path}")
+    return faults
+
+
+def read_upstream(folder: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the upstream file of an extension; its normal form if that is written in this project.
+
+    Args:
+        folder: the folder with the upstream files.
+        document: the normal form.
+    """
+    name = document["extension"]
+    if EXTENSIONS[name].origin == THIS_PROJECT:
+        return document
+    path = folder / "extensions" / f"{name}.json"
+    return _parse(path.read_bytes(), path)
 
 
 def _parse(data: bytes, path: Path) -> dict[str, Any]:

@@ -15,6 +15,8 @@ _BESIDE = "../"
 """The beginning of a reference from the schema of an extension to that of a revision."""
 ANYTHING: Schema = {}
 JSON_OBJECT: Schema = {"additionalProperties": {}, "type": "object"}
+PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
+"""The keywords of a schema that state no facts."""
 BOUND_KEYS = frozenset({"maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum"})
 
 
@@ -38,9 +40,18 @@ def name_in_core(revision: str, name: str) -> str:
     return f"{_BESIDE}{revision}.json{PREFIX}{name}"
 
 
+def core_place(name: str) -> tuple[str, str] | None:
+    """Return the revision and the definition behind a name that `name_in_core` made; None for any other name."""
+    if not name.startswith(_BESIDE):
+        return None
+    revision, _, definition = name.removeprefix(_BESIDE).partition(f".json{PREFIX}")
+    return revision, definition
+
+
 def core_name(name: str) -> str | None:
     """Return the definition of the core behind a name that `name_in_core` made; None for any other name."""
-    return name.rpartition("/")[2] if name.startswith(_BESIDE) else None
+    place = core_place(name)
+    return None if place is None else place[1]
 
 
 def is_class(schema: Schema) -> bool:
@@ -51,6 +62,13 @@ def is_class(schema: Schema) -> bool:
 def is_json_object(schema: Schema) -> bool:
     """Return True if a schema admits any JSON object and names no member."""
     return schema.get("type") == "object" and "properties" not in schema and schema.get("additionalProperties") == {}
+
+
+def plain_json(name: str | None) -> Schema:
+    """Return the form of one of the definitions for plain JSON."""
+    if name == "JSONArray":
+        return {"items": {}, "type": "array"}
+    return {} if name == "JSONValue" else JSON_OBJECT
 
 
 def children(schema: Schema) -> Iterator[Schema]:

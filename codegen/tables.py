@@ -116,7 +116,8 @@ def extension_source(name: str, id: str, classes: str, merged: Merged, methods: 
     """
     for taken in sorted(merged.definitions.keys() & {"EXTENSION", "METHODS", "JSONObject", "Method", "Model"}):
         raise RefusedError(f"extension {name}: {taken} is the name of something hand-written")
-    rows = {method: _method(_placed(row, name)) for method, row in methods.items()}
+    places = {each: f"trio_mcp.{name}.types.{each}" for each in merged.definitions}
+    rows = {method: _method(_placed(row, places)) for method, row in methods.items()}
     return "\n".join(
         [
             "from collections.abc import Mapping",
@@ -132,11 +133,11 @@ def extension_source(name: str, id: str, classes: str, merged: Merged, methods: 
     )
 
 
-def _placed(row: MethodRow, extension: str) -> MethodRow:
-    """Return a method whose types are named with their modules."""
+def _placed(row: MethodRow, places: Mapping[str, str]) -> MethodRow:
+    """Return a method whose types are named with their modules, except those of the core."""
 
     def place(name: str) -> str:
-        return core_name(name) or f"trio_mcp.{extension}.types.{name}"
+        return core_name(name) or places.get(name, name)
 
     return evolve(row, params=row.params and place(row.params), results=[place(each) for each in row.results])
 

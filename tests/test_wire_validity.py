@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -262,6 +263,8 @@ def lay_out(folder: Path) -> Path:
         (folder / revision).mkdir(parents=True)
         text = (ROOT / "schema" / f"{revision}.json").read_text("utf-8")
         (folder / revision / "schema.json").write_text(text, "utf-8")
+    (folder / "extensions").mkdir()
+    shutil.copy(ROOT / "schema" / "extensions" / "tasks.json", folder / "extensions")
     return folder
 
 

@@ -32,6 +32,16 @@ ENVELOPE: Json = {
 EXTENDED: Json = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"a.b/tasks": {}}}}
 
 
+TASKS: Json = ENVELOPE | {
+    "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+}
+"""The metadata of a request that declares the tasks extension."""
+WORKING: Json = {"taskId": "t", "status": "working", "createdAt": "now", "lastUpdatedAt": "now", "ttlMs": None}
+FILE: Json = {"uri": "skill://a/SKILL.md", "digest": f"sha256:{'0' * 64}", "size": 1}
+SKILL: Json = {"uri": FILE["uri"], "frontmatter": {"name": "a", "description": "b"}, "resources": [FILE]}
+FRESH: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+
+
 def request(id: int | str, method: str, params: Json | None = None) -> Sent:
     return "client", {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
 
@@ -106,6 +116,38 @@ VALID: dict[str, list[Sent]] = {
         request(1, "tools/call", {**CALL, "_meta": EXTENDED}),
         result(1, {"resultType": "task", "taskId": "t"}),
     ],
+    "a call that becomes a task": [
+        request(1, "tools/call", {**CALL, "_meta": TASKS}),
+        result(1, {"resultType": "task", **WORKING}),
+    ],
+    "the methods of tasks": [
+        request(1, "tasks/get", {"taskId": "t", "_meta": TASKS}),
+        result(1, {"resultType": "complete", **WORKING, "status": "failed", "error": {"code": 1, "message": "no"}}),
+        request(2, "tasks/update", {"taskId": "t", "inputResponses": {}, "_meta": TASKS}),
+        result(2, {"resultType": "complete"}),
+        request(3, "tasks/cancel", {"taskId": "t", "_meta": TASKS}),
+        result(3, {"resultType": "complete"}),
+    ],
+    "the state of a task, pushed": [
+        request(1, "subscriptions/listen", {"notifications": {"taskIds": ["t"]}, "_meta": TASKS}),
+        notification("server", "notifications/tasks", {**WORKING, "_meta": tag(1)}),
+    ],
+    "skills": [
+        modern(1, "skills/list"),
+        result(1, {"skills": [SKILL], **FRESH}),
+        modern(2, "skills/get", {"uri": SKILL["uri"]}),
+        result(2, {"skill": {**SKILL, "resources": "dynamic"}, **FRESH}),
+        modern(3, "resources/directory/read", {"uri": "skill://a"}),
+        result(3, {"resources": [{"uri": SKILL["uri"], "name": "SKILL.md"}], "resultType": "complete"}),
+    ],
+    "skills in a legacy revision": [
+        *handshake(LEGACY),
+        request(1, "skills/list"),
+        result(1, {"skills": [SKILL]}),
+        request(2, "skills/get", {"uri": SKILL["uri"]}),
+        result(2, {"skill": SKILL}),
+    ],
+    "skills in the oldest revision": [*handshake("2024-11-05"), request(1, "skills/list"), result(1, {"skills": []})],
     "a method of an application": [modern(1, "acme/ask"), result(1, {"resultType": "complete", "answer": 42})],
     "a method of an extension": [
         request(1, "tasks/get", {"taskId": "t", "_meta": EXTENDED}),
@@ -186,6 +228,51 @@ INVALID: dict[str, tuple[list[Sent], str]] = {
     "a result of an extension that the request does not declare": (
         [modern(1, "tools/call", CALL), result(1, {"resultType": "task", "taskId": "t"})],
         '$.result: "content" is a required property',
+    ),
+    "a task without a time": (
+        [request(1, "tools/call", {**CALL, "_meta": TASKS}), result(1, {"resultType": "task", "taskId": "t"})],
+        '$.result: "createdAt" is a required property',
+    ),
+    "a completed task without its result": (
+        [
+            request(1, "tasks/get", {"taskId": "t", "_meta": TASKS}),
+            result(1, {**WORKING, "resultType": "complete", "status": "completed"}),
+        ],
+        "tasks:GetTaskResult, Result (at result):",
+    ),
+    "an update of a task without answers": (
+        [request(1, "tasks/update", {"taskId": "t", "_meta": TASKS})],
+        '$.params: "inputResponses" is a required property',
+    ),
+    "a state of a task that no request asked for": (
+        [modern(1, "tools/list"), notification("server", "notifications/tasks", WORKING)],
+        "$.method: no server sends a notification 'notifications/tasks' in this revision",
+    ),
+    "a request of a client that the file of an extension only repeats": (
+        [request(1, "roots/list", {"_meta": TASKS})],
+        "$.method: no client sends a request 'roots/list' in this revision",
+    ),
+    "a pushed state of a task without its id": (
+        [
+            request(1, "subscriptions/listen", {"notifications": {"taskIds": ["t"]}, "_meta": TASKS}),
+            notification("server", "notifications/tasks", {**WORKING, "taskId": 3}),
+        ],
+        "tasks:TaskStatusNotification:",
+    ),
+    "skills without a time for the cache": (
+        [modern(1, "skills/list"), result(1, {"skills": [], "resultType": "complete"})],
+        '$.result: "ttlMs" is a required property',
+    ),
+    "a digest in capitals": (
+        [
+            modern(1, "skills/get", {"uri": SKILL["uri"]}),
+            result(1, {"skill": {**SKILL, "resources": [{**FILE, "digest": f"sha256:{'A' * 64}"}]}, **FRESH}),
+        ],
+        "skills:GetSkillResult, CacheableResult (at result):",
+    ),
+    "a modern request of an extension without the capabilities of the client": (
+        [request(1, "skills/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN}})],
+        '$.params._meta: "io.modelcontextprotocol/clientCapabilities" is a required property',
     ),
     "a result of another method": (
         [modern(1, "tools/list"), result(1, {"resultType": "complete", "prompts": [], "ttlMs": 0})],

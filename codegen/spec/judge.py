@@ -61,7 +61,7 @@ class Comparison:
         self._document = document
         self._raw = raw
         self._container = "$defs" if "$defs" in raw else "definitions"
-        self._repaired_raw = _repaired(raw, self._container)
+        self._repaired_raw = repaired(raw, self._container)
         self._upstream = lru_cache(maxsize=None)(self._make_upstream)
         self._model = lru_cache(maxsize=None)(self._make_model)
 
@@ -151,7 +151,7 @@ class Comparison:
         self.faults.append(f"revision {self.revision.name}, {target.label}: {value}: {text}")
 
 
-def _repaired(raw: dict[str, Any], container: str) -> dict[str, Any]:
+def repaired(raw: dict[str, Any], container: str) -> dict[str, Any]:
     """Return the upstream file with only the known mistakes repaired."""
     copied = copy.deepcopy(raw)
     for repair in REPAIRS:

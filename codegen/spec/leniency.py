@@ -21,6 +21,8 @@ class Leniency(Enum):
     CAPABILITY = "a wrongly shaped member of a capability object is kept, not refused"
     PLAIN_JSON = "a tool's schemas, and the params of a message without a method of its own, are any object"
     WIDER = "another revision allows it: a type is as wide as its widest revision"
+    META = "`_meta` is any object: a caller can check it by its class"
+    FORM = "the form of a string is not checked"
     REPAIR = "the upstream schema has a known mistake, repaired here"
 
 
@@ -47,7 +49,7 @@ def model(merged: Merged, normalised: dict[str, Any], leniencies: frozenset[Leni
             schema = _with_meta(name, schema, merged.profiles[revision] if name in own else merged.superset)
             if Leniency.PLAIN_JSON not in leniencies and name in normalised["$defs"]:
                 schema = _with_upstream_json(name, schema, normalised["$defs"])
-            schema = _loosened(schema, name in merged.lenient, leniencies)
+            schema = loosened(schema, name in merged.lenient, leniencies)
         definitions[name] = schema
     return _with_referenced(definitions, normalised["$defs"])
 
@@ -76,7 +78,14 @@ def _with_upstream_json(name: str, schema: Schema, upstream: Definitions) -> Sch
     return {**schema, "properties": members}
 
 
-def _loosened(schema: Schema, lenient: bool, leniencies: frozenset[Leniency]) -> Schema:
+def loosened(schema: Schema, lenient: bool, leniencies: frozenset[Leniency]) -> Schema:
+    """Return the schema of a class whose optional members admit what the converter ignores.
+
+    Args:
+        schema: the schema.
+        lenient: whether the class keeps members of the wrong type.
+        leniencies: the switches that are on.
+    """
     required = schema.get("required", ())
 
     def loosen(member: str, inner: Schema) -> Schema:

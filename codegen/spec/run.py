@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from codegen.align import align
 from codegen.envelopes import complete
 from codegen.merge import merge
-from codegen.project import read_schemas, upstream_drift
+from codegen.project import read_core, read_extensions, read_schemas, read_upstream, upstream_drift
+from codegen.spec.extensions import ExtensionComparison
 from codegen.spec.judge import Comparison
 from codegen.spec.targets import Example, examples, survives
 
 FEWEST = 10_000
 """The least number of messages that are judged in each revision."""
+FEWEST_OF_EXTENSION = 2_000
+"""The least number of messages that are judged of each extension."""
 _SHOWN = 20
 
 
@@ -22,7 +26,7 @@ def verify(folder: Path) -> int:
     """Compare `schema/` and the types with the upstream files; return the exit status.
 
     Args:
-        folder: holds `<revision>/schema.json`, and `<newest revision>/examples/<type>/*.json`.
+        folder: holds `<revision>/schema.json`, `<newest revision>/examples/<type>/*.json` and `extensions/<name>.json`.
     """
     faults = upstream_drift(folder)
     if faults:
@@ -44,6 +48,14 @@ def verify(folder: Path) -> int:
         faults.extend(comparison.faults)
         if comparison.messages < FEWEST:
             faults.append(f"revision {revision.name}: judged by {comparison.messages} messages only")
+    core = read_core()
+    for document in read_extensions():
+        extension = ExtensionComparison(document, read_upstream(folder, document), core, merged)
+        extension.run()
+        _report_extension(extension)
+        faults.extend(extension.faults)
+        if extension.messages < FEWEST_OF_EXTENSION:
+            faults.append(f"extension {extension.name}: judged by {extension.messages} messages only")
     return _conclude(faults)
 
 
@@ -74,5 +86,20 @@ def _report(comparison: Comparison) -> None:
         f"{comparison.valid} valid and accepted (and back, {comparison.without_nulls} of them without a null), "
         f"{refused} invalid and refused, {accepted} invalid and accepted:"
     )
-    for reason, count in sorted(comparison.accepted.items(), key=lambda row: -row[1]):
+    _report_reasons(comparison.accepted)
+
+
+def _report_extension(comparison: ExtensionComparison) -> None:
+    accepted, mistaken = comparison.accepted.total(), comparison.refused.total()
+    refused = comparison.messages - comparison.valid - accepted - mistaken
+    print(
+        f"{comparison.name}: {comparison.messages} mutated messages of {len(comparison.kinds)} kinds; "
+        f"{comparison.valid} valid and accepted (and back, {comparison.without_nulls} of them without a null), "
+        f"{refused} invalid and refused, {mistaken} valid by mistake and refused, {accepted} invalid and accepted:"
+    )
+    _report_reasons(comparison.refused + comparison.accepted)
+
+
+def _report_reasons(reasons: Counter[str]) -> None:
+    for reason, count in reasons.most_common():
         print(f"    {count:6}  {reason}")

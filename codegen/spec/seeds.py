@@ -26,6 +26,8 @@ _SUBSTITUTES: tuple[Any, ...] = (
     {"k": 1},
     {"type": "text"},
 )
+_SAMPLES = {"^sha256:[0-9a-f]{64}$": f"sha256:{'0' * 64}"}
+"""A string for each pattern of the schemas."""
 _MANY = 101
 _DEEPEST = 12
 
@@ -72,6 +74,8 @@ def _plain(schema: Schema, definitions: Definitions, choice: int | None, depth: 
         if not inner:
             return {"free": [1, {"deep": None}]}
         return {} if choice is None else {"key": _value(inner, definitions, choice, depth + 1)}
+    if "pattern" in schema:
+        return _SAMPLES[schema["pattern"]]
     return {"boolean": False, "integer": 1, "null": None, "number": 0.5, "string": "text"}[kind]
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._errors import ServerExited as ServerExited
     from ._errors import SkillChanged as SkillChanged
     from ._errors import StructureError as StructureError
+    from ._errors import TaskCancelled as TaskCancelled
     from ._errors import ToolError as ToolError
     from ._errors import ToolFailed as ToolFailed
     from ._errors import TooManyParked as TooManyParked
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from ._errors import TrioMcpError as TrioMcpError
     from ._errors import UnexpectedResult as UnexpectedResult
     from ._errors import UnsupportedRevision as UnsupportedRevision
+    from .apps import AppHost as AppHost
+    from .apps import Bridge as Bridge
+    from .apps import Csp as Csp
     from .auth import Bearer as Bearer
     from .auth import ClientCredentials as ClientCredentials
     from .auth import EnterpriseManaged as EnterpriseManaged
@@ -105,6 +109,11 @@ if TYPE_CHECKING:
     from .server import serve_listeners as serve_listeners
     from .server import serve_stdio as serve_stdio
     from .server import serve_stream as serve_stream
+    from .tasks import MemoryTaskStore as MemoryTaskStore
+    from .tasks import SqliteTaskStore as SqliteTaskStore
+    from .tasks import TaskHandle as TaskHandle
+    from .tasks import TaskSettings as TaskSettings
+    from .tasks import TaskState as TaskState
     from .transports import HttpApp as HttpApp
     from .transports import HttpRequest as HttpRequest
     from .transports import HttpRoute as HttpRoute
@@ -113,6 +122,7 @@ if TYPE_CHECKING:
     from .transports import SqliteEventStore as SqliteEventStore
     from .wire import Change as Change
     from .wire import ChangeFilter as ChangeFilter
+    from .wire import CustomChange as CustomChange
     from .wire import ListChanged as ListChanged
     from .wire import ResourceUpdated as ResourceUpdated
 else:
@@ -124,9 +134,10 @@ else:
                 "AskExpired", "AuthorizationFailed", "ConnectionBroken", "ConnectionClosed", "ConnectionLost",
                 "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError",
                 "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
-                "ResponseLost", "ServerExited", "SkillChanged", "StructureError", "TooManyParked", "TooManyTasks",
-                "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
+                "ResponseLost", "ServerExited", "SkillChanged", "StructureError", "TaskCancelled", "TooManyParked",
+                "TooManyTasks", "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
             ),
+            "apps": ("AppHost", "Bridge", "Csp"),
             "auth": (
                 "Bearer", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage", "IntrospectionVerifier",
                 "JwtVerifier", "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration", "ResourceServer",
@@ -143,12 +154,13 @@ else:
                 "Accepted", "Ask", "Assistant", "Audio", "BackgroundSnapshot", "CacheHint", "CallNext", "Choices",
                 "ConnectionSnapshot", "Context", "Declined", "Dismissed", "Elicit", "ExtensionResult", "HttpBound",
                 "Image", "ListRoots", "Middleware", "RateLimit", "Request", "RequestSnapshot", "Resolve", "Sample",
-                "Server", "ServerSnapshot", "StuckTask", "User", "Visit", "http_app", "serve_http", "serve_listeners",
-                "serve_stdio", "serve_stream",
+                "Server", "ServerSnapshot", "StuckTask", "User", "Visit", "http_app", "serve_http",
+                "serve_listeners", "serve_stdio", "serve_stream",
             ),
+            "tasks": ("MemoryTaskStore", "SqliteTaskStore", "TaskHandle", "TaskSettings", "TaskState"),
             "transports": (
                 "HttpApp", "HttpRequest", "HttpRoute", "MemoryEventStore", "SessionSettings", "SqliteEventStore",
             ),
-            "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),
+            "wire": ("Change", "ChangeFilter", "CustomChange", "ListChanged", "ResourceUpdated"),
         },
     )  # fmt: skip

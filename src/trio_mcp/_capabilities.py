@@ -10,10 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from .skills import ClientSkill as ClientSkill  # noqa: PLC0414 # for annotations of the core
-    from .skills import ServerSkills as ServerSkills  # noqa: PLC0414 # likewise
-    from .skills import SkillApprovals as SkillApprovals  # noqa: PLC0414 # likewise
-    from .skills import SkillReader as SkillReader  # noqa: PLC0414 # likewise
+    from .apps import App as App
+    from .apps import AppHost as AppHost
+    from .apps import AppPermission as AppPermission
+    from .apps import AppResourceOptions as AppResourceOptions
+    from .apps import Csp as Csp
+    from .skills import ClientSkill as ClientSkill
+    from .skills import ServerSkills as ServerSkills
+    from .skills import SkillApprovals as SkillApprovals
+    from .skills import SkillReader as SkillReader
+    from .tasks import ServerTasks as ServerTasks
+    from .tasks import TaskHandle as TaskHandle
+    from .tasks import TaskSettings as TaskSettings
 
 __all__ = ["load_capability"]
 

@@ -22,7 +22,8 @@
     ├── MissingCapability       the peer did not declare a capability that the request needs
     ├── AskExpired              a question was not answered in time, or the server stops
     ├── TooManyParked           the limit of parked handlers is reached
-    ├── TooManyTasks            the limit of background tasks is reached
+    ├── TooManyTasks            the limit of background tasks, or of the tasks of a caller, is reached
+    ├── TaskCancelled           the task that a call has become was cancelled on the server
     ├── UnsupportedRevision     the two sides have no protocol revision in common
     └── ConnectionLost
         ├── ConnectionClosed    this side closed the connection
@@ -58,6 +59,7 @@ __all__ = [
     "ServerExited",
     "SkillChanged",
     "StructureError",
+    "TaskCancelled",
     "TooManyParked",
     "TooManyTasks",
     "ToolError",
@@ -300,7 +302,18 @@ class TooManyParked(TrioMcpError):
 
 
 class TooManyTasks(TrioMcpError):
-    """A background task was refused, because `Limits.max_background` tasks are running. They are not affected."""
+    """A task was refused, because there are too many; the others are not affected.
+
+    For `Server.background`, `Limits.max_background` tasks are running; for a call that was to become a task, its caller
+    has `TaskSettings.max_tasks`.
+    """
+
+
+class TaskCancelled(TrioMcpError):
+    """The task that a tool call has become was cancelled on the server: by a client, or by the server itself.
+
+    The message is what the server says about it.
+    """
 
 
 class UnsupportedRevision(TrioMcpError):

@@ -19,9 +19,9 @@ def lazy_names(
     """Return the `__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
 
     Args:
-        package: the dotted name of the package.
-        homes: the names of the package, by the module or sub-package that defines them. Names under ``""`` are
-            sub-packages themselves.
+        package: the dotted name of the package, or of a module.
+        homes: the names of the package, by the module or sub-package that defines them; for a module, those beside it.
+            Names under ``""`` are sub-packages themselves.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
@@ -30,11 +30,11 @@ def lazy_names(
             from ._other_sdks import foreign_name  # noqa: PLC0415 # few programs need it
 
             raise foreign_name(package, name, home_of)
-        home = home_of[name]
+        home, facade = home_of[name], import_module(package)
         if not home:
             return import_module(f".{name}", package)
-        value = getattr(import_module(f".{home}", package), name)
-        setattr(import_module(package), name, value)  # the next access finds the attribute
+        value = getattr(import_module(f".{home}", facade.__package__), name)
+        setattr(facade, name, value)  # the next access finds the attribute
         return value
 
     return import_name, lambda: [*home_of], [*home_of]

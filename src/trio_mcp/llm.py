@@ -534,6 +534,8 @@ async def load_toolkit(
 ) -> Toolkit:
     """Ask a `Client`, or `Clients`, for the current tools, and return them for use with a language model.
 
+    Tools that their server makes only for its apps are left out.
+
     ::
 
         def only(offer: OfferedTool) -> bool:
@@ -565,6 +567,8 @@ async def load_toolkit(
     offers: dict[str, OfferedTool] = {}
     async for each in source.tools():
         server, tool = (None, each) if isinstance(each, types.Tool) else (each.server, each.tool)
+        if not _is_for_model(tool):
+            continue
         offer = OfferedTool(each.name, server, tool)
         if only is None or _is_wanted(offer, only):
             offers.setdefault(each.name, offer)
@@ -580,6 +584,14 @@ async def load_toolkit(
     found = list_skills() if server is None else list_skills(server=server)
     reader: SkillReader = await load_capability("skills").load_skills(found, None if skills is True else skills)
     return toolkit if reader.is_empty else toolkit.with_reader(reader)
+
+
+def _is_for_model(tool: types.Tool) -> bool:
+    """Return False for a tool that is made for the apps of its server alone."""
+    if "ui" not in (tool.meta or {}):
+        return True
+    made_for: frozenset[str] = load_capability("apps").visibility_of(tool)
+    return "model" in made_for
 
 
 def _is_wanted(offer: OfferedTool, only: Only) -> bool:

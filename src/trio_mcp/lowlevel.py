@@ -1,42 +1,59 @@
-"""The low-level API, for transports and frameworks that are built on the engine."""
+"""The low-level API, for transports, frameworks and extensions that are built on the engine."""
 
 from __future__ import annotations
 
-from .abc import Answerer, Transport, TransportOpener
-from .peer import (
-    Admission,
-    ClientSession,
-    ConnectionStatistics,
-    ExchangeContext,
-    HandlerPool,
-    HandlerRun,
-    IncomingRequest,
-    Limits,
-    Link,
-    OutgoingRequest,
-    Peer,
-    ServerSession,
-)
-from .server import ActiveServer, ServerStatistics
-from .transports import stream_transport
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ActiveServer",
-    "Admission",
-    "Answerer",
-    "ClientSession",
-    "ConnectionStatistics",
-    "ExchangeContext",
-    "HandlerPool",
-    "HandlerRun",
-    "IncomingRequest",
-    "Limits",
-    "Link",
-    "OutgoingRequest",
-    "Peer",
-    "ServerSession",
-    "ServerStatistics",
-    "Transport",
-    "TransportOpener",
-    "stream_transport",
-]
+from ._facade import lazy_names
+
+if TYPE_CHECKING:
+    from ._util import owned_nursery as owned_nursery
+    from ._util import succeeds as succeeds
+    from .abc import Answerer as Answerer
+    from .abc import Transport as Transport
+    from .abc import TransportOpener as TransportOpener
+    from .client import ClientExtensionPoints as ClientExtensionPoints
+    from .client import ResultInProgress as ResultInProgress
+    from .peer import BUSY as BUSY
+    from .peer import Admission as Admission
+    from .peer import ClientSession as ClientSession
+    from .peer import ConnectionStatistics as ConnectionStatistics
+    from .peer import ExchangeContext as ExchangeContext
+    from .peer import HandlerPool as HandlerPool
+    from .peer import HandlerRun as HandlerRun
+    from .peer import HandlerSlots as HandlerSlots
+    from .peer import IncomingRequest as IncomingRequest
+    from .peer import Limits as Limits
+    from .peer import Link as Link
+    from .peer import OutgoingRequest as OutgoingRequest
+    from .peer import Peer as Peer
+    from .peer import ServerSession as ServerSession
+    from .server import ActiveServer as ActiveServer
+    from .server import Around as Around
+    from .server import ServerExtensionPoints as ServerExtensionPoints
+    from .server import ServerStatistics as ServerStatistics
+    from .server import ServingPart as ServingPart
+    from .server import TaskMode as TaskMode
+    from .server import progress_of as progress_of
+    from .server import run_of as run_of
+    from .server import serving_of as serving_of
+    from .transports import stream_transport as stream_transport
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_util": ("owned_nursery", "succeeds"),
+            "abc": ("Answerer", "Transport", "TransportOpener"),
+            "client": ("ClientExtensionPoints", "ResultInProgress"),
+            "peer": (
+                "Admission", "BUSY", "ClientSession", "ConnectionStatistics", "ExchangeContext", "HandlerPool",
+                "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link", "OutgoingRequest", "Peer",
+                "ServerSession",
+            ),
+            "server": (
+                "ActiveServer", "Around", "ServerExtensionPoints", "ServerStatistics", "ServingPart", "TaskMode",
+                "progress_of", "run_of", "serving_of",
+            ),
+            "transports": ("stream_transport",),
+        },
+    )  # fmt: skip

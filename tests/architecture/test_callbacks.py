@@ -19,6 +19,7 @@ from trio_mcp.testing import AuthorizationServerOptions
 
 FACADES = ["trio_mcp", "trio_mcp.abc", "trio_mcp.client", "trio_mcp.llm", "trio_mcp.server", "trio_mcp.testing"]
 SIGNATURES: Mapping[str, tuple[object, str]] = {
+    "Around": (Server.tool, "async def around(context: Context, call: Callable[[], Awaitable[Any]]) -> Any:"),
     "CallTimeout": (llm.Toolkit.answer, "def timeout(call: ToolCall) -> float | None:"),
     "Approve": (llm.Toolkit.answer, "async def approve(call: ToolCall) -> bool | str:"),
     "Consent": (ClientOptions, "async def consent(request: Consentable) -> Consentable:"),

@@ -36,7 +36,10 @@ def is_naming(node: ast.stmt) -> bool:
             return False
 
 
-PUBLIC = ["trio_mcp", "trio_mcp.lowlevel", "trio_mcp.abc", "trio_mcp.types", "trio_mcp.llm", "trio_mcp.testing"]
+PUBLIC = [
+    *("trio_mcp", "trio_mcp.lowlevel", "trio_mcp.abc", "trio_mcp.types", "trio_mcp.llm", "trio_mcp.testing"),
+    "trio_mcp.apps",
+]
 
 
 @pytest.mark.parametrize("facade", PUBLIC)

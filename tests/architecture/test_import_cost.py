@@ -131,19 +131,39 @@ def test_opening_a_stdio_client_loads_no_heavy_packages_and_no_http_modules(tmp_
     assert matching(loaded, "types._generated.messages", "types._messages") == []
 
 
-def test_serving_loads_nothing_for_looking_inside(tmp_path: Path) -> None:
-    program = SERVER.replace("trio.run(serve_stdio, server)", "trio.run(server_once)").replace(
-        "server = Server",
-        "async def server_once():\n    async with server.serving():\n        pass\n\n\nserver = Server",
+SERVED_ONCE = SERVER.replace("trio.run(serve_stdio, server)", "trio.run(server_once)").replace(
+    "server = Server",
+    "async def server_once():\n    async with server.serving():\n        pass\n\n\nserver = Server",
+)
+CAPABILITIES = ("apps*", "skills*", "tasks*")
+
+
+def test_serving_loads_nothing_for_looking_inside() -> None:
+    assert matching(modules_after(SERVED_ONCE), "server._snapshot", "server._inspection") == []
+
+
+def test_programs_that_use_no_capability_load_none(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
+    llm = CLIENT.replace("import trio\n", "import trio\nfrom trio_mcp.llm import load_toolkit\n").replace(
+        "        assert", "        await load_toolkit(client)\n        assert"
     )
 
-    assert matching(modules_after(program), "server._snapshot", "server._inspection") == []
+    assert matching(modules_after(llm, str(tmp_path / "server.py")), *CAPABILITIES) == []
+    assert matching(modules_after(SERVED_ONCE), *CAPABILITIES) == []
+
+
+def test_a_server_with_apps_loads_neither_bridge_nor_client() -> None:
+    program = SERVED_ONCE.replace("@server.tool", '@server.tool(app="ui://page")').replace(
+        "trio.run", 'server.app("ui://page")(lambda: "<!doctype html>")\ntrio.run'
+    )
+
+    assert matching(modules_after(program), "apps*", "client*") == ["apps", "apps._csp", "apps._metadata"]
 
 
 def test_types_and_servers_load_no_types_of_extensions() -> None:
     loaded = modules_after("from trio_mcp import Server, types\ntypes.Tool, Server('s')")
 
-    assert matching(loaded, "apps*", "skills*", "tasks*") == []
+    assert matching(loaded, *CAPABILITIES) == []
 
 
 LISTING = """

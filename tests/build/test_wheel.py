@@ -39,7 +39,8 @@ def test_the_wheel_installs_one_package_and_marks_it_as_typed() -> None:
     folders = {file.parts[0] for file in files if ".." not in file.parts}
 
     assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"trio_mcp"}
-    assert "trio_mcp/py.typed" in {file.as_posix() for file in files}
+    others = {f"trio_mcp/{name}" for name in ("py.typed", "cli/app_host.html", "cli/app_sandbox.html")}
+    assert others <= {file.as_posix() for file in files}
     assert any(file.name == "LICENSE" for file in files)
 
 

@@ -53,6 +53,7 @@ def with_members(members: dict[str, Any], definitions: dict[str, Any] | None = N
             "Tool.odd: members named for something that is not",
         ),
         ({"type": "object", "properties": {"x": STRING}, "required": ["y"]}, "requires a member 'y' that it does not"),
+        ({"type": "object", "required": ["y"]}, "requires a member 'y' that it does not"),
         (
             {"type": "object", "properties": {"x": STRING}, "additionalProperties": STRING},
             "named members beside typed additionalProperties",

@@ -9,12 +9,18 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from codegen import project
 from codegen.__main__ import main
-from codegen.spec import judge, run
+from codegen.align import align
+from codegen.envelopes import complete
+from codegen.extensions import EXTENSIONS, THIS_PROJECT
+from codegen.merge import merge
+from codegen.normalise import normalise_extension
+from codegen.spec import extensions, judge, run
 from codegen.spec.leniency import SWITCHES, Leniency
 from codegen.spec.seeds import changed, changes, same_json
 
@@ -23,6 +29,10 @@ OLDEST, NEWEST = "2024-11-05", "2026-07-28"
 
 FEW = 300
 """The number of messages of each revision that these tests compare."""
+FEW_OF_A_KIND = 5
+"""The number of messages of each kind, of each extension."""
+FROM_UPSTREAM = [name for name, facts in EXTENSIONS.items() if facts.origin != THIS_PROJECT]
+"""The extensions that have an upstream file."""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +45,9 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "upstream" / path.stem).mkdir(parents=True)
         text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
         (root / "upstream" / path.stem / "schema.json").write_text(text, "utf-8")
+    (root / "upstream" / "extensions").mkdir()
+    for name in FROM_UPSTREAM:
+        shutil.copy(root / "schema" / "extensions" / f"{name}.json", root / "upstream" / "extensions")
     write_example(root / "upstream", {"type": "text", "text": "hi"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(project, "SCHEMA", root / "schema")
@@ -49,6 +62,8 @@ def upstream(laid_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(project, "SCHEMA", tmp_path / "schema")
     monkeypatch.setattr(judge, "_MOST", FEW)
     monkeypatch.setattr(run, "FEWEST", FEW)
+    monkeypatch.setattr(extensions, "_MOST_OF_A_KIND", FEW_OF_A_KIND)
+    monkeypatch.setattr(run, "FEWEST_OF_EXTENSION", FEW_OF_A_KIND)
     return tmp_path / "upstream"
 
 
@@ -70,6 +85,8 @@ def test_every_known_difference_from_the_schemas_is_named(upstream: Path, capsys
     assert status == 0
     assert report.splitlines()[0] == "2026-07-28: 1 example messages, each made into the type of its folder and back"
     assert report.count(f": {FEW} mutated messages of ") == len(project.read_pins())
+    assert report.count(" mutated messages of ") == len(project.read_pins()) + len(EXTENSIONS)
+    assert "apps: " in report
     assert "null for a member that may be left out counts as left out\n" in report
     assert report.endswith("no difference without a name\n")
 
@@ -97,9 +114,15 @@ def none_compared(self: judge.Comparison, _: object) -> None:
     self.messages = FEW
 
 
+def none_of_extension_compared(self: extensions.ExtensionComparison) -> None:
+    """Replace the comparison of an extension likewise."""
+    self.messages = FEW_OF_A_KIND
+
+
 @pytest.fixture
 def no_mutants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge.Comparison, "run", none_compared)
+    monkeypatch.setattr(extensions.ExtensionComparison, "run", none_of_extension_compared)
 
 
 @pytest.mark.usefixtures("no_mutants")
@@ -108,11 +131,13 @@ def test_a_comparison_with_too_few_messages_fails(
 ) -> None:
     assert compare(upstream, capsys)[0] == 0
     monkeypatch.setattr(run, "FEWEST", FEW + 1)
+    monkeypatch.setattr(run, "FEWEST_OF_EXTENSION", FEW_OF_A_KIND + 1)
 
     status, report = compare(upstream, capsys)
 
     assert status == 1
     assert f"FAULT revision {OLDEST}: judged by {FEW} messages only\n" in report
+    assert f"FAULT extension tasks: judged by {FEW_OF_A_KIND} messages only\n" in report
 
 
 @pytest.mark.usefixtures("no_mutants")
@@ -143,6 +168,9 @@ def test_upstream_files_that_differ_from_the_pinned_ones_fail(
     document["$defs"]["Tool"]["required"] = ["name"]
     changed.write_text(json.dumps(document), "utf-8")
     (upstream / "2024-11-05" / "schema.json").unlink()
+    (upstream / "extensions" / "tasks.json").unlink()
+    spoilt = upstream / "extensions" / "apps.json"
+    spoilt.write_text(spoilt.read_text("utf-8").replace('"dark"', '"dim"'), "utf-8")
 
     status, report = compare(upstream, capsys)
 
@@ -151,8 +179,78 @@ def test_upstream_files_that_differ_from_the_pinned_ones_fail(
         f"FAULT {upstream / '2024-11-05' / 'schema.json'} is missing",
         f"FAULT {changed} is not the upstream file that schema/pins.toml names",
         f"FAULT schema/2025-03-26.json is not the normal form of {changed}",
-        "3 faults",
+        f"FAULT {spoilt} is not the upstream file that schema/extensions/pins.toml names",
+        f"FAULT schema/extensions/apps.json is not the normal form of {spoilt}",
+        f"FAULT {upstream / 'extensions' / 'tasks.json'} is missing",
+        "6 faults",
     ]
+
+
+# -- Extensions: a file in the form of other tools, the normal form of which is in `schema/`.
+
+
+RAW: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$defs": {
+        "McpUiTheme": {"anyOf": [{"const": "light", "type": "string"}, {"const": "dark", "type": "string"}]},
+        "McpUiHostCss": {
+            "type": "object",
+            "properties": {"fonts": {"anyOf": [{"type": "string"}, {}]}},
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def judged(raw: dict[str, Any], normal: dict[str, Any] | None = None) -> extensions.ExtensionComparison:
+    """Return the comparison of upstream's file of an extension with the generated types of apps."""
+    core = project.read_core()
+    document = normalise_extension(raw, "skills", core)
+    merged = merge(complete(align(project.read_schemas())))
+    comparison = extensions.ExtensionComparison({**document, "extension": "apps", **(normal or {})}, raw, core, merged)
+    comparison.run()
+    return comparison
+
+
+def test_the_differences_of_an_extension_from_its_upstream_file_have_names() -> None:
+    found = judged(RAW)
+
+    assert found.faults == []
+    assert [kind.name for kind in found.kinds] == ["McpUiHostCss", "McpUiTheme"]
+    assert found.valid > 0
+    assert found.accepted["an object may have members that its schema does not name"] > 0
+    assert found.without_nulls > 0
+    assert found.refused.keys() == {"JavaScript's undefined is taken for any value"}
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "sentence"),
+    [
+        ("McpUiHostCss", {"properties": {"fonts": {"type": "integer"}}, "type": "object"}, ": valid, but refused: "),
+        ("McpUiHostCss", {"properties": {"css": {"type": "string"}}, "type": "object"}, ": accepted, for no reason "),
+        ("McpUiTheme", {"enum": ["dark", "grey", "light"], "type": "string"}, ": valid, but refused: "),
+        ("McpUiTheme", {"enum": ["dark", "grey"], "type": "string"}, ": valid, but refused: "),
+    ],
+)
+def test_a_difference_of_an_extension_without_a_name_is_a_fault(
+    name: str, schema: dict[str, Any], sentence: str
+) -> None:
+    faults = judged({**RAW, "$defs": {**RAW["$defs"], name: schema}}).faults
+
+    assert any(fault.startswith(f"extension apps, {name}: ") and sentence in fault for fault in faults)
+
+
+def test_a_copy_that_became_a_reference_to_something_else_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    something_else = {"McpUiHostCss": {"type": "object"}, "McpUiTheme": {"type": "string"}}
+    monkeypatch.setattr(extensions, "without_copies", Mock(return_value=something_else))
+
+    assert any("a copy became a reference to something else" in fault for fault in judged(RAW).faults)
+
+
+def test_a_definition_of_which_no_valid_message_is_made_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "seeds", Mock(return_value=[3]))
+
+    assert any("none of the messages made from the schema is valid" in fault for fault in judged(RAW).faults)
 
 
 def test_a_mutant_differs_from_its_seed_in_one_place() -> None:

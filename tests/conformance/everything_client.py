@@ -18,7 +18,6 @@ import trio
 
 from tests.conformance.everything_authorized import act_for
 from trio_mcp import Client, ClientOptions, SkillChanged, open_http_client, types
-from trio_mcp.skills import MemorySkillApprovals
 
 SECONDS = 50
 """The suite terminates a shell instead of this process, so this process ends by a timeout."""
@@ -148,23 +147,20 @@ async def schema_preservation(url: str) -> None:
 
 
 async def list_skills(url: str) -> None:
-    """List the skills, look at each, and approve it; nothing is read."""
-    approvals = MemorySkillApprovals()
+    """List the skills, and read none of their files."""
     async with connected(url) as client:
-        async for skill in client.skills(server="suite"):
-            await approvals.approve(skill)
+        assert [skill.name async for skill in client.skills()]
 
 
-async def use_skill(url: str) -> None:
-    """Read a skill as a host would do that loads it; the suite serves one that must be refused."""
+async def read_a_changed_skill(url: str) -> None:
+    """Try to read a skill that is not what its entry says; the other files must not be read then."""
     async with connected(url) as client:
-        (skill,) = [skill async for skill in client.skills()]
-        for path in dict.fromkeys(("SKILL.md", *skill.files)):
+        async for skill in client.skills():
             try:
-                await skill.read(path)
+                await skill.read()
             except SkillChanged:
-                continue
-            raise RuntimeError(f"{path} was read, and must not be")
+                return
+        raise AssertionError("the skill was read although it was changed")
 
 
 SCENARIOS: Mapping[str, Act] = {
@@ -178,9 +174,9 @@ SCENARIOS: Mapping[str, Act] = {
     "request-metadata": request_metadata,
     "sep-2322-client-request-state": rounds,
     "sep-2640-client-no-prefetch": list_skills,
-    "sep-2640-client-verify-digest": use_skill,
-    "sep-2640-client-verify-frontmatter": use_skill,
-    "sep-2640-client-verify-size": use_skill,
+    "sep-2640-client-verify-digest": read_a_changed_skill,
+    "sep-2640-client-verify-frontmatter": read_a_changed_skill,
+    "sep-2640-client-verify-size": read_a_changed_skill,
     "sse-retry": sse_retry,
     "tools_call": tools_call,
 }

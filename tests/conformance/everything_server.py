@@ -20,10 +20,12 @@ from hypercorn.config import Config
 from tests.conformance.everything_asking import ASKING_TOOLS, personal_prompt
 from tests.conformance.everything_content import CONTENT_TOOLS, add_prompts, add_resources
 from tests.conformance.everything_control import CONTROL_TOOLS
+from tests.conformance.everything_tasks import TASK_SETTINGS, add_task_tools
 from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, http_app, serve_http
 from trio_mcp.transports import AsgiApp
 
 Asking = Literal["parked", "replayed"]
+SKILLS = Path(__file__).parent / "skills"
 
 JSON_SCHEMA_2020_12 = """{
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -52,15 +54,16 @@ JSON_SCHEMA_2020_12 = """{
 
 def make_server(asking: Asking = "parked") -> Server:
     """Return the server. Its first tool needs no arguments, because some scenarios call the first tool of the list."""
-    server = Server("everything", version="1.0", asking=asking)
+    server = Server("everything", version="1.0", asking=asking, tasks=TASK_SETTINGS)
     for tool in (*CONTENT_TOOLS, *CONTROL_TOOLS, *ASKING_TOOLS):
         server.tool(tool)
     server.tool(input_schema=JSON_SCHEMA_2020_12)(json_schema_2020_12_tool)
     add_resources(server)
     add_prompts(server)
-    server.skills.add_directory(Path(__file__).with_name("skills"))
     server.prompt(name="test_input_required_result_prompt")(personal_prompt)
     _add_changes(server)
+    add_task_tools(server)
+    server.skills.add_directory(SKILLS)
     return server
 
 

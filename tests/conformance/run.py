@@ -21,13 +21,13 @@ from attrs import evolve, field, frozen
 from tests.conformance.runner.http2_proxy import over_http2
 from tests.conformance.runner.scenarios import Leg, Scenario, Scenarios, read_scenarios
 from tests.conformance.runner.server_process import ServerFailed, everything_server
-from tests.conformance.runner.suite import ROOT, Found, Suite
+from tests.conformance.runner.suite import EXTENSIONS, NEWEST, ROOT, Found, Suite
 from tests.conformance.runner.table import left_out, summary, table
-from tests.conformance.runner.verdicts import Check, Verdict, judge
+from tests.conformance.runner.verdicts import Verdict, judge
 
 WORKERS = 2
 """Clients under test at once: each is a process, and so is its server."""
-SCORED = ("2025-11-25", "2026-07-28")
+SCORED = ("2025-11-25", NEWEST)
 """The revisions for which the suite has its own set of scenarios."""
 INSTALLED = ROOT / ".nox" / "conformance" / "tmp" / "suite"
 """The folder in which the nox session installs the suite."""
@@ -50,7 +50,7 @@ class Setup:
 
 SETUPS = (
     Setup(""),
-    Setup("replayed", ("--asking", "replayed"), SCORED[-1:]),
+    Setup("replayed", ("--asking", "replayed"), (SCORED[-1], EXTENSIONS)),
     Setup("hypercorn", ("--under", "hypercorn")),
     Setup("http2", http2=True),
 )
@@ -120,25 +120,34 @@ class Runner:
 
     async def _test_server(self, url: str, revision: str, variant: str) -> None:
         chosen = self._chosen("server", revision)
-        by_name = [name for name, each in chosen.items() if each.is_apart or self.only is not None]
-        selections: list[Sequence[str]] = [
-            ("--scenario", name, "--spec-version", revision, "--force") for name in by_name
-        ]
-        if len(by_name) < len(chosen):
-            all_others = ("--suite", "all", "--spec-version", revision)
-            selections.append(("--requirements", revision) if revision in SCORED else all_others)
-        results: dict[str, Sequence[Check]] = {}
-        for selection in selections:
-            found = await self.suite.test_server(url, *selection)
-            self._keep(found)
-            results |= found.results
-            if found.crash is not None:
-                self.troubles.append(f"{f'server {variant}'.strip()} {revision}: {found.crash}")
-        verdicts = (judge(each, results.get(name)) for name, each in chosen.items())
+        if not chosen:
+            return
+        if revision == EXTENSIONS:
+            for name, scenario in chosen.items():
+                await self._test_extension(url, name, scenario, variant)
+            return
+        if self.only is not None:
+            selection: tuple[str, ...] = ("--scenario", self.only, "--spec-version", revision)
+        elif revision in SCORED:
+            selection = ("--requirements", revision)
+        else:
+            selection = ("--suite", "all", "--spec-version", revision)
+        found = await self.suite.test_server(url, *selection)
+        self._keep(found)
+        verdicts = (judge(each, found.results.get(name)) for name, each in chosen.items())
         self.verdicts.extend(evolve(each, variant=variant) for each in verdicts)
+        if found.crash is not None:
+            self.troubles.append(f"{f'server {variant}'.strip()} {revision}: {found.crash}")
+
+    async def _test_extension(self, url: str, name: str, scenario: Scenario, variant: str) -> None:
+        found = await self.suite.test_server(url, "--scenario", name)
+        self._keep(found)
+        self.verdicts.append(evolve(judge(scenario, found.results.get(name)), variant=variant))
+        if found.crash is not None:
+            self.troubles.append(f"{f'server {variant}'.strip()} {name}: {found.crash}")
 
     async def _client_leg(self) -> None:
-        chosen = [each for revision in SCORED for each in self._chosen("client", revision).values()]
+        chosen = [each for revision in (*SCORED, EXTENSIONS) for each in self._chosen("client", revision).values()]
         verdicts: dict[Scenario, Verdict] = {}
         free = trio.CapacityLimiter(WORKERS)
 

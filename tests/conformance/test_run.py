@@ -29,7 +29,7 @@ def test_every_scenario_is_chosen_by_default(home: Path) -> None:
     runner = made(home)
     assert (runner.legs, runner.only) == (("server", "client"), None)
     assert [setup.name for setup in runner.setups] == ["", "replayed", "hypercorn", "http2"]
-    assert runner.revisions == ["2025-06-18", "2025-11-25", "2026-07-28"]
+    assert runner.revisions == ["2025-06-18", "2025-11-25", "2026-07-28", "extensions"]
 
     runner = made(home, "--leg", "client", "--revision", "2025-11-25", "--only", "sse-retry")
     assert (runner.legs, runner.revisions, runner.only) == (("client",), ["2025-11-25"], "sse-retry")
@@ -43,7 +43,7 @@ def test_setups_of_our_server_can_be_left_out_and_another_server_has_none(home: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--only", "tasks-lifecycle"], "tasks-lifecycle: the server does not offer the tasks extension"),
+        (["--only", "tasks-status-notifications"], "tasks-status-notifications: the suite skips it"),
         (["--only", "telepathy"], "telepathy: no such scenario is chosen"),
         (["--only", "sse-retry", "--leg", "server"], "sse-retry: no such scenario is chosen"),
         (["--revision", "2024-11-05"], "--revision 2024-11-05: there are no scenarios"),

@@ -41,28 +41,27 @@ def test_each_leg_has_the_frozen_number_of_scenarios_and_the_additional_ones() -
     assert sizes == {
         ("server", "2025-06-18"): 27,
         ("server", "2025-11-25"): 30 + 3,
-        ("server", "2026-07-28"): 37 + 3 + 3,
+        ("server", "2026-07-28"): 37 + 3,
         ("client", "2025-11-25"): 18 + 7 + 2,
-        ("client", "2026-07-28"): 32 + 7 + 4,
+        ("client", "2026-07-28"): 32 + 7,
+        ("server", "extensions"): 9 + 3,
+        ("client", "extensions"): 4,
     }
 
 
 def test_only_the_expected_scenarios_are_unwatched_or_have_skips() -> None:
     unwatched = {(each.leg, each.name) for each in SCENARIOS.required if not each.is_watched}
 
-    assert len(unwatched) == 5 + 9 + 33 + 4
+    assert len(unwatched) == 5 + 9 + 4 + 33
     assert [each.name for each in SCENARIOS.required if each.skips] == ["http-standard-headers"]
-    assert [each.name for each in SCENARIOS.required if each.is_apart] == [
-        *("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"),
-    ]
 
 
 def test_a_scenario_that_the_suite_requires_is_run_or_left_out_for_a_reason() -> None:
-    requested = ["tools_call", "tasks-lifecycle", "telepathy"]
+    requested = ["tools_call", "tasks-status-notifications", "telepathy"]
 
     assert SCENARIOS.unexpected("client", "2026-07-28", requested) == ["telepathy"]
     assert SCENARIOS.unexpected("client", "2025-06-18", requested) == ["tools_call", "telepathy"]
-    assert SCENARIOS.why_left_out("tasks-lifecycle") == "the server does not offer the tasks extension"
+    assert SCENARIOS.why_left_out("tasks-status-notifications") == "the suite skips it"
     assert SCENARIOS.why_left_out("tools_call") is None
 
 
@@ -101,7 +100,7 @@ def test_the_table_has_a_line_for_each_scenario_and_lists_the_faults() -> None:
 
 
 def test_a_scenario_that_is_left_out_is_counted_once() -> None:
-    requested = ["tasks-lifecycle", "tasks-lifecycle", "tasks-cancel", "tools_call"]
+    requested = ["tasks-status-notifications", "tasks-status-notifications", "tools_call"]
 
     report = left_out(SCENARIOS, requested)
-    assert report == "left out, because the server does not offer the tasks extension: 2 scenarios"
+    assert report == "left out, because the suite skips it: 1 scenarios"

@@ -20,6 +20,8 @@ TIMEOUT = 60  # seconds for a program, or for a whole conversation
 def test_every_example_has_a_test() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
         "server.py",
+        "chart.html",
+        "chart_server.py",
         "chat_host.py",
         "client.py",
         "library_server.py",

@@ -341,7 +341,7 @@ async def test_a_custom_method_can_return_an_extension_result(opener: Opener) ->
 
     @server.method("acme/work")
     async def work() -> ExtensionResult:
-        return ExtensionResult(TASKS, "task", {"taskId": "1"})
+        return ExtensionResult(TASKS, "task", Task("1"))
 
     async def resolve(client: Client, result: dict[str, Any]) -> dict[str, Any]:
         return {"done": result["taskId"]}
@@ -357,7 +357,7 @@ async def test_middleware_can_turn_only_tool_calls_into_tasks(opener: Opener, ca
     @server.middleware
     async def divert(request: Request, call_next: Any) -> Any:
         if request.method in {"tools/call", "tools/list"}:
-            return ExtensionResult(TASKS, "task", {"taskId": request.method})
+            return ExtensionResult(TASKS, "task", Task(request.method))
         return await call_next(request)
 
     async def resolve(client: Client, result: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from trio_mcp import (
     open_client,
     types,
 )
+from trio_mcp.lowlevel import ServerExtensionPoints
 
 
 @pytest.mark.parametrize("revisions", [[], ["2026-07-28", "1999-01-01"]])
@@ -191,3 +192,22 @@ async def test_a_package_can_declare_an_extension_of_a_server_that_exists() -> N
     assert server.capabilities.extensions == {"com.example/a": {"size": 2}, "com.example/b": {}}
     with pytest.raises(ValueError, match="extension id 'b'"):
         server.declare_extension("b")
+
+
+async def test_a_package_can_check_a_server_before_each_serving() -> None:
+    server, servings, faults = Server("s"), list[str](), list[str]()
+
+    def check() -> None:
+        servings.append(server.info.name)
+        if faults:
+            raise ValueError(faults[0])
+
+    ServerExtensionPoints(server).before_serving(check)
+    async with open_client(server):
+        assert servings == ["s"]
+    async with server.serving_one():
+        assert servings == ["s", "s"]
+    faults.append("not complete")
+    with pytest.raises(ValueError, match="not complete"):
+        async with open_client(server):
+            pass

@@ -5,6 +5,7 @@ Specification: https://www.w3.org/TR/webdriver2/
 
 from __future__ import annotations
 
+import base64
 import re
 import subprocess
 from collections.abc import AsyncGenerator
@@ -65,6 +66,24 @@ class Browser:
         """Run the body of an async function in the page; return its value, or raise AssertionError with its error."""
         body = f"return (async (...$) => {{ {script} }})(...arguments)"
         return await self._request("POST", "execute/sync", script=body, args=arguments)
+
+    async def enter(self, *frames: str) -> None:
+        """Go into a frame of the top page, and into frames within it; each is found by a selector."""
+        await self._request("POST", "frame", id=None)
+        for css in frames:
+            await self._request("POST", "frame", id={_ELEMENT: await self._find(css)})
+
+    async def windows(self) -> int:
+        """Return the number of windows and tabs."""
+        return len(await self._request("GET", "window/handles"))
+
+    async def resize(self, width: int, height: int) -> None:
+        """Change the size of the window, in pixels."""
+        await self._request("POST", "window/rect", width=width, height=height)
+
+    async def screenshot(self) -> bytes:
+        """Return a picture of the page, as PNG."""
+        return base64.b64decode(await self._request("GET", "screenshot"))
 
     async def _find(self, css: str) -> str:
         found = await self._request("POST", "element", using="css selector", value=css)

@@ -13,22 +13,24 @@ Rules of this file:
 5. A response, a cancellation or progress without a request is a fault. So is a method that the revision lacks.
 6. Tests of links and of transports use invented methods, which no revision has, and answer `initialize` and `ping`
    themselves, with the agreed revision as the result. Only the envelope of these messages is checked.
-7. The same holds for custom messages of applications, which tests call by the names in `CUSTOM`, and for those of the
-   extension whose methods one revision had as an experiment. A result of a type that no revision has belongs to an
-   extension if its request has declared one.
+7. The same holds for custom messages of applications, which tests call by the names in `CUSTOM`, and for methods of
+   tasks if the request does not declare the extension: one revision had them as an experiment, so that applications may
+   define them. A result of a type that no revision has belongs to an extension if its request has declared one.
 8. A server that ends a subscription answers it, and cancels it in its very next message, with the id of the
    subscription. This cancellation is valid.
+9. A message of a known extension is checked against the file of the extension if that is in force: always, or if the
+   request declares it. For a notification of a server, one of the open requests must declare it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypeGuard
 
 from attrs import define, field, frozen
 
 from tests.wire_validity.tap import Role
-from tests.wire_validity.upstream import Json, Part, Revision, Upstream
+from tests.wire_validity.upstream import Extension, Json, Part, Revision, Upstream
 from trio_mcp.wire import LISTEN, SUBSCRIPTION_ID_KEY, is_array, is_object
 
 Id: TypeAlias = "str | int"
@@ -206,11 +208,28 @@ class Conversation:
         ):
             faults.append("$: the request names no revision, and none was agreed on")
         self._issued[role][id] = request.revision
-        verdict = Verdict(
-            message, role, "request", request.revision, [Part(("JSONRPCMessage", "JSONRPCRequest"))], faults
-        )
-        self._specify(verdict, self._revision(request.revision).requests.get((role, method)))
+        revision = self._revision(request.revision)
+        verdict = Verdict(message, role, "request", revision.name, [Part(("JSONRPCMessage", "JSONRPCRequest"))], faults)
+        definition = revision.requests.get((role, method))
+        extension = None if definition else self._extension(role, method, revision, [request])
+        if extension is not None:
+            verdict.parts = revision.for_request_of_extension(extension, extension.defines(role, method) or "", message)
+        else:
+            self._specify(verdict, definition)
         return verdict
+
+    def _extension(
+        self, role: Role, method: str, revision: Revision, requests: Iterable[OpenRequest]
+    ) -> Extension | None:
+        """Return the extension that defines a message of *role* and that is in force for one of the requests."""
+        if method in revision.methods:  # the file of an extension repeats requests that a server embeds in results
+            return None
+        declared = {id for each in requests for id in _declared(each.params)}
+        for extension in revision.extensions:
+            is_in_force = not extension.facts.declared_by_client or extension.facts.id in declared
+            if is_in_force and extension.defines(role, method) is not None:
+                return extension
+        return None
 
     def _specify(self, verdict: Verdict, definition: str | None) -> None:
         """Check a message against the definition of its method."""
@@ -230,7 +249,12 @@ class Conversation:
         verdicts: list[Verdict] = []
         for revision in known or possible[:1]:
             verdict = Verdict(message, role, "notification", revision, list(parts), list(faults))
-            self._specify(verdict, self._revision(revision).notifications.get((role, method)))
+            definition = self._revision(revision).notifications.get((role, method))
+            requests = self._open[_other(role)].values()
+            extension = None if definition else self._extension(role, method, self._revision(revision), requests)
+            if extension is not None:
+                definition = f"{extension.name}:{extension.defines(role, method)}"
+            self._specify(verdict, definition)
             verdicts.append(self._judged(verdict))
         if method == "notifications/cancelled":
             self._taken(role, _at(message, "params", "requestId"))
@@ -280,7 +304,10 @@ class Conversation:
             verdict.message = {**message, "result": {"resultType": "complete", **message["result"]}}
             verdict.invented = True
         elif _is_of_extension(request.params, message["result"]):
-            verdict.invented = True
+            self._specify_result(verdict, revision, request)
+        elif (extension := self._extension(_other(role), request.method, revision, [request])) is not None:
+            defined = extension.defines(_other(role), request.method) or ""
+            verdict.parts = revision.for_result_of_extension(extension, f"{defined.removesuffix('Request')}Result")
         elif (_other(role), request.method) in revision.requests:
             verdict.parts = revision.for_result(_other(role), request.method, request.params, message["result"])
         elif _is_custom(request.method):
@@ -288,6 +315,15 @@ class Conversation:
         else:
             verdict.faults.append(f"$.result: no {role} answers {request.method!r} in this revision")
         return verdict
+
+    def _specify_result(self, verdict: Verdict, revision: Revision, request: OpenRequest) -> None:
+        """Check a result whose type no revision has against the extension that has this type."""
+        for extension in revision.extensions:
+            definition = extension.of_result_type(verdict.message["result"]["resultType"])
+            if definition is not None and extension.facts.id in _declared(request.params):
+                verdict.parts = revision.for_result_of_extension(extension, definition)
+                return
+        verdict.invented = True
 
     def _error(self, role: Role, message: Json) -> Verdict:
         id, faults = message.get("id"), list[str]()
@@ -317,6 +353,12 @@ def _is_custom(method: str) -> bool:
 def _is_of_extension(params: Json, result: Json) -> bool:
     is_other = _at(result, "resultType") not in {None, "complete", "input_required"}
     return is_other and bool(_at(params, "_meta", _CAPABILITIES_KEY, "extensions"))
+
+
+def _declared(params: Json) -> Iterable[str]:
+    """Return the ids of the extensions that a request declares."""
+    extensions = _at(params, "_meta", _CAPABILITIES_KEY, "extensions")
+    return extensions if is_object(extensions) else ()
 
 
 def _is_id(value: object) -> TypeGuard[Id]:

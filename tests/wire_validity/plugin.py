@@ -22,6 +22,7 @@ from tests.wire_validity.tap import RECORDS, TEST, Role, install, replay, watche
 from tests.wire_validity.upstream import Upstream
 from trio_mcp import types
 
+OWN = Path(__file__).parents[2] / "schema" / "extensions"
 _RESULTS_KEY = "messages on the wire"
 _SHOWN = 30
 """The number of faults that are printed."""
@@ -37,7 +38,10 @@ _REQUIRED: tuple[tuple[Role, str], ...] = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("wire validity")
     group.addoption(
-        "--from", dest="upstream", metavar="DIR", help="the folder that contains upstream's <revision>/schema.json"
+        "--from",
+        dest="upstream",
+        metavar="DIR",
+        help="the folder that contains upstream's <revision>/schema.json and extensions/tasks.json",
     )
     group.addoption(
         "--part",
@@ -51,7 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder is None:
         raise pytest.UsageError("--from DIR is missing: the folder of the upstream schemas")
     try:
-        upstream = Upstream.read({name: Path(folder) / name / "schema.json" for name in types.REVISIONS})
+        upstream = Upstream.read(
+            {name: Path(folder) / name / "schema.json" for name in types.REVISIONS},
+            # The schema of skills has no upstream: it is written in this project.
+            {"skills": OWN / "skills.json", "tasks": Path(folder) / "extensions" / "tasks.json"},
+        )
     except OSError as exc:
         raise pytest.UsageError(f"--from: {exc}") from None
     plugin = _Plugin(upstream, not config.getoption("part"), getattr(config, "workeroutput", None))

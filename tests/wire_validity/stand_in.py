@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.wire_validity.judge import Judge
-from tests.wire_validity.upstream import Upstream
+from tests.wire_validity.upstream import EXTENSIONS, Upstream
 from trio_mcp import types
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def upstream() -> Upstream:
-    return Upstream.read({name: ROOT / "schema" / f"{name}.json" for name in types.REVISIONS})
+    return Upstream.read(
+        {name: ROOT / "schema" / f"{name}.json" for name in types.REVISIONS},
+        {name: ROOT / "schema" / "extensions" / f"{name}.json" for name in EXTENSIONS},
+    )
 
 
 def judge(test: str = "here") -> Judge:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jsonschema_rs
 from attrs import define, field, frozen
@@ -29,6 +29,59 @@ _ANSWERED_BY_NOTHING = frozenset({"PingRequest", "SetLevelRequest", "SubscribeRe
 result definition of its own."""
 
 
+class ExtensionFacts(NamedTuple):
+    """The facts about an extension that its file does not state."""
+
+    id: str
+    """The name under which it is declared."""
+    declared_by_client: bool
+    """True if it is in force only for requests that declare it."""
+    since: str
+    """The oldest revision in which it is used."""
+
+
+EXTENSIONS: Mapping[str, ExtensionFacts] = {
+    "skills": ExtensionFacts("io.modelcontextprotocol/skills", declared_by_client=False, since="2024-11-05"),
+    "tasks": ExtensionFacts("io.modelcontextprotocol/tasks", declared_by_client=True, since="2026-07-28"),
+}
+"""The extensions whose messages pass between clients and servers, by the names of their files."""
+
+
+@frozen
+class Extension:
+    """The file of one extension. Its requests are those of clients, and its notifications those of servers."""
+
+    name: str
+    document: Mapping[str, Json]
+
+    @property
+    def facts(self) -> ExtensionFacts:
+        return EXTENSIONS[self.name]
+
+    @property
+    def definitions(self) -> Mapping[str, Json]:
+        """The file's definitions by name."""
+        return self.document["$defs"]  # type: ignore[no-any-return] # a JSON file, checked against its pin
+
+    @cached_property
+    def _methods(self) -> Mapping[tuple[Role, str], str]:
+        found: dict[tuple[Role, str], str] = {}
+        for name, definition in self.definitions.items():
+            method = _constant(definition, "method")
+            if method is not None:
+                found["server" if name.endswith("Notification") else "client", method] = name
+        return found
+
+    def defines(self, role: Role, method: str) -> str | None:
+        """Return the definition of a message; None if it is not of this extension."""
+        return self._methods.get((role, method))
+
+    def of_result_type(self, result_type: Json) -> str | None:
+        """Return the definition of the results of a type that no revision has; None if the extension has none."""
+        names = (name for name, each in self.definitions.items() if _constant(each, "resultType") == result_type)
+        return next(names, None)
+
+
 @frozen
 class Part:
     """The definitions for one part of a message."""
@@ -45,6 +98,8 @@ class Revision:
 
     name: str
     document: Mapping[str, Json]
+    extensions: Sequence[Extension] = ()
+    """The extensions that are used in this revision."""
     _validators: dict[tuple[str, ...], jsonschema_rs.Validator] = field(factory=dict[Any, Any], init=False)
 
     @cached_property
@@ -118,6 +173,20 @@ class Revision:
             return "CreateTaskResult"
         return f"{request.removesuffix('Request')}Result"
 
+    def for_request_of_extension(self, extension: Extension, request: str, message: Json) -> list[Part]:
+        """Return the definitions for a request of an extension: its own, and those of every request."""
+        whole = Part(("JSONRPCMessage", "JSONRPCRequest", f"{extension.name}:{request}"))
+        has_params = "RequestParams" in self.definitions and "params" in message
+        return [whole, Part(("RequestParams",), ("params",))] if has_params else [whole]
+
+    def for_result_of_extension(self, extension: Extension, definition: str) -> list[Part]:
+        """Return the definitions for a result of an extension: its own, and those of every result."""
+        members = extension.definitions[definition].get("properties", {})
+        base = "CacheableResult" if "ttlMs" in members and "cacheScope" in members else "Result"
+        shared = (base,) if base in self.definitions else ()
+        whole = Part(("JSONRPCMessage", self.result))
+        return [whole, Part((f"{extension.name}:{definition}", *shared), ("result",))]
+
     def for_error(self, code: Json) -> list[Part]:
         """Return the definitions for an error: that of every error, and that of its code if there is one."""
         whole, body = self._by_code.get(code, ((), ())) if type(code) is int else ((), ())
@@ -157,10 +226,36 @@ class Revision:
             for error in validator.iter_errors(pruned(value))
         ]
 
+    @cached_property
+    def _of_extensions(self) -> Mapping[str, Json]:
+        """The definitions of the extensions, each under the name of its extension."""
+        return {
+            f"{extension.name}:{name}": self._in_this_revision(definition, extension.name)
+            for extension in self.extensions
+            for name, definition in extension.definitions.items()
+        }
+
+    def _in_this_revision(self, schema: Json, extension: str) -> Json:
+        """Return a schema of an extension whose references lead to the definitions of this file."""
+        if is_array(schema):
+            return [self._in_this_revision(each, extension) for each in schema]
+        if not is_object(schema):
+            return schema
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            inner = {key: self._in_this_revision(each, extension) for key, each in schema.items() if key != "$schema"}
+            # A member of an object may have that name too.
+            return {**inner, "$schema": schema["$schema"]} if is_object(schema.get("$schema")) else inner
+        file, _, name = reference.partition("#/$defs/")
+        if not file:
+            return {"$ref": f"#/{self._container}/{extension}:{name}"}
+        # Older revisions leave some definitions out: then any value is valid.
+        return {"$ref": f"#/{self._container}/{name}"} if name in self.definitions else {}
+
     def _validator(self, names: tuple[str, ...]) -> jsonschema_rs.Validator:
         validator = self._validators.get(names)
         if validator is None:
-            schema: dict[str, Json] = {self._container: dict(self.definitions)}
+            schema: dict[str, Json] = {self._container: {**self.definitions, **self._of_extensions}}
             schema["allOf"] = [{"$ref": f"#/{self._container}/{name}"} for name in names]
             if "$schema" in self.document:
                 schema["$schema"] = self.document["$schema"]
@@ -176,9 +271,16 @@ class Upstream:
     revisions: Mapping[str, Revision]
 
     @classmethod
-    def read(cls, paths: Mapping[str, Path]) -> Upstream:
-        """Read the file of each revision; raise `OSError` if one is missing."""
-        return cls({name: Revision(name, json.loads(path.read_text("utf-8"))) for name, path in paths.items()})
+    def read(cls, paths: Mapping[str, Path], extensions: Mapping[str, Path]) -> Upstream:
+        """Read the file of each revision and of each extension; raise `OSError` if one is missing."""
+        documents = {name: json.loads(path.read_text("utf-8")) for name, path in paths.items()}
+        known = [Extension(name, json.loads(path.read_text("utf-8"))) for name, path in extensions.items()]
+        return cls(
+            {
+                name: Revision(name, document, [each for each in known if each.facts.since <= name])
+                for name, document in documents.items()
+            }
+        )
 
     @property
     def names(self) -> Sequence[str]:
@@ -192,8 +294,11 @@ class Upstream:
 
 def _constant(definition: Json, member: str) -> Json:
     """Return the only value that a definition allows for a member; None if there is no such value."""
-    schema = definition.get("properties", {}).get(member)
-    return schema.get("const") if is_object(schema) else None
+    found: Any = None
+    for part in (definition, *definition.get("allOf", ())):
+        schema = part.get("properties", {}).get(member)
+        found = schema.get("const", found) if is_object(schema) else found
+    return found
 
 
 def _has(value: Json, member: str) -> bool:

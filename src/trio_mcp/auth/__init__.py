@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .client import WorkloadIdentity as WorkloadIdentity
     from .client import open_browser as open_browser
     from .client import print_url as print_url
+    from .client import show_in_browser as show_in_browser
     from .server import IntrospectionVerifier as IntrospectionVerifier
     from .server import JwtVerifier as JwtVerifier
     from .server import ResourceServer as ResourceServer
@@ -43,7 +44,7 @@ else:
             "client": (
                 "AuthMethod", "Bearer", "CallFailed", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage",
                 "Grant", "HttpCall", "HttpReply", "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration",
-                "Unreadable", "WorkloadIdentity", "open_browser", "print_url",
+                "Unreadable", "WorkloadIdentity", "open_browser", "print_url", "show_in_browser",
             ),
             "server": ("IntrospectionVerifier", "JwtVerifier", "ResourceServer", "TokenGuard"),
         },

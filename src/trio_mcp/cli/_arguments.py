@@ -373,21 +373,15 @@ class _Adder:
 
     def _add_call(self) -> None:
         call = self._connected("call", "call a tool", "call add a=1 b=2", f"NAME {_PAIRS}")
-        call.add_argument("name", metavar="NAME", help="the tool")
-        call.add_argument(
-            "pairs",
-            nargs="*",
-            default=[],
-            metavar="KEY=VALUE",
-            help="an argument: a string, or JSON if the tool's schema requires another type; KEY:=JSON is always JSON",
-        )
-        call.set_defaults(row="pairs")
-        call.add_argument(
-            "--arguments",
-            metavar="JSON",
-            help="all arguments as a JSON object, @FILE to read it from a file, or - for standard input",
-        )
+        _add_arguments(call)
         _add_output(call)
+        app = self._connected(
+            "app", "call a tool, and show its app in the browser", "app sales year=2026", f"NAME {_PAIRS}"
+        )
+        _add_arguments(app)
+        app.add_argument(
+            "--no-browser", dest="browser", action="store_false", help="print the URL of the page, and open no browser"
+        )
 
     def _add_texts(self) -> None:
         read = self._connected("read", "read a resource", "read greeting://Ada", "URI")
@@ -486,6 +480,23 @@ def _common_options() -> _Parser:
         help="offer a folder to the server as a root; may be repeated",
     )
     return common
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the tool")
+    parser.add_argument(
+        "pairs",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an argument: a string, or JSON if the tool's schema requires another type; KEY:=JSON is always JSON",
+    )
+    parser.set_defaults(row="pairs")
+    parser.add_argument(
+        "--arguments",
+        metavar="JSON",
+        help="all arguments as a JSON object, @FILE to read it from a file, or - for standard input",
+    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

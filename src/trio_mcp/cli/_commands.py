@@ -28,6 +28,7 @@ from ..wire import (
     Change,
     ChangeFilter,
     ListChanged,
+    ResourceUpdated,
     Undecodable,
     decode,
     is_array,
@@ -43,6 +44,7 @@ __all__ = [
     "Job",
     "Watching",
     "arguments_for",
+    "arguments_of",
     "call",
     "complete",
     "find_tool",
@@ -209,13 +211,8 @@ async def call(job: Job) -> None:
         UsageError: the server has no such tool, or the arguments do not fit its schema.
         ToolFailed: the tool reports a failure.
     """
-    options = job.options
-    tool = await find_tool(job, options.name)
-    try:
-        arguments = arguments_for(tool.input_schema, options.texts, options.whole)
-    except SchemaError as error:
-        job.notes.say(f"the arguments are not checked, because the tool's schema cannot be used: {error}")
-        arguments = arguments_for({}, options.texts, options.whole)
+    tool = await find_tool(job, job.options.name)
+    arguments = arguments_of(job, tool)
     async with job.client.open_call(tool.name, arguments) as pending:
         with job.notes.bar(tool.name) as show:
             async for update in pending.updates:
@@ -224,6 +221,20 @@ async def call(job: Job) -> None:
     _print(job, result)
     if result.is_error:
         raise ToolFailed(tool.name, "\n".join(piece.text for piece in pieces_of(result.content)), result)
+
+
+def arguments_of(job: Job, tool: types.Tool) -> JSONObject:
+    """Return the arguments on the command line, checked against the schema of the tool, if it can be used.
+
+    Raises:
+        UsageError: they do not fit.
+    """
+    options = job.options
+    try:
+        return arguments_for(tool.input_schema, options.texts, options.whole)
+    except SchemaError as error:
+        job.notes.say(f"the arguments are not checked, because the tool's schema cannot be used: {error}")
+        return arguments_for({}, options.texts, options.whole)
 
 
 async def find_tool(job: Job, name: str) -> types.Tool:
@@ -517,6 +528,7 @@ class Watching:
         elif isinstance(change, ListChanged):
             self._print(f"the list of {change.kind} has changed")
         else:
+            assert isinstance(change, ResourceUpdated)  # the command listens for nothing else
             self._print(visible_line(f"{change.uri} has changed"))
 
     def _print(self, line: str) -> None:

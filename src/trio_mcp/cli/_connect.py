@@ -23,7 +23,7 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
-from typing import TextIO, TypeAlias
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 import trio
 from attrs import define, field
@@ -62,6 +62,9 @@ from ._questions import Answers, can_ask, questions, read_answers
 from ._skills import skill, skills
 from ._terminal import visible_json
 from ._tools import list_tools_of_all, tools
+
+if TYPE_CHECKING:
+    from ..apps import AppHost
 
 __all__ = ["Interrupts", "Trace", "open_trace", "run_connected"]
 
@@ -178,7 +181,7 @@ def run_connected(options: argparse.Namespace) -> None:
         TrioMcpError: the server refuses, breaks the protocol or is gone, or the user has not signed in.
         OSError: the server's command cannot be started, or the output cannot be written.
     """
-    if options.command == "call":
+    if options.command in {"app", "call"}:
         prepare_call(options)
     answers = None if options.answer is None else read_answers(options.answer)
     with open_trace(options.trace) as trace:
@@ -214,6 +217,10 @@ def _command(options: argparse.Namespace, notes: Notes, output: Output) -> tuple
     if options.command == "watch":
         watching = Watching(options.json, output)
         return watching.run, watching.log
+    if options.command == "app":
+        from ._app import show_app  # noqa: PLC0415 # likewise
+
+        return show_app, None
     if options.command == "stubs":
         from ._stubs import stubs  # noqa: PLC0415 # no other command needs it
 
@@ -233,7 +240,14 @@ def _client_options(
         "on_log": on_log,
         "roots": [_root(path) for path in options.root] or None,
         "tap": trace,
+        "apps": _app_host() if options.command == "app" else None,
     }
+
+
+def _app_host() -> AppHost:
+    from ..apps import AppHost  # noqa: PLC0415 # one command needs it
+
+    return AppHost()
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._answer import ResultInProgress as ResultInProgress
     from ._cache import CacheOption as CacheOption
     from ._cache import CacheStatistics as CacheStatistics
     from ._cache import ResponseCache as ResponseCache
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ._client import OnProgress as OnProgress
     from ._client import OpenCall as OpenCall
     from ._client import Updates as Updates
+    from ._custom import ClientExtensionPoints as ClientExtensionPoints
     from ._listen import Changes as Changes
     from ._many import MAX_NAME_LENGTH as MAX_NAME_LENGTH
     from ._many import Clients as Clients
@@ -60,11 +62,13 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "_answer": ("ResultInProgress",),
             "_cache": ("CacheOption", "CacheStatistics", "ResponseCache", "ServerCache"),
             "_callbacks": (
                 "Consent", "Consentable", "ElicitMode", "OnElicit", "OnElicitComplete", "OnLog", "OnSample", "Roots",
             ),
             "_client": ("Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"),
+            "_custom": ("ClientExtensionPoints",),
             "_listen": ("Changes",),
             "_many": (
                 "MAX_NAME_LENGTH", "Clients", "Prefix", "ServerTool", "open_clients", "sanitized_name",

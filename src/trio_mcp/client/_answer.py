@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import trio
 from attrs import define, evolve, field
@@ -43,7 +43,7 @@ from .._errors import (
 )
 from .._extensions import is_specified, with_plain_extensions
 from .._user_types import TypedFunction, to_object
-from .._util import has_cancelled, own_cancellation, run_all, succeeds
+from .._util import has_cancelled, run_all, succeeds
 from ..peer import HandlerPool, HandlerRun, IncomingRequest, Limits
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object
 from ._callbacks import Callbacks, OnElicitComplete, OnLog, Replies
@@ -55,9 +55,12 @@ __all__ = [
     "STATE",
     "Answering",
     "CustomMessages",
+    "ResultInProgress",
     "ResultResolver",
     "Rounds",
     "VisitedPages",
+    "answers_to",
+    "checked_complete",
     "read_interim",
 ]
 
@@ -336,35 +339,13 @@ class Rounds:
             raise RemoteProtocolError(f"{self._method!r}: the server has asked {limit} times (Limits.max_rounds)")
         retry = {name: value for name, value in (self._params or {}).items() if name not in {ANSWERS, STATE}}
         if interim.input_requests is not None:
-            self._check(interim.input_requests)
-            retry[ANSWERS] = await self._answers(interim.input_requests)
+            retry[ANSWERS] = await answers_to(
+                interim.input_requests, self._method, self._replies, self._revision, self._limits
+            )
         await self._pause(is_needed=not interim.input_requests)
         if interim.request_state is not None:
             retry[STATE] = interim.request_state
         return retry
-
-    def _check(self, questions: Mapping[str, types.InputRequest]) -> None:
-        for key, question in questions.items():
-            try:
-                self._replies.check(question.method, question.params)
-            except McpError as refusal:
-                message = f"{self._method!r} asks {key!r}, which cannot be answered: {refusal.message}"
-                raise RemoteProtocolError(message) from None
-
-    async def _answers(self, questions: Mapping[str, types.InputRequest]) -> JsonObject:
-        """Ask the application all questions at once. The first failure cancels the others and is raised unwrapped."""
-        answers: dict[str, Any] = dict.fromkeys(questions)
-
-        async def answer(key: str) -> None:
-            answers[key] = await self._answer(questions[key])
-
-        jobs = [partial(answer, key) for key in questions]
-        await run_all(jobs, at_once=self._limits.max_in_flight, log=_log)
-        return answers
-
-    async def _answer(self, question: types.InputRequest) -> JsonObject:
-        reply = await self._replies.ask(question.params)
-        return self._replies.resolve(question.params, reply, self._revision)
 
     async def _pause(self, *, is_needed: bool) -> None:
         if not is_needed:
@@ -377,6 +358,34 @@ class Rounds:
             pause = longest * random.uniform(0.5, 1)  # noqa: S311 # keeps clients apart; no secret
             until = self._paused_until = trio.current_time() + pause
         await trio.sleep_until(until)
+
+
+async def answers_to(
+    questions: Mapping[str, types.InputRequest], method: str, replies: Replies, revision: str, limits: Limits
+) -> JsonObject:
+    """Ask the application all questions at once. The first failure cancels the others and is raised unwrapped.
+
+    Args:
+        method: the method of the request whose result asks, for errors.
+
+    Raises:
+        RemoteProtocolError: a question cannot be answered; then none is asked.
+        Exception: any exception of a callback.
+    """
+    for key, question in questions.items():
+        try:
+            replies.check(question.method, question.params)
+        except McpError as refusal:
+            message = f"{method!r} asks {key!r}, which cannot be answered: {refusal.message}"
+            raise RemoteProtocolError(message) from None
+    answers: dict[str, Any] = dict.fromkeys(questions)
+
+    async def answer(key: str) -> None:
+        params = questions[key].params
+        answers[key] = replies.resolve(params, await replies.ask(params), revision)
+
+    await run_all([partial(answer, key) for key in questions], at_once=limits.max_in_flight, log=_log)
+    return answers
 
 
 def read_interim(outcome: JsonObject, method: str, revision: str) -> types.InputRequiredResult:
@@ -397,7 +406,27 @@ def read_interim(outcome: JsonObject, method: str, revision: str) -> types.Input
 MAX_WAITING_NOTIFICATIONS = 1024
 """The number of notifications that may wait for their handlers; beyond it the oldest is dropped."""
 
-ResultResolver: TypeAlias = Callable[[Any, JsonObject], Awaitable[JsonObject]]
+
+class ResultInProgress(Protocol):
+    """The way from a result of an extension's type to the complete result, with updates in between.
+
+    One task at a time uses it. When that task is cancelled, `aclose` is awaited.
+    """
+
+    async def next_update(self) -> types.ProgressNotificationParams | None:
+        """Wait for the next update of the call; None when the complete result is there, or an error."""
+        ...
+
+    async def result(self) -> JsonObject:
+        """Wait for the complete result, and return its JSON. Updates that were not read are dropped."""
+        ...
+
+    async def aclose(self) -> None:
+        """End it; if the result is not there yet, the call was left. It is shielded, and must take a bounded time."""
+        ...
+
+
+ResultResolver: TypeAlias = Callable[[Any, JsonObject], Awaitable[JsonObject] | ResultInProgress]
 """A `Resolve` for a client of any type."""
 
 
@@ -494,16 +523,33 @@ class CustomMessages:
         is_open = method == "tools/call" or not is_specified(method)
         return self._resolvers.get(kind) if is_open and isinstance(kind, str) else None
 
-    async def complete_result(self, resolve: ResultResolver, method: str, json: JsonObject) -> JsonObject:
-        """Return the complete result for *json*.
-
-        Raises:
-            LocalProtocolError: *resolve* returned something else.
-            Exception: any exception of *resolve*.
-        """
+    def begin_to_resolve(self, resolve: ResultResolver, json: JsonObject) -> ResultInProgress:
+        """Return the way from *json* to the complete result."""
         assert self.client is not None
-        with own_cancellation("the function of the extension", _log):
-            complete: Any = await resolve(self.client, json)
-        if not is_object(complete) or complete.get("resultType", "complete") != "complete":
-            raise LocalProtocolError(f"the extension returned an incomplete result for {method!r}")
-        return complete
+        way: Any = resolve(self.client, json)
+        return way if hasattr(way, "next_update") else _WithoutUpdates(way)
+
+
+@define(eq=False)
+class _WithoutUpdates:
+    """A `ResultInProgress` of a function that only returns the result."""
+
+    _result: Awaitable[JsonObject]
+
+    async def next_update(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def result(self) -> JsonObject:
+        return await self._result
+
+    async def aclose(self) -> None:
+        close = getattr(self._result, "close", None)  # a coroutine that was not awaited would be reported
+        if close is not None:
+            close()
+
+
+def checked_complete(complete: Any, method: str) -> JsonObject:
+    """Return the result that an extension has made; raise LocalProtocolError if it is not a complete result."""
+    if not is_object(complete) or complete.get("resultType", "complete") != "complete":
+        raise LocalProtocolError(f"the extension returned an incomplete result for {method!r}")
+    return complete

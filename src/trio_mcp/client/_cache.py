@@ -32,13 +32,13 @@ from .._errors import ErrorResponse
 from ..wire import (
     INVALID_PARAMS,
     PROGRESS_TOKEN_KEY,
-    Change,
     ChangeFilter,
     JsonObject,
     JsonText,
     ListChanged,
     NotJsonError,
     ResourceUpdated,
+    SpecifiedChange,
     decode,
     encode,
     json_text,
@@ -70,7 +70,7 @@ class Topic(NamedTuple):
     """The subject of a result."""
 
     method: str
-    change: Change | None
+    change: SpecifiedChange | None
     """The change that makes results outdated; None if servers do not report any."""
 
 
@@ -183,7 +183,7 @@ class CacheStore:
             while len(self._entries) > self.max_entries or self.size > self.max_bytes:
                 self._drop(next(iter(self._entries)))
 
-    def changed(self, server: Hashable, change: Change) -> None:
+    def changed(self, server: Hashable, change: SpecifiedChange) -> None:
         """Drop the results that a change on a server affects."""
         if isinstance(change, ListChanged):
             self._invalidate(server, lambda topic: topic.change == change)
@@ -245,7 +245,7 @@ class CacheStore:
                 del self._topics[server]
 
 
-def _is_part(whole: Change | None, part: ResourceUpdated) -> bool:
+def _is_part(whole: SpecifiedChange | None, part: ResourceUpdated) -> bool:
     """Return True if *part* is the resource *whole*, or a part of it."""
     if not isinstance(whole, ResourceUpdated) or not part.uri.startswith(whole.uri):
         return False
@@ -328,7 +328,7 @@ class ConnectionCache:
         owner = self if self.principal is None else (self.principal,)
         return CachedRequest(self._store, PendingFetch(CacheKey(self._server, topic, request), owner))
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: SpecifiedChange) -> None:
         """Note a change that the server has reported."""
         if self._store is not None:
             self._store.changed(self._server, change)

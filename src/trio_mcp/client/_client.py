@@ -6,34 +6,34 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, NoReturn, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 import trio
 from attrs import define, evolve, field
 
 from .. import types
 from .._capabilities import load_capability
-from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError, ToolFailed
-from .._extensions import is_specified, with_named_extensions
+from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError
+from .._extensions import with_named_extensions
 from .._misuse import AsyncForOnly, AsyncWithOnly, check_class
-from .._other_sdks import ForeignAttributes, unknown_options
-from .._user_types import to_object
+from .._other_sdks import unknown_options
 from .._util import own_cancellation
 from ..peer import ConnectionStatistics
 from ..wire import LISTEN, ChangeFilter, JsonObject
 from ._answer import ANSWERS, STATE, read_interim
 from ._callbacks import declaration
 from ._connection import Connection
+from ._custom import CustomRequests, call_params, declared_with, members_of, tool_result
 from ._legacy_listen import LegacyListen
 from ._listen import ChangeInbox, Changes, ListenRequest
-from ._lists import MAX_PAGES, PageIterator, PageLike
+from ._lists import MAX_PAGES, PageIterator
 from ._requests import OpenRequest
 
 if TYPE_CHECKING:
-    from .._capabilities import ClientSkill
+    from .._capabilities import App, ClientSkill
     from ._returns import ReturnType
 
 __all__ = ["Call", "Client", "Lifetime", "ManualCall", "OnProgress", "OpenCall", "Updates"]
@@ -212,50 +212,17 @@ class OpenCall(AsyncWithOnly, Generic[C]):
 
     async def __aexit__(self, *_: object) -> None:
         self._request.leave()
-
-
-def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
-    """Return the params of a call.
-
-    Raises:
-        TypeError: *name* is not a string, or *arguments* or *meta* is not a mapping.
-    """
-    if name.__class__ is not str:
-        check_class("the name of a tool", name, str, "tool.name")
-    params: JsonObject = {"name": name}
-    if arguments is not None:
-        known = arguments.__class__ is dict  # nearly always; the check for `Mapping` is slow
-        params["arguments"] = dict(arguments) if known else _members("the arguments of a tool", arguments)
-    if meta is not None:
-        params["_meta"] = _members("meta", meta)
-    return params
-
-
-def _members(what: str, given: object) -> JsonObject:
-    """Return a copy of a mapping; raise TypeError if *given* is anything else."""
-    if not isinstance(given, Mapping):
-        cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
-        raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
-    return dict(cast("Mapping[str, Any]", given))
+        if self._request.is_resolving:
+            await self._request.aclose()
 
 
 def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
     """Return the typed result of a call; see `Call.result`."""
     assert request.params is not None
-    name: str = request.params["name"]
-    result = request.connection.read_result("tools/call", json, types.CallToolResult)
-    output = request.connection.tools.outputs.get(name)
-    if output is not None:
-        output.check(result)
-    if raise_on_error and result.is_error:
-        texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-        raise ToolFailed(name, "\n".join(texts), result)
-    return result
+    return tool_result(request.connection, request.params["name"], json, raise_on_error=raise_on_error)
 
 
 R = TypeVar("R")
-T = TypeVar("T")
-P = TypeVar("P", bound=PageLike)
 
 
 class _ListenMethod(Protocol):
@@ -281,6 +248,8 @@ class OpenListen(AsyncWithOnly):
 
     _connection: Connection
     _wanted: ChangeFilter
+    _declared: JsonObject | None
+    """The capabilities that the request declares; None for those of the client."""
     _inbox: ChangeInbox = field(init=False)
     _method: _ListenMethod = field(init=False)
 
@@ -296,7 +265,7 @@ class OpenListen(AsyncWithOnly):
         self._inbox = ChangeInbox(heard, connection.limits)
         if connection.is_modern:
             self._method = ListenRequest(
-                connection.ask(LISTEN, {"notifications": possible.to_wire()}),
+                connection.ask(LISTEN, {"notifications": possible.to_wire()}, capabilities=self._declared),
                 possible,
                 self._inbox,
                 connection.cache,
@@ -344,7 +313,7 @@ class Lifetime:
 
 
 @define(eq=False)
-class Client(ForeignAttributes):
+class Client(CustomRequests):
     """A connection to a server. Create it with `open_client`, `start_client` or one of their siblings.
 
     Every method may be used from any number of tasks at once. If a call is cancelled, the server's
@@ -358,7 +327,6 @@ class Client(ForeignAttributes):
     call, a prompt or a resource; an exception of a callback is then raised by that request, unwrapped.
     """
 
-    _connection: Connection = field(repr=False)
     _lifetime: Lifetime = field(repr=False)
 
     if not TYPE_CHECKING:
@@ -588,6 +556,8 @@ class Client(ForeignAttributes):
             result = read_call(request, await request.result(), raise_on_error=raise_on_error or reader is not None)
         finally:
             request.leave()
+            if request.is_resolving:
+                await request.aclose()
         if reader is None:
             return result
         output = self._connection.tools.outputs.get(name)
@@ -726,6 +696,8 @@ class Client(ForeignAttributes):
         prompts: bool = False,
         resource_list: bool = False,
         resources: Sequence[str] = (),
+        custom: Mapping[str, Sequence[str]] | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> AbstractAsyncContextManager[Changes]:
         """Receive changes on a server of any revision for as long as the block lasts.
 
@@ -755,10 +727,13 @@ class Client(ForeignAttributes):
             prompts: report changes of the list of prompts.
             resource_list: report changes of the list of resources or of resource templates.
             resources: the URIs of resources whose updates are reported.
+            custom: what extensions report, by the member that they add to the filter: ``{"taskIds": [id]}``. Each
+                notification is a `CustomChange`; only in 2026-07-28.
+            extensions: extensions that the request declares in addition to those of the client; see `request`.
 
         Raises:
-            ValueError: no argument selects any change.
-            TypeError: *resources* is a single string.
+            ValueError: no argument selects any change, or the id of an extension is not valid.
+            TypeError: *resources*, or the value of a member of *custom*, is a single string.
             MissingCapability: the server has not declared that it reports any of these changes; before 2026-07-28, of
                 these resources, if nothing else is selected. Raised when the block is entered, as are the exceptions of
                 the requests it makes.
@@ -767,12 +742,19 @@ class Client(ForeignAttributes):
         """
         if isinstance(resources, str):
             raise TypeError(f"resources={resources!r}: expected a list of URIs")
+        for member, strings in (custom or {}).items():
+            if isinstance(strings, str):
+                raise TypeError(f"custom[{member!r}]={strings!r}: expected a list of strings")
         wanted = ChangeFilter(
-            tools=tools, prompts=prompts, resource_list=resource_list, resources=dict.fromkeys(resources)
+            tools=tools,
+            prompts=prompts,
+            resource_list=resource_list,
+            resources=dict.fromkeys(resources),
+            custom=custom or {},
         )
         if not wanted:
             raise ValueError("listen(): select at least one kind of change")
-        return OpenListen(self._connection, wanted)
+        return OpenListen(self._connection, wanted, declared_with(self._connection, extensions))
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListPromptsResult:
         """Return one page of the prompts; see `list_tools`."""
@@ -786,7 +768,7 @@ class Client(ForeignAttributes):
         """Get a prompt's messages. The arguments are strings."""
         params: JsonObject = {"name": name}
         if arguments is not None:
-            params["arguments"] = _members("the arguments of a prompt", arguments)
+            params["arguments"] = members_of("the arguments of a prompt", arguments)
         return await self._connection.request("prompts/get", _with_meta(params, meta), types.GetPromptResult)
 
     async def complete(
@@ -812,6 +794,20 @@ class Client(ForeignAttributes):
         )
         json = types.unstructure(params, revision=self.revision)
         return (await self._connection.request("completion/complete", json, types.CompleteResult)).completion
+
+    async def app_of(self, tool: types.Tool) -> App | None:
+        """Read the app that shows the results of a tool; None if the tool has none.
+
+        Args:
+            tool: a tool of this server, as `tools` yields it.
+
+        Raises:
+            RemoteProtocolError: the URI of the app, or its resource, is not that of an app.
+
+        Specification: https://modelcontextprotocol.io/extensions/apps/overview
+        """
+        app: App | None = await load_capability("apps").read_app(self, tool)
+        return app
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Ask for log messages of *level* and above. Until then a client with `on_log` gets those of all levels.
@@ -845,86 +841,6 @@ class Client(ForeignAttributes):
         """Notify a legacy server that the roots have changed."""
         await self._connection.notify("notifications/roots/list_changed")
 
-    async def request(self, method: str, params: Any, result: type[R]) -> R:
-        """Send a custom request, a request of an extension, or one of the agreed revision that has no method here.
-
-        The server's declared capabilities are not checked. In a modern revision the request carries the same `_meta` as
-        every other, so that a server sees which extensions the client declares.
-
-        Args:
-            method: such as ``"com.example/rooms/list"``, or ``"tasks/get"`` (of 2025-11-25, and of an extension).
-            params: an object: a mapping, or an instance of a class that is converted to a JSON object.
-            result: the class to return: one of `trio_mcp.types`, an attrs class, a dataclass, a TypedDict, a
-                `msgspec.Struct`, a pydantic model, or `dict`.
-
-        Raises:
-            TypeError: *params* or *result* is not an object.
-            LocalProtocolError: the specification has that method, and the agreed revision does not.
-        """
-        json = None if params is None else to_object(params, self.revision)
-        return await self._connection.request(method, json, result, undeclared=True)
-
-    def pages(
-        self,
-        method: str,
-        result: type[P],
-        items: Callable[[P], Iterable[T]],
-        *,
-        identity: Callable[[T], str],
-        params: Any = None,
-        max_pages: int = MAX_PAGES,
-    ) -> AsyncIterator[T]:
-        """Iterate over the list of a custom method, or of one of an extension, page by page, as `tools` does.
-
-        Each page is requested as by `request`, with the cursor of the page before as the member ``cursor``.
-
-        ::
-
-            async for room in client.pages(
-                "com.example/rooms/list", RoomsPage, lambda page: page.rooms, identity=lambda room: room.name
-            ):
-                print(room.name)
-
-        Args:
-            method: the list request.
-            result: the class of a page, with the attribute ``next_cursor``; as of `request`.
-            items: returns the items of a page.
-            identity: returns what tells an item from the others. The iterator uses it if it has to read the list again.
-            params: members for each request, besides the cursor; as of `request`.
-            max_pages: as of `tools`.
-
-        Raises what `tools` and `request` raise.
-        """
-        members = to_object(params, self.revision)
-
-        async def fetch(cursor: str | None) -> P:
-            return await self.request(method, members if cursor is None else {**members, "cursor": cursor}, result)
-
-        return PageIterator(fetch, items, max_pages, identity, empty_is_last=not self._connection.is_modern)
-
-    async def notify(self, method: str, params: Any = None) -> None:
-        """Send a custom notification or one of an extension. If cancelled, nothing was sent.
-
-        Args:
-            method: a name that the specification does not use.
-            params: as those of `request`.
-
-        Raises:
-            LocalProtocolError: the specification has that notification; the client sends it when it is due.
-            TypeError: *params* is not an object.
-        """
-        if is_specified(method):
-            raise LocalProtocolError(
-                f"{method!r} is a notification of the specification; the client sends it when it is due"
-            )
-        await self._connection.notify(method, to_object(params, self.revision))
-
-    def extension(self, id: str) -> Mapping[str, Any] | None:
-        """Return the server's settings of an extension that both sides have declared; otherwise None."""
-        if id not in self._connection.custom.extensions:
-            return None
-        return (self.server_capabilities.extensions or {}).get(id)
-
 
 def _reader_of(returns: Any) -> ReturnType:
     from ._returns import return_type  # noqa: PLC0415 # programs that take whole results do not need it
@@ -937,4 +853,4 @@ def _page(cursor: str | None) -> JsonObject | None:
 
 
 def _with_meta(params: JsonObject, meta: Mapping[str, Any] | None) -> JsonObject:
-    return params if meta is None else {**params, "_meta": _members("meta", meta)}
+    return params if meta is None else {**params, "_meta": members_of("meta", meta)}

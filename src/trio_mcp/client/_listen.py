@@ -15,7 +15,8 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
 
 import trio
 from attrs import define, field
@@ -24,7 +25,17 @@ from .. import types
 from .._errors import RemoteProtocolError, RequestTimedOut, StructureError
 from .._misuse import AsyncForOnly
 from ..peer import Limits, OutgoingRequest
-from ..wire import ACKNOWLEDGED, LISTEN, Change, ChangeFilter, JsonObject, ResourceUpdated, read_change
+from ..wire import (
+    ACKNOWLEDGED,
+    LISTEN,
+    Change,
+    ChangeFilter,
+    CustomChange,
+    JsonObject,
+    ResourceUpdated,
+    encode,
+    read_change,
+)
 from ._cache import ConnectionCache
 
 __all__ = ["ChangeInbox", "Changes", "ListenRequest"]
@@ -43,7 +54,7 @@ class ChangeInbox:
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
     """An ordered set."""
     _bytes: int = field(default=0, init=False)
-    """The length of the URIs in it."""
+    """The length of the URIs in it, and of what extensions report."""
     _end: Exception | None = field(default=None, init=False)
     """The exception that is raised when all changes have been read."""
     _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -97,17 +108,19 @@ class ChangeInbox:
 
 
 def _size(change: Change) -> int:
-    return len(change.uri) if isinstance(change, ResourceUpdated) else 0
+    if isinstance(change, ResourceUpdated):
+        return len(change.uri)
+    return len(encode(change.params)) if isinstance(change, CustomChange) else 0
 
 
 @define(eq=False)
 class Changes(AsyncForOnly, AsyncIterator[Change]):
     """The changes on a server during a block of `Client.listen`: an asynchronous iterator for one task at a time.
 
-    Yields a `ListChanged` or a `ResourceUpdated`. A change is contained once until it is read. The iteration ends when
-    the server stops in an orderly way, and raises `ConnectionLost` when the connection is lost. Over HTTP the stream of
-    changes alone may be lost: the iteration then raises `ResponseLost`, and the caller has to request the current
-    state.
+    Yields a `ListChanged`, a `ResourceUpdated` or a `CustomChange`. A change is contained once until it is read. The
+    iteration ends when the server stops in an orderly way, and raises `ConnectionLost` when the connection is lost.
+    Over HTTP the stream of changes alone may be lost: the iteration then raises `ResponseLost`, and the caller has to
+    request the current state.
     """
 
     _usage = "async for change in changes"
@@ -140,6 +153,9 @@ class ListenRequest:
     _revision: str
     _idle_limit: float
     """The seconds within which the server must acknowledge the request."""
+    _numbers: Iterator[int] = field(factory=count, init=False)
+    """Numbers that keep the notifications of extensions apart, because only the extension knows which of them are about
+    the same thing."""
     _acknowledged: trio.Event = field(factory=trio.Event, init=False)
     """Set when the acknowledgement has arrived, or the request has ended without one."""
     _acknowledgement: ChangeFilter | Exception | None = field(default=None, init=False)
@@ -192,6 +208,9 @@ class ListenRequest:
             self._acknowledgement = self._read(params)
             self._cache.missed(self._wanted)  # earlier changes were not reported
             self._acknowledged.set()
+        elif self._wanted.custom and method != ACKNOWLEDGED:
+            member = next(iter(self._wanted.custom))
+            self._inbox.put(CustomChange(member, str(next(self._numbers)), method, params))
         else:
             _log.debug("ignored %s in a subscription", method)
 
@@ -200,7 +219,7 @@ class ListenRequest:
             read = types.structure(params, types.SubscriptionsAcknowledgedNotificationParams, revision=self._revision)
         except StructureError as exc:
             return RemoteProtocolError(f"the acknowledgement of {LISTEN!r} does not fit: {'; '.join(exc.faults)}")
-        return ChangeFilter.from_wire(read.notifications)
+        return ChangeFilter.from_wire(read.notifications, self._wanted.custom)
 
     def on_outcome(self, outcome: JsonObject | Exception) -> None:
         """Note the end of the request, with an error or in an orderly way."""

@@ -19,6 +19,7 @@ import trio
 from attrs import field, frozen
 
 from .. import transports, types
+from .._capabilities import load_capability
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, TrioMcpError
 from .._extensions import CORE_RESULT_TYPES, check_custom, checked_settings
 from .._misuse import async_block, check_class, did_you_mean
@@ -29,7 +30,7 @@ from .._version import VERSION
 from ..abc import Answerer, ClientAuth, Tap, TransportOpener
 from ..peer import HandlerPool, Limits
 from ..wire import LIST_CHANGES, JsonObject
-from ._answer import Answering, CustomMessages, ResultResolver
+from ._answer import Answering, CustomMessages, ResultInProgress, ResultResolver
 from ._cache import CacheOption, check_cache, connection_cache
 from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
 from ._client import Client, Lifetime
@@ -39,6 +40,7 @@ from ._probe_memory import Beginning, ProbeChoice, WrongBeginningError, check_pr
 from ._timing import RequestClocks, TimeLimits
 
 if TYPE_CHECKING:
+    from .._capabilities import AppHost
     from ..transports import HttpEngine, HttpxClient, StderrTarget
 
 __all__ = [
@@ -62,8 +64,9 @@ __all__ = [
 ]
 
 
-Resolve: TypeAlias = Callable[[Client, JsonObject], Awaitable[JsonObject]]
-"""A function that takes a result of an extension's type, as received, and returns the complete result as JSON."""
+Resolve: TypeAlias = Callable[[Client, JsonObject], "Awaitable[JsonObject] | ResultInProgress"]
+"""A function that takes a result of an extension's type, as received, and returns the complete result as JSON, at the
+end of an awaitable or of a `ResultInProgress`."""
 CustomHandler: TypeAlias = Callable[..., Awaitable[Any]]
 """A function that takes the params of a message, as its parameter is annotated, and for a request returns the result.
 """
@@ -101,6 +104,13 @@ class Extension:
         for taken in sorted(self.result_types.keys() & set(CORE_RESULT_TYPES)):
             raise ValueError(f"{taken!r} is a result type of the protocol, not of {self.id!r}")
 
+
+def _follow_task(client: Client, result: JsonObject) -> ResultInProgress:
+    followed: ResultInProgress = load_capability("tasks").FollowedTask(client, result)
+    return followed
+
+
+_TASKS = Extension("io.modelcontextprotocol/tasks", result_types={"task": _follow_task})
 
 Extensions: TypeAlias = "Mapping[str, Mapping[str, Any]] | Sequence[Extension]"
 """The extensions that a client understands: settings by id, or `Extension` objects."""
@@ -216,6 +226,14 @@ class ClientOptions(TypedDict, total=False):
     """
     extensions: Extensions | None
     """The extensions of the protocol that this client understands and declares."""
+    apps: AppHost | None
+    """Declares that this client shows the apps of servers to its user (`Client.app_of`, `trio_mcp.apps.open_view`)."""
+    tasks: bool | None
+    """Take tasks (2026-07-28): a server may make a task of a tool call, and the call then follows that task to its end,
+    without a time limit. Messages of the task are progress of the call, the callbacks answer its questions, and a
+    cancelled call cancels it. Without this, calls are answered when they are done, and tools that run only as tasks
+    refuse them. `Client.start_task` works without it.
+    """
     experimental: Mapping[str, Mapping[str, Any]] | None
     """Non-standard capabilities to declare, by name."""
     methods: Mapping[str, CustomHandler] | None
@@ -304,7 +322,8 @@ def _custom_messages(options: ClientOptions) -> CustomMessages:
     """
     settings: dict[str, Mapping[str, Any]] = {}
     resolvers: dict[str, ResultResolver] = {}
-    for each in _listed(options.get("extensions") or {}):
+    capabilities = (*_of_apps(options.get("apps")), *([_TASKS] if options.get("tasks") else ()))
+    for each in (*_listed(options.get("extensions") or {}), *capabilities):
         if each.id in settings:
             raise ValueError(f"extensions: {each.id!r} is given twice")
         for kind, resolve in each.result_types.items():
@@ -330,6 +349,13 @@ def _listed(extensions: Extensions) -> Sequence[Extension]:
     if isinstance(extensions, Mapping):
         return [Extension(id, settings) for id, settings in extensions.items()]
     return extensions
+
+
+def _of_apps(host: AppHost | None) -> Sequence[Extension]:
+    if host is None:
+        return ()
+    check_class("apps", host, load_capability("apps").AppHost, "AppHost()")
+    return [host.extension]
 
 
 def _handler(handler: CustomHandler, label: str) -> TypedFunction:

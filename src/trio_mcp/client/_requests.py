@@ -19,6 +19,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 
 from __future__ import annotations
 
+import logging
 import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -32,22 +33,26 @@ from .._errors import (
     RequestTimedOut,
     TrioMcpError,
 )
+from .._util import own_cancellation
 from ..peer import ExchangeState, OutgoingRequest
 from ..wire import (
     HEADER_MISMATCH,
     JsonObject,
 )
-from ._answer import Rounds
+from ._answer import Rounds, checked_complete
 from ._callbacks import IDEMPOTENT, call_with_consent
 from ._timing import RequestClocks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator
 
+    from ._answer import ResultInProgress
     from ._callbacks import Consent
     from ._connection import Connection
 
 __all__ = ["Attempt", "OpenRequest"]
+
+_log = logging.getLogger("trio_mcp.client")
 
 
 @define(eq=False)
@@ -170,6 +175,8 @@ class Attempt:
         self._last_activity = last_activity + now - max(stopped_at, last_activity)
 
 
+_OF_EXTENSION = "the function of the extension"
+
 _PLAIN = ("complete", None)  # the types of almost every result, which need no further steps
 
 
@@ -183,6 +190,7 @@ class OpenRequest:
         capabilities: the capabilities that this request declares in a modern revision; None for the client's.
         is_manual: return a result that asks for input; by default this client's callbacks answer it.
         repeatable: allow every attempt to be repeated if its response was lost, even if it is not idempotent.
+        keeps_custom: return a result of an extension's type as it is.
     """
 
     connection: Connection
@@ -204,8 +212,11 @@ class OpenRequest:
     _skipped: int = field(init=False)  # the updates dropped in attempts that were left
     _is_busy: bool = field(init=False)
     _failure: Exception | None = field(init=False)
+    keeps_custom: bool = field(default=False, kw_only=True)
     _completed: JsonObject | None = field(init=False)
     """The result that an extension has made of the server's result."""
+    _resolving: ResultInProgress | None = field(init=False)
+    """The way from a result of an extension's type to the complete result."""
 
     def __attrs_post_init__(self) -> None:
         # Set here, because attrs takes three times as long for fields that are not arguments: 5 % of the client's
@@ -217,6 +228,7 @@ class OpenRequest:
         self._is_busy = False
         self._failure = None
         self._completed = None
+        self._resolving = None
 
     async def begin(self) -> None:
         """Send the request; `leave` must follow. If sending fails, the request has ended.
@@ -261,8 +273,44 @@ class OpenRequest:
                 return update
             interim = await self._interim() if self.connection.is_modern else None
             if interim is None:
-                return None
+                return await self._next_custom_update() if self.connection.is_modern else None
             await self._continue(interim)
+
+    async def _next_custom_update(self) -> tuple[str, JsonObject] | None:
+        """Return the next update on the way from a result of an extension's type to the complete one."""
+        if self._failure is not None or self._completed is not None:
+            return None
+        try:
+            outcome = await self._attempt.outgoing.result()  # it has arrived
+        except TrioMcpError:
+            return None
+        way = self._way(outcome)
+        if way is None:
+            return None
+        with self._exclusively(), own_cancellation(_OF_EXTENSION, _log):
+            update = await way.next_update()
+        return None if update is None else ("notifications/progress", types.unstructure(update))
+
+    def _way(self, outcome: JsonObject) -> ResultInProgress | None:
+        """Return the way from *outcome* to the complete result; None if no extension resolves it."""
+        if self._resolving is None and not self.keeps_custom and self.connection.is_modern:
+            custom = self.connection.custom
+            resolve = custom.resolver(self.method, outcome.get("resultType"))
+            if resolve is not None:
+                self._resolving = custom.begin_to_resolve(resolve, outcome)
+        return self._resolving
+
+    @property
+    def is_resolving(self) -> bool:
+        """True if an extension has begun to make a complete result; then `aclose` must follow `leave`."""
+        return self._resolving is not None
+
+    async def aclose(self) -> None:
+        """End the request, and what an extension has begun for its result. Not cancelled; takes a bounded time."""
+        self.leave()
+        if self._resolving is not None:
+            with trio.CancelScope(shield=True):
+                await self._resolving.aclose()
 
     async def _interim(self) -> JsonObject | ErrorResponse | None:
         """Return the latest outcome if it calls for a round of questions or for a correction; otherwise None."""
@@ -309,13 +357,14 @@ class OpenRequest:
 
     async def _complete(self, outcome: JsonObject) -> JsonObject:
         """Return the complete result for a result of an extension's type; return any other result unchanged."""
-        custom = self.connection.custom
-        resolve = custom.resolver(self.method, outcome.get("resultType")) if self.connection.is_modern else None
-        if resolve is None:
+        way = self._way(outcome)
+        if way is None:
             return outcome
         if self._completed is None:
             with self._exclusively():
-                self._completed = await custom.complete_result(resolve, self.method, outcome)
+                with own_cancellation(_OF_EXTENSION, _log):
+                    complete = await way.result()
+                self._completed = checked_complete(complete, self.method)
         return self._completed
 
     def is_interim(self, outcome: JsonObject) -> bool:

@@ -38,13 +38,10 @@ if TYPE_CHECKING:
     from ._exchange import UpdateListener as UpdateListener
     from ._exchange import advance as advance
     from ._handler_pool import Explain as Explain
-    from ._handler_pool import FairLimiter as FairLimiter
     from ._handler_pool import Handler as Handler
     from ._handler_pool import HandlerPool as HandlerPool
     from ._handler_pool import HandlerRun as HandlerRun
-    from ._handler_pool import HandlerSlots as HandlerSlots
     from ._handler_pool import OutOfTimeError as OutOfTimeError
-    from ._handler_pool import SenderSlots as SenderSlots
     from ._holds import Hold as Hold
     from ._holds import Holds as Holds
     from ._limits import BUSY as BUSY
@@ -64,6 +61,9 @@ if TYPE_CHECKING:
     from ._session import HandshakeEvent as HandshakeEvent
     from ._session import HandshakeState as HandshakeState
     from ._session import ServerSession as ServerSession
+    from ._slots import FairLimiter as FairLimiter
+    from ._slots import HandlerSlots as HandlerSlots
+    from ._slots import SenderSlots as SenderSlots
     from ._timeouts import PausableTimeouts as PausableTimeouts
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -79,16 +79,14 @@ else:
                 "OutgoingMessageRequest", "OutgoingRequest", "ResponseBatch", "Update", "UpdateBudget",
                 "UpdateListener", "advance",
             ),
-            "_handler_pool": (
-                "Explain", "FairLimiter", "Handler", "HandlerPool", "HandlerRun", "HandlerSlots", "OutOfTimeError",
-                "SenderSlots",
-            ),
+            "_handler_pool": ("Explain", "Handler", "HandlerPool", "HandlerRun", "OutOfTimeError"),
             "_holds": ("Hold", "Holds"),
             "_limits": ("BUSY", "Limits"),
             "_link": ("Link", "Outbox"),
             "_pacing": ("Cancellations", "LargeResults", "is_large"),
             "_parking": ("GRACE_SECONDS", "ParkedRuns", "PendingQuestions", "Question", "QuestionBatch"),
             "_session": ("HANDSHAKE", "ClientSession", "HandshakeEvent", "HandshakeState", "ServerSession"),
+            "_slots": ("FairLimiter", "HandlerSlots", "SenderSlots"),
             "_timeouts": ("PausableTimeouts",),
         },
     )  # fmt: skip

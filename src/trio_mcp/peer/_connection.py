@@ -48,8 +48,8 @@ from ..wire import (
 )
 from ._context import Admission, ExchangeContext
 from ._exchange import IncomingMessageRequest, OutgoingMessageRequest, ResponseBatch, UpdateBudget
-from ._handler_pool import HandlerSlots
 from ._limits import Limits
+from ._slots import HandlerSlots
 
 __all__ = ["ConnectionStatistics", "Ledger", "MessageConnection", "Outlet", "QueuedMessage"]
 

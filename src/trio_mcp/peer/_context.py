@@ -14,7 +14,7 @@ from .._errors import ConnectionLost
 from ..wire import JsonObject, RequestId, is_modern
 
 if TYPE_CHECKING:
-    from ._handler_pool import HandlerSlots
+    from ._slots import HandlerSlots
 
 __all__ = [
     "NO_HEADERS",

@@ -513,6 +513,8 @@ class IncomingRequest(abc.ABC):
     """What follows a message: messages on a stream are lines."""
     is_notification: ClassVar[bool] = False
     """True if it is a notification, which is handled like a request but has no id and no response."""
+    outlasts: ClassVar[bool] = False
+    """True if it belongs to no connection, so that no transport waits for its handler when the server stops."""
 
     method: str
     params: JsonObject | None
@@ -532,6 +534,19 @@ class IncomingRequest(abc.ABC):
         self.run = None
         self.state = _OPEN
         self._span = None
+
+    @property
+    def shows_questions(self) -> bool:
+        """True if the peer sees the questions of the run while this request stays open, and answers them one by one."""
+        return False
+
+    @property
+    def question_seconds(self) -> float | None:
+        """The seconds for which a question to the peer stays open; None for `Limits.ask_seconds`."""
+        return None
+
+    def questions_changed(self) -> None:  # noqa: B027 # most exchanges show none
+        """Take note that a question of the run was asked or has ended. Called only if it `shows_questions`."""
 
     def begin_span(self) -> RequestSpan | None:
         """Begin the span of this request, which ends with it; return None unless the application traces.

@@ -24,7 +24,7 @@ from attrs import define, field
 from ..wire import is_array, is_object
 
 if TYPE_CHECKING:
-    from ._handler_pool import FairLimiter
+    from ._slots import FairLimiter
 
 __all__ = ["Cancellations", "LargeResults", "is_large"]
 

@@ -238,6 +238,8 @@ class PendingQuestions:
         exchange = self.run.exchange
         if exchange is None or self._answers is not None:  # parked, over, or waiting for a slot
             return
+        if exchange.shows_questions:  # handed over meanwhile
+            return
         for asking in self.run.open:
             lacking = asking.lacking(exchange.context)
             if lacking is not None:
@@ -304,6 +306,10 @@ class ParkedRuns:
         self._waiting.remove(loser)
         _expire(loser, "the question gave way to those of other clients (Limits.max_parked)")
 
+    def seconds_for(self, exchange: IncomingRequest) -> float:
+        """Return the seconds for which the questions of an exchange stay open."""
+        return self.expire_after if exchange.question_seconds is None else exchange.question_seconds
+
     def check_open(self) -> None:
         """Raise `AskExpired` if the server stops."""
         if self.closing:
@@ -335,7 +341,7 @@ class ParkedRuns:
         self._waiting.add(run.slots, run)
         run.release_slot()
         run.holds.give_back(run.scope)
-        waiting.expire_at(trio.current_time() + self.expire_after)
+        waiting.expire_at(trio.current_time() + self.seconds_for(exchange))
         exchange.respond(answer)
 
     def resume(self, token: str, exchange: IncomingRequest, answers: Mapping[str, Any]) -> bool:

@@ -11,6 +11,12 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from ._context import Context as Context
+    from ._context import progress_of as progress_of
+    from ._context import run_of as run_of
+    from ._context import serving_of as serving_of
+    from ._extension_points import ServerExtensionPoints as ServerExtensionPoints
+    from ._extension_points import ServingPart as ServingPart
+    from ._extension_points import internals_of as internals_of
     from ._extensions import ExtensionResult as ExtensionResult
     from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
-    from ._serving import internals_of as internals_of
     from ._snapshot import BackgroundSnapshot as BackgroundSnapshot
     from ._snapshot import ConnectionSnapshot as ConnectionSnapshot
     from ._snapshot import RequestSnapshot as RequestSnapshot
@@ -48,17 +53,20 @@ if TYPE_CHECKING:
     from .asking import ListRoots as ListRoots
     from .asking import Sample as Sample
     from .asking import Visit as Visit
+    from .features import Around as Around
     from .features import Assistant as Assistant
     from .features import Audio as Audio
     from .features import CacheHint as CacheHint
     from .features import Image as Image
+    from .features import TaskMode as TaskMode
     from .features import User as User
     from .signature import Resolve as Resolve
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_context": ("Context",),
+            "_context": ("Context", "progress_of", "run_of", "serving_of"),
+            "_extension_points": ("ServerExtensionPoints", "ServingPart", "internals_of"),
             "_extensions": ("ExtensionResult",),
             "_inspection": ("inspection_sockets",),
             "_middleware": ("CallNext", "Middleware", "RateLimit", "Request"),
@@ -68,14 +76,14 @@ else:
                 "serve_http", "serve_in_workers", "shared_key",
             ),
             "_server": ("Server",),
-            "_serving": ("ActiveServer", "ServerStatistics", "internals_of"),
+            "_serving": ("ActiveServer", "ServerStatistics"),
             "_snapshot": ("BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot"),
             "_stopping": ("StuckTask",),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",
                 "Visit",
             ),
-            "features": ("Assistant", "Audio", "CacheHint", "Image", "User"),
+            "features": ("Around", "Assistant", "Audio", "CacheHint", "Image", "TaskMode", "User"),
             "signature": ("Resolve",),
         },
     )  # fmt: skip

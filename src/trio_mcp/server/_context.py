@@ -14,6 +14,7 @@ import trio
 from attrs import define
 
 from .. import types
+from .._capabilities import load_capability
 from .._errors import LocalProtocolError, MissingCapability, RemoteProtocolError, StructureError
 from .._extensions import extensions_in, is_specified, missing_extension
 from .._other_sdks import ForeignAttributes, unknown_options
@@ -85,8 +86,17 @@ class HandlerServing(AskingServing, Protocol):
         """The worker processes of isolated tools."""
         ...
 
+    @property
+    def parts(self) -> Mapping[Any, Any]:
+        """What packages beside the core keep for this serving, by `ServingPart`."""
+        ...
+
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
+        ...
+
+    def answer(self, exchange: IncomingRequest) -> None:
+        """Begin to answer a request; synchronous."""
         ...
 
     def has_method(self, name: str) -> bool:
@@ -196,6 +206,16 @@ class Context(ForeignAttributes, Generic[State_co]):
     def client_capabilities(self) -> types.ClientCapabilities:
         """The capabilities that the client declared for this request."""
         return types.structure(self._run.context.capabilities, types.ClientCapabilities)
+
+    @property
+    def client_shows_apps(self) -> bool:
+        """True if the client shows the apps of this server to its user; see `Server.app`.
+
+        A result must be meaningful without the app in any case. If it is True, the result may leave to the app what
+        only the app needs.
+        """
+        settings = self.extension("io.modelcontextprotocol/ui")
+        return settings is not None and bool(load_capability("apps").shows_apps(settings))
 
     @property
     def principal(self) -> str | None:

@@ -97,6 +97,8 @@ class Progress:
     _reported: float = field(default=-math.inf, init=False)
     """The largest value reported for it."""
     _reports: int = field(default=0, init=False)
+    latest: JsonObject | None = field(default=None, init=False)
+    """What was reported last, sent or not: the members of the notification without its token."""
     _held: tuple[IncomingRequest, JsonObject] | None = field(default=None, init=False)
     _timer: trio.CancelScope | None = field(default=None, init=False)
     """The scope of the task that will send the held value; None if there is none."""
@@ -112,6 +114,7 @@ class Progress:
             await trio.lowlevel.checkpoint_if_cancelled()
         else:
             await trio.lowlevel.checkpoint()
+        report = self.latest = _members(progress, total, message)
         exchange = self._run.exchange
         if exchange is None or exchange.context.progress_token is None:
             return
@@ -124,11 +127,9 @@ class Progress:
         if progress <= self._reported:
             return
         self._reported = progress
-        params: dict[str, Any] = {"progressToken": exchange.context.progress_token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message is not None and exchange.context.revision != types.REVISIONS[0]:  # the first revision has no message
-            params["message"] = message
+        params: dict[str, Any] = {"progressToken": exchange.context.progress_token, **report}
+        if exchange.context.revision == types.REVISIONS[0]:  # it has no message
+            params.pop("message", None)
         if self._held is None and self._bucket.take(trio.current_time()):
             exchange.notify("notifications/progress", params)
         else:
@@ -171,6 +172,15 @@ class Progress:
             await trio.lowlevel.checkpoint_if_cancelled()  # it may have been sent just now
             self._bucket.take(trio.current_time())
             self.flush()
+
+
+def _members(progress: float, total: float | None, message: str | None) -> JsonObject:
+    members: JsonObject = {"progress": progress}
+    if total is not None:
+        members["total"] = total
+    if message is not None:
+        members["message"] = message
+    return members
 
 
 @define(eq=False)

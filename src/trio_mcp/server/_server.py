@@ -30,15 +30,18 @@ from ._stopping import OnStuck
 from .asking import AskingMode, Seals
 from .features import (
     NO_SCOPES,
+    Around,
     CacheableMethod,
     CacheHint,
     Catalog,
     ChangeSource,
     Completions,
     Cursors,
+    ListenFilter,
     Prompts,
     RawSchema,
     Resources,
+    TaskMode,
     Tools,
     Visible,
     check_hints,
@@ -48,7 +51,8 @@ from .features import (
 from .signature import SchemaRefs
 
 if TYPE_CHECKING:
-    from .._capabilities import ServerSkills
+    from .._capabilities import AppPermission, AppResourceOptions, Csp, ServerSkills, ServerTasks, TaskSettings
+    from ._extension_points import ServingPart
     from ._serve_http import ServeHttpOptions
     from ._snapshot import ServerSnapshot
 
@@ -80,12 +84,20 @@ class ServerInternals:
     """Seals and opens the states that clients send back with their answers."""
     middleware: Sequence[Middleware]
     """The functions around every request, the outermost first."""
+    checks: list[Callable[[], None]] = field(factory=list[Callable[[], None]], init=False)
+    """Called before each serving; see `ServerExtensionPoints.before_serving`."""
     custom: CustomMethods = field(factory=CustomMethods, init=False)
     """The custom methods and notifications, beyond the specification."""
     changes: ChangeSource = field(factory=ChangeSource, init=False)
     """Notifies listeners of registrations, removals and updates."""
     servings: list[ActiveServer] = field(factory=list["ActiveServer"], init=False)
     """The servings of the server that are open."""
+    listen_filters: dict[str, ListenFilter] = field(factory=dict[str, "ListenFilter"], init=False)
+    """The members that extensions add to the filter of `subscriptions/listen`, by name."""
+    tasks: ServerTasks | None = field(default=None, init=False)
+    """The tasks; None unless the server has any."""
+    parts: tuple[ServingPart[Any], ...] = field(default=(), init=False)
+    """What packages beside the core keep for each serving."""
 
 
 @define(eq=False, init=False, repr=False)
@@ -149,6 +161,7 @@ class Server(ForeignAttributes):
             model. What resources, prompts, completions and custom methods raise is never told. The log has everything.
         visible: decides who sees each tool, resource, resource template and prompt, in addition to the `visible` of
             the entry itself; see `tool`. Results that could differ between callers are never cacheable as public.
+        tasks: the settings of tasks, for tools with ``task=``; see `tool`.
         on_stuck: a function that is called, in the event loop, with handlers, background tasks or the lifespan that do
             not end although the server has stopped and cancelled them: a list of `StuckTask`. The log names them too.
 
@@ -223,6 +236,7 @@ class Server(ForeignAttributes):
         repair_arguments: bool = True,
         mask_errors: bool = False,
         visible: Visible[AnyEntry] | None = None,
+        tasks: TaskSettings | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -280,6 +294,17 @@ class Server(ForeignAttributes):
         )
         for each in lists:
             each.restrict(visible)
+        self.tools.task_maker = self._around_task
+        if tasks is not None:
+            self._internals.tasks = load_capability("tasks").ServerTasks(self, tasks)
+
+    def _around_task(self, mode: TaskMode, inner: Around | None) -> Around:
+        """Return the function around a tool whose calls may become tasks."""
+        if self._internals.tasks is None:
+            capability = load_capability("tasks")
+            self._internals.tasks = capability.ServerTasks(self, capability.TaskSettings())
+        around: Around = self._internals.tasks.around(mode, inner)
+        return around
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}>"
@@ -396,6 +421,7 @@ class Server(ForeignAttributes):
         Args:
             asking: overrides the server's `asking` for this serving.
         """
+        self._run_checks()
         return open_serving(self, asking or self.asking)
 
     def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
@@ -437,6 +463,7 @@ class Server(ForeignAttributes):
                 f"server {self.info.name!r}: its lifespan is not running; configure the host of the HTTP application "
                 "to send lifespan events, or enter `app.run()`",
             )
+        self._run_checks()
         return open_serving(self, "replayed", lasts=False)
 
     @overload
@@ -456,8 +483,12 @@ class Server(ForeignAttributes):
         timeout: float | None = None,
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
+        app: str | None = None,
+        visibility: Sequence[Literal["model", "app"]] | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[types.Tool] | None = None,
+        around: Around | None = None,
+        task: TaskMode | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, *args: Any, **options: Any) -> Any:
         """Register a function as a tool; bare or called. The function is returned unchanged.
@@ -467,6 +498,15 @@ class Server(ForeignAttributes):
         both, in ``Annotated`` or as a default. A return annotation gives an output schema; without one, the return
         value becomes content. A parameter annotated `Context` receives it, and one annotated with `Resolve` its
         dependency.
+
+        ::
+
+            async def around(context: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+                async with context.state.transaction():
+                    return await call()
+
+            @server.tool(around=around)
+            async def transfer(amount: int) -> str: ...
 
         Args:
             name: the name of the tool; by default the name of the function.
@@ -487,6 +527,11 @@ class Server(ForeignAttributes):
                 Arguments and results are pickled; `Context` and context variables are not available; output that the
                 function prints goes to standard error. Worker processes are reused, and kept until the server stops,
                 up to `Limits.max_processes`. This is not a sandbox: isolated code is as trusted as the server.
+            app: the URI of the app that shows the results of the tool; see `app`. Hosts without apps use the content
+                of the results, which must be meaningful by itself. When the server begins to serve, there must be a
+                resource with this URI.
+            visibility: the callers to which hosts offer the tool: ``"model"``, ``"app"`` for the apps of this server,
+                or both, which is the default. It protects nothing: a client can call any tool.
             scopes: the scopes that a caller needs. An HTTP application with authentication (`http_app`) requests
                 missing scopes; one without authentication refuses all calls. Other transports have no authentication,
                 and permit all calls.
@@ -494,6 +539,12 @@ class Server(ForeignAttributes):
                 caller, None without authentication. To others the tool is neither listed nor known. It is called in the
                 event loop for each list and each call, and must not wait. If it raises an exception, which is logged,
                 the tool is hidden.
+            around: an async function around each call of the tool whose arguments fit. It is called with the `Context`
+                and with a function that calls the tool, and returns what the tool returns.
+            task: ``"optional"`` lets a call go on as a task if it takes longer than `TaskSettings.after` and its client
+                takes tasks. ``"required"`` makes every call a task, and refuses clients that take none. The function is
+                the same: its progress becomes the message of the task, its questions are asked in the task, and it is
+                cancelled when the task is. A task belongs to the serving, not to the connection.
 
         Raises:
             ValueError: a tool of this name is registered, an option is not valid, or the schema uses header fields
@@ -506,7 +557,10 @@ class Server(ForeignAttributes):
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return _decorated("tool", partial(self.tools.add, namespace=callers_names()), *args, **options)
+        namespace = callers_names()
+        if options.keys() & {"app", "visibility"}:
+            options = load_capability("apps").tool_options(self, **options)
+        return _decorated("tool", partial(self.tools.add, namespace=namespace), *args, **options)
 
     def resource(
         self,
@@ -519,6 +573,7 @@ class Server(ForeignAttributes):
         annotations: types.Annotations | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        contents_meta: Mapping[str, Any] | None = None,
         size: int | None = None,
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
@@ -549,6 +604,8 @@ class Server(ForeignAttributes):
             annotations: hints about the intended audience.
             icons: icons of the resource.
             meta: the resource's `_meta`.
+            contents_meta: members for the `_meta` of each of the contents. Contents that are returned with a `_meta` of
+                their own keep its members.
             size: the size of the contents in bytes, if known.
             allow_traversal: accept any value of a template's variables. By default a URI is not found if a value could
                 escape from its place in a path: ``..`` in any encoding, an absolute path, or a control character.
@@ -588,6 +645,7 @@ class Server(ForeignAttributes):
                 annotations=annotations,
                 icons=icons,
                 meta=meta,
+                contents_meta=contents_meta,
                 size=size,
                 allow_traversal=allow_traversal,
                 cache=cache,
@@ -596,6 +654,65 @@ class Server(ForeignAttributes):
                 listed=listed,
                 namespace=namespace,
             )
+            return function
+
+        return register
+
+    def app(
+        self,
+        uri: str,
+        *,
+        csp: Csp | None = None,
+        permissions: Sequence[AppPermission] = (),
+        prefers_border: bool | None = None,
+        domain: str | None = None,
+        **options: Unpack[AppResourceOptions],
+    ) -> Callable[[F], F]:
+        """Register a function as an app: a resource whose contents are a page that hosts show beside results of tools.
+
+        ::
+
+            @server.app("ui://chart", csp=Csp(connect=["https://api.example.com"]))
+            def chart() -> str:
+                return "<!doctype html>..."
+
+            @server.tool(app="ui://chart")
+            async def sales(year: int) -> Sales: ...
+
+        The function returns a whole HTML document, as a string or as bytes. Hosts show it in a sandbox, in which it has
+        no access to the network except as *csp* states, and talks to the host by messages (``ui/*``). The server
+        declares the extension ``io.modelcontextprotocol/ui``.
+
+        Args:
+            uri: a URI, or a URI template, that begins with ``ui://``.
+            csp: the origins that the page may use; by default none.
+            permissions: what the page asks the browser for: ``"camera"``, ``"microphone"``, ``"geolocation"`` or
+                ``"clipboard_write"``. Hosts may refuse.
+            prefers_border: whether the host should draw a border around the page; by default the host decides.
+            domain: the origin of the sandbox, in a form that the host defines.
+            options: those of `resource`: `name`, `title`, `description`, `annotations`, `icons`, `meta`, `cache`,
+                `scopes` and `visible`.
+
+        Raises:
+            ValueError: the URI does not begin with ``ui://``, a permission does not exist, *meta* has a member ``"ui"``
+                of its own, or as `resource` says.
+            TypeError: *csp* is not a `Csp`, an option does not exist, or as `resource` says.
+
+        Specification: https://modelcontextprotocol.io/extensions/apps/overview
+        """
+        namespace = callers_names()
+        given: dict[str, Any] = load_capability("apps").app_options(
+            self,
+            uri,
+            csp=csp,
+            permissions=permissions,
+            prefers_border=prefers_border,
+            domain=domain,
+            **options,
+        )
+
+        def register(function: F) -> F:
+            self.resources.add(function, uri, namespace=namespace, **given)
             return function
 
         return register
@@ -749,6 +866,10 @@ class Server(ForeignAttributes):
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
         """
         self.extensions = {**self.extensions, **checked_settings({id: settings or {}}, "extensions")}
+
+    def _run_checks(self) -> None:
+        for check in self._internals.checks:
+            check()
 
     def middleware(self, function: M) -> M:
         """Register an async function around every request and notification; see `Request`. It is returned unchanged.

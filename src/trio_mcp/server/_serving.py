@@ -19,15 +19,14 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
 
+import trio
 from attrs import define, field, frozen
 
 from .. import types
@@ -66,6 +65,7 @@ from ..wire import (
 )
 from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
+from ._extension_points import internals_of, open_parts
 from ._extensions import ExtensionResult, complete_result, refusal_of
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
@@ -79,6 +79,7 @@ from .features import (
     CacheHint,
     Catalog,
     ChangeHub,
+    ListenFilter,
     ListenSubscription,
     ListResponder,
     NotFound,
@@ -97,7 +98,6 @@ __all__ = [
     "ActiveServer",
     "ServerStatistics",
     "finish_result",
-    "internals_of",
     "open_serving",
 ]
 
@@ -129,10 +129,6 @@ class ServerStatistics:
     """Listeners for changes: open subscriptions, and connections that have made a handshake."""
 
 
-internals_of: Callable[[Server], ServerInternals] = attrgetter("_internals")
-"""Returns the internals of a server, which are no part of its interface."""
-
-
 @define(eq=False)
 class ActiveServer:
     """One serving of a server, shared by all its connections. `Server.serving` makes it."""
@@ -149,6 +145,8 @@ class ActiveServer:
     """The worker processes of isolated tools."""
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
+    parts: Mapping[Any, Any]
+    """What packages beside the core keep for this serving, by `ServingPart`."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
     # Kept here, because looking up an attribute of a class with `__getattr__`, as `Server` is, takes twice as long.
@@ -211,6 +209,11 @@ class ActiveServer:
         """The capabilities that the server declares."""
         return self.server.capabilities
 
+    @property
+    def listen_filters(self) -> Iterable[ListenFilter]:
+        """The members that extensions add to the filter of a subscription."""
+        return self.internals.listen_filters.values()
+
     def has_method(self, name: str) -> bool:
         """Return True if the application has registered a method of this name."""
         return name in self.internals.custom.methods
@@ -264,15 +267,6 @@ class ActiveServer:
         )
 
 
-def _inspection(server: Server) -> AbstractContextManager[None]:
-    """Return the context in which `trio-mcp inspect` sees the server, if the environment of the process permits it."""
-    if os.environ.get("TRIO_MCP_INSPECT", "0") in {"", "0"}:
-        return nullcontext()
-    from ._inspection import inspectable  # noqa: PLC0415 # almost no program permits it
-
-    return inspectable(server)
-
-
 @asynccontextmanager
 async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its handler pool.
@@ -289,6 +283,8 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     async def wind_down() -> None:
         for serving in opened:
             await serving.pool.parking.emptied()
+            with trio.move_on_after(server.limits.drain_seconds):
+                await serving.pool.drained()
 
     def cancelled() -> None:
         for serving in opened:
@@ -298,23 +294,23 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
     refuse_in_starting_worker()
     watch = EndWatch.of(server.limits, server.on_stuck)
     try:
-        with _inspection(server) if lasts else nullcontext():
-            async with (
-                open_background(server, watch, lasts=lasts) as (background, state),
-                open_processes(server.limits.max_processes) as processes,
-            ):
-                try:
-                    async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
-                        with internals_of(server).changes.serving() as hub:
-                            pool = HandlerPool(nursery, server.limits)
-                            opened.append(ActiveServer(server, pool, state, hub, background, processes, asking))
-                            internals_of(server).servings.append(opened[0])
-                            try:
-                                yield opened[0]
-                            finally:
-                                opened[0].stop()  # also when cancelled: a shielded clean-up may wait for an answer
-                finally:
-                    watch.ended()
+        async with (
+            open_parts(server, internals_of(server).parts, lasts=lasts) as parts,
+            open_background(server, watch, lasts=lasts) as (background, state),
+            open_processes(server.limits.max_processes) as processes,
+        ):
+            try:
+                async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
+                    with internals_of(server).changes.serving() as hub:
+                        pool = HandlerPool(nursery, server.limits)
+                        opened.append(ActiveServer(server, pool, state, hub, background, processes, asking, parts))
+                        internals_of(server).servings.append(opened[0])
+                        try:
+                            yield opened[0]
+                        finally:
+                            opened[0].stop()  # also when cancelled: a shielded clean-up may wait for an answer
+            finally:
+                watch.ended()
     finally:
         watch.ended()
         for serving in opened:

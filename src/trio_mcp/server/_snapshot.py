@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from ..peer import Arrival, ExchangeContext, FairLimiter, HandlerRun, Peer, ServerSession
 from ..wire import JsonObject, RequestId
-from ._serving import internals_of
+from ._extension_points import internals_of
 from ._stopping import Frames, awaited_by, frames_in_thread, frames_of, named_in, place_of
 
 if TYPE_CHECKING:

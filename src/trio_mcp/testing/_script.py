@@ -213,9 +213,9 @@ class ScriptedPeer:
         result: Json = {"resultType": "complete", "supportedVersions": versions, "capabilities": self.EVERYTHING}
         return await self.answer(result | {"ttlMs": 0, "cacheScope": "private"}, method="server/discover")
 
-    async def answer_initialize(self, revision: str) -> Json:
+    async def answer_initialize(self, revision: str, capabilities: Json = _EVERYTHING) -> Json:
         """Answer `initialize` with *revision*, and receive the `initialized` notification; return the request."""
-        result: Json = {"protocolVersion": revision, "capabilities": self.EVERYTHING, "serverInfo": self.INFO}
+        result: Json = {"protocolVersion": revision, "capabilities": capabilities, "serverInfo": self.INFO}
         request = await self.answer(result, method="initialize")
         await self.expect_notification("notifications/initialized")
         return request

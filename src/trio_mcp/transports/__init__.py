@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .http import Bound as Bound
     from .http import EngineError as EngineError
     from .http import HttpApp as HttpApp
+    from .http import HttpChannel as HttpChannel
     from .http import HttpEngine as HttpEngine
     from .http import HttpListening as HttpListening
     from .http import HttpRequest as HttpRequest
@@ -41,12 +42,15 @@ if TYPE_CHECKING:
     from .http import Send as Send
     from .http import SessionSettings as SessionSettings
     from .http import SqliteEventStore as SqliteEventStore
+    from .http import UpgradableChannel as UpgradableChannel
+    from .http import WebSocketStream as WebSocketStream
     from .http import bind_sockets as bind_sockets
     from .http import engine_fetch as engine_fetch
     from .http import http_transport as http_transport
     from .http import inheritance_variables as inheritance_variables
     from .http import open_fetch as open_fetch
     from .http import read_body as read_body
+    from .http import read_opening as read_opening
     from .http import serve_asgi as serve_asgi
     from .http import serve_workers as serve_workers
     from .http import take_inheritance as take_inheritance
@@ -69,12 +73,12 @@ else:
             "_memory": ("memory_transport",),
             "_stream": ("guarded_tap", "sender_at", "server_link", "stream_transport"),
             "http": (
-                "AsgiApp", "AsgiChannel", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpEngine",
-                "HttpListening", "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings", "HttpSockets",
-                "HttpxClient", "Inheritance", "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send",
-                "SessionSettings", "SqliteEventStore", "bind_sockets", "engine_fetch", "http_transport",
-                "inheritance_variables", "open_fetch", "read_body", "serve_asgi", "serve_workers", "take_inheritance",
-                "tls_context",
+                "AsgiApp", "AsgiChannel", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpChannel",
+                "HttpEngine", "HttpListening", "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings",
+                "HttpSockets", "HttpxClient", "Inheritance", "MemoryEventStore", "Receive", "RouteTable", "Scope",
+                "Send", "SessionSettings", "SqliteEventStore", "UpgradableChannel", "WebSocketStream", "bind_sockets",
+                "engine_fetch", "http_transport", "inheritance_variables", "open_fetch", "read_body", "read_opening",
+                "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),
             "stdio": (
                 "DescendantMark", "StderrTarget", "StdioServer", "check_stderr", "claim_stdio", "kill_group",

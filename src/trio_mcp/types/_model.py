@@ -145,8 +145,8 @@ class Method(NamedTuple):
 
     kind: Literal["request", "notification", "embedded"]
     """The kind of message. An *embedded* request is sent in a result, and the retry of the request answers it."""
-    direction: Literal["client", "server", "both"]
-    """The side that sends the message."""
+    direction: Literal["client", "server", "both", "host", "view"]
+    """The side that sends the message. The messages of apps pass between a host and a view."""
     params_name: str | None
     """The name of the type of `params`; None if the method has no params."""
     params_required: bool
@@ -159,8 +159,8 @@ class Method(NamedTuple):
         return None if self.params_name is None else _type(self.params_name)
 
     @property
-    def results(self) -> tuple[type[Any], ...]:
-        """The types of its result: several if there are interim results, none for a notification."""
+    def results(self) -> tuple[type[Any] | Any, ...]:
+        """The types of its result, classes or unions: several if there are interim results, none for a notification."""
         return _types(self.result_names)
 
 

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from ._changes import SUBSCRIPTION_ID_KEY as SUBSCRIPTION_ID_KEY
     from ._changes import Change as Change
     from ._changes import ChangeFilter as ChangeFilter
+    from ._changes import CustomChange as CustomChange
     from ._changes import ListChanged as ListChanged
     from ._changes import ResourceUpdated as ResourceUpdated
+    from ._changes import SpecifiedChange as SpecifiedChange
+    from ._changes import is_string_list as is_string_list
     from ._changes import notification_of as notification_of
     from ._changes import read_change as read_change
     from ._changes import subscription_id as subscription_id
@@ -122,8 +125,9 @@ else:
         __name__,
         {
             "_changes": (
-                "ACKNOWLEDGED", "EVERY_LIST", "LISTEN", "LIST_CHANGES", "SUBSCRIPTION_ID_KEY", "Change",
-                "ChangeFilter", "ListChanged", "ResourceUpdated", "notification_of", "read_change", "subscription_id",
+                "ACKNOWLEDGED", "EVERY_LIST", "LISTEN", "LIST_CHANGES", "SUBSCRIPTION_ID_KEY", "Change", "ChangeFilter",
+                "CustomChange", "ListChanged", "ResourceUpdated", "SpecifiedChange", "is_string_list",
+                "notification_of", "read_change", "subscription_id",
             ),
             "_http_headers": (
                 "METHOD_FIELD", "NAME_FIELD", "PARAM_PREFIX", "PROXY_ADVICE", "VERSION_FIELD", "MirroredParam",

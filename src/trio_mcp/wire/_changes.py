@@ -8,13 +8,13 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias, TypeGuard
 
 from attrs import field, frozen
 
 from .. import types
-from ._jsonrpc import JsonObject, RequestId, is_id, is_object
+from ._jsonrpc import JsonObject, RequestId, is_array, is_id, is_object
 
 __all__ = [
     "ACKNOWLEDGED",
@@ -24,8 +24,11 @@ __all__ = [
     "SUBSCRIPTION_ID_KEY",
     "Change",
     "ChangeFilter",
+    "CustomChange",
     "ListChanged",
     "ResourceUpdated",
+    "SpecifiedChange",
+    "is_string_list",
     "notification_of",
     "read_change",
     "subscription_id",
@@ -56,8 +59,26 @@ class ResourceUpdated:
     """The URI of the resource, or of a part of the resource that was subscribed to."""
 
 
-Change: TypeAlias = ListChanged | ResourceUpdated
-"""One change. Equal changes mean the same, so that a waiting client needs each only once."""
+@frozen
+class CustomChange:
+    """Something that an extension reports to those who listen for it.
+
+    Equal ones are about the same thing: the newest stands for all earlier ones.
+    """
+
+    member: str
+    """The member of the filter by which a client listens for it, such as ``"taskIds"``."""
+    key: str
+    """The value in that member."""
+    method: str = field(eq=False)
+    """The notification."""
+    params: JsonObject = field(eq=False, repr=False)
+
+
+SpecifiedChange: TypeAlias = ListChanged | ResourceUpdated
+"""A change that the specification defines."""
+Change: TypeAlias = SpecifiedChange | CustomChange
+"""One change. Equal changes mean the same, so that a waiting client needs only the newest of them."""
 
 _LISTS: Mapping[str, ListChanged] = {
     "notifications/tools/list_changed": ListChanged("tools"),
@@ -69,14 +90,21 @@ LIST_CHANGES = frozenset(_LISTS)
 _METHODS: Mapping[ListChanged, str] = {change: method for method, change in _LISTS.items()}
 
 
+def is_string_list(value: object) -> TypeGuard[Sequence[str]]:
+    """Return True for an array of strings."""
+    return is_array(value) and all(isinstance(each, str) for each in value)
+
+
 def notification_of(change: Change) -> tuple[str, JsonObject]:
     """Return the method and params of the notification of *change*."""
     if isinstance(change, ListChanged):
         return _METHODS[change], {}
+    if isinstance(change, CustomChange):
+        return change.method, change.params
     return _UPDATED, {"uri": change.uri}
 
 
-def read_change(method: str, params: JsonObject) -> Change | None:
+def read_change(method: str, params: JsonObject) -> SpecifiedChange | None:
     """Return the change that a notification tells of; None if it tells of none."""
     if method != _UPDATED:
         return _LISTS.get(method)
@@ -103,18 +131,25 @@ class ChangeFilter:
     """True for changes of the list of resources, or of resource templates."""
     resources: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
     """The URIs of the resources whose updates are included."""
+    custom: Mapping[str, Sequence[str]] = field(factory=dict[str, "Sequence[str]"], hash=False)
+    """The strings of members that extensions add, such as ``taskIds``."""
 
     def __bool__(self) -> bool:
-        return self.tools or self.prompts or self.resource_list or bool(self.resources)
+        return self.tools or self.prompts or self.resource_list or bool(self.resources or self.custom)
 
     @classmethod
-    def from_wire(cls, wire: types.SubscriptionFilter) -> ChangeFilter:
-        """Return the filter of a request or an acknowledgement; a repeated URI counts once."""
+    def from_wire(cls, wire: types.SubscriptionFilter, custom: Iterable[str] = ()) -> ChangeFilter:
+        """Return the filter of a request or an acknowledgement; a repeated URI counts once.
+
+        Args:
+            custom: the members of extensions to take over, if they are lists of strings.
+        """
         return cls(
             tools=bool(wire.tools_list_changed),
             prompts=bool(wire.prompts_list_changed),
             resource_list=bool(wire.resources_list_changed),
             resources=dict.fromkeys(wire.resource_subscriptions or ()),
+            custom={name: wire.extra[name] for name in custom if is_string_list(wire.extra.get(name))},
         )
 
     def to_wire(self) -> JsonObject:
@@ -128,6 +163,7 @@ class ChangeFilter:
             json["resourcesListChanged"] = True
         if self.resources:
             json["resourceSubscriptions"] = list(self.resources)
+        json.update({name: list(strings) for name, strings in self.custom.items()})
         return json
 
     def within(self, declared: types.ServerCapabilities) -> ChangeFilter:
@@ -138,6 +174,7 @@ class ChangeFilter:
             prompts=self.prompts and prompts is not None and prompts.list_changed is True,
             resource_list=self.resource_list and resources is not None and resources.list_changed is True,
             resources=self.resources if resources is not None and resources.subscribe is True else (),
+            custom=self.custom,
         )
 
     def changes(self) -> frozenset[Change]:
@@ -148,6 +185,8 @@ class ChangeFilter:
 
     def covers(self, change: Change) -> bool:
         """Return True if it includes *change*, or if *change* is about a part of one of its resources."""
+        if isinstance(change, CustomChange):
+            return change.member in self.custom
         if isinstance(change, ListChanged):
             return change in self.changes()
         return any(_is_part(change.uri, uri) for uri in self.resources)

@@ -31,8 +31,6 @@ class Scenario:
     """True if the suite validates our messages against the schema of the revision."""
     skips: frozenset[str]
     """The names of the checks that may be skipped."""
-    is_apart: bool = False
-    """True if the suite runs it only by its name, because an extension defines it."""
 
 
 @frozen
@@ -69,17 +67,9 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 def read_scenarios(data: Path = _DATA) -> Scenarios:
     """Read the file."""
     content: dict[str, Any] = tomllib.loads(data.read_text())
-    unwatched, skips, apart = content["unwatched"], content["skips"], content["apart"]
+    unwatched, skips = content["unwatched"], content["skips"]
     required = [
-        Scenario(
-            leg,
-            revision,
-            name,
-            least,
-            is_watched=not _fits(name, unwatched[leg]),
-            skips=frozenset(skips.get(name, ())),
-            is_apart=_fits(name, apart[leg]),
-        )
+        Scenario(leg, revision, name, least, not _fits(name, unwatched[leg]), frozenset(skips.get(name, ())))
         for leg in get_args(Leg)
         for revision, names in content[leg].items()
         for name, least in names.items()

@@ -15,10 +15,13 @@ from attrs import field, frozen
 from .scenarios import Leg, Scenario
 from .verdicts import Check, read_results
 
-__all__ = ["ROOT", "Found", "Suite", "read_last_words", "read_list"]
+__all__ = ["EXTENSIONS", "NEWEST", "ROOT", "Found", "Suite", "read_last_words", "read_list"]
 
 ROOT = Path(__file__).parents[3]
 """The root of the project, where the clients run."""
+EXTENSIONS = "extensions"
+"""Stands in place of a revision for the scenarios of extensions, which belong to none."""
+NEWEST = "2026-07-28"
 SECONDS_FOR_A_CLIENT = 60
 SECONDS_FOR_ALL = 300
 """The timeout for one run of the suite."""
@@ -86,7 +89,8 @@ class Suite:
         The client gets a cache folder of its own: its server may have the port of an earlier one, which the client
         would take for the same server.
         """
-        selection = ("--scenario", scenario.name, "--spec-version", scenario.revision, "--force")
+        revision = NEWEST if scenario.revision == EXTENSIONS else scenario.revision
+        selection = ("--scenario", scenario.name, "--spec-version", revision, "--force")
         limit = str(SECONDS_FOR_A_CLIENT * 1000)
         with tempfile.TemporaryDirectory() as folder:
             arguments = ("client", "--command", command, *selection, "--timeout", limit, "-o", folder)

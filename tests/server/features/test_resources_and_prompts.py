@@ -453,6 +453,39 @@ async def test_a_negative_ttl_of_a_result_is_an_internal_error(caplog: pytest.Lo
     assert "ttl_ms=-1: must be an int of at least 0" in caplog.text
 
 
+async def test_contents_have_the_members_of_contents_meta_below_their_own() -> None:
+    server, shared = Server("s"), {"com.example/kind": "memo", "com.example/at": 1}
+    server.resource("memo://one", contents_meta=shared)(lambda: "text")
+    own = types.TextResourceContents(uri="memo://two", text="text", meta={"com.example/at": 2})
+    server.resource("memo://two", contents_meta=shared)(lambda: types.ReadResourceResult(contents=[own, own]))
+    server.resource("memo://of/{x}", contents_meta=shared)(of_x)
+    server.resources.add_static("memo://static", b"bytes", name="static", contents_meta=shared)
+
+    async with open_client(server) as client:
+        metas = [
+            [each.meta for each in (await client.read_resource(uri)).contents]
+            for uri in ("memo://one", "memo://two", "memo://of/x", "memo://static")
+        ]
+        listed = [each.meta async for each in client.resources()]
+
+    assert metas == [[shared], [{**shared, "com.example/at": 2}] * 2, [shared], [shared]]
+    assert listed == [None, None, None]
+
+
+def test_a_registry_knows_which_uris_it_may_have() -> None:
+    server = Server("s")
+    server.resource("memo://one")(lambda: "text")
+    server.resource("memo://of/{x}")(of_x)
+
+    has = server.resources.has
+    assert [has(uri) for uri in ("memo://one", "memo://of/x", "memo://of/..", "memo://two")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
 def to_all(_: object, __: Access | None) -> bool:
     return True
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ._authorization_code import OAuth as OAuth
     from ._browser import open_browser as open_browser
     from ._browser import print_url as print_url
+    from ._browser import show_in_browser as show_in_browser
     from ._discovery import ServerMetadata as ServerMetadata
     from ._grants import ClientCredentials as ClientCredentials
     from ._grants import EnterpriseManaged as EnterpriseManaged
@@ -31,7 +32,7 @@ else:
         __name__,
         {
             "_authorization_code": ("OAuth",),
-            "_browser": ("open_browser", "print_url"),
+            "_browser": ("open_browser", "print_url", "show_in_browser"),
             "_discovery": ("ServerMetadata",),
             "_grants": ("ClientCredentials", "EnterpriseManaged", "Grant", "WorkloadIdentity"),
             "_source": ("Bearer",),

@@ -84,7 +84,7 @@ async def open_browser(url: str, *, say: Callable[[str], None] = _print) -> None
     """
     host = host_of(url)
     say(f"To sign in at {host}, use the page that your browser opens, or visit:\n    {url}")
-    if not await trio.to_thread.run_sync(_open, url, abandon_on_cancel=True):
+    if not await trio.to_thread.run_sync(show_in_browser, url, abandon_on_cancel=True):
         say("(no browser could be opened here)")
 
 
@@ -116,8 +116,11 @@ def host_of(url: str) -> str:
     raise AuthorizationFailed("the address of the sign-in page is not a safe http or https URL")
 
 
-def _open(url: str) -> bool:
-    """Start a browser, without a shell; return True if there is one."""
+def show_in_browser(url: str) -> bool:
+    """Show a page in the system's browser, started without a shell; return False if there is none. It may block.
+
+    A browser that runs in the terminal is used only if the environment variable ``BROWSER`` names it.
+    """
     try:
         browser = webbrowser.get()
         if type(browser) is webbrowser.GenericBrowser and "BROWSER" not in os.environ:

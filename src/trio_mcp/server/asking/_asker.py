@@ -40,7 +40,7 @@ import trio
 from attrs import define, field
 
 from ..._errors import AskExpired, LocalProtocolError, McpError
-from ...peer import HandlerPool, HandlerRun, IncomingRequest, Limits, PendingQuestions, Question
+from ...peer import GRACE_SECONDS, HandlerPool, HandlerRun, IncomingRequest, Limits, PendingQuestions, Question
 from ...wire import (
     INVALID_PARAMS,
     SERVER_INFO_KEY,
@@ -332,10 +332,42 @@ class Asker:
             raise LocalProtocolError(f"a handler of {run.method!r} cannot ask questions of a client of this revision")
         if self._past.answer(run, questions):
             return [question.answer for question in questions]
+        if run.exchange is not None and run.exchange.shows_questions:
+            return await self._in_the_open(run.exchange, questions)
         if run.pending is None:
             parked = self._serving.asking == "parked"
             run.pending = run.pool.parking.waiting(run, self._parked) if parked else PendingQuestions(run, self._leave)
         return await run.pending.ask(questions)
+
+    async def _in_the_open(self, exchange: IncomingRequest, questions: Sequence[Question]) -> list[Any]:
+        """Show the questions to the peer of an exchange that stays open, and wait until all of them are answered."""
+        run = self._run
+        for question in questions:
+            lacking = question.lacking(exchange.context)
+            if lacking is not None:
+                raise lacking
+        with run.pool.parking.waiting_directly(run):
+            run.share_slot()
+            run.holds.give_back(run.scope)
+            try:
+                return await self._shown(exchange, questions)
+            except AskExpired:
+                run.holds.shorten(run.scope, GRACE_SECONDS)
+                raise
+            finally:
+                run.holds.start_clock(run.scope)
+                exchange.questions_changed()
+
+    async def _shown(self, exchange: IncomingRequest, questions: Sequence[Question]) -> list[Any]:
+        parking = self._run.pool.parking
+        with self._run.asking(questions) as asking:
+            asking.scope.deadline = trio.current_time() + parking.seconds_for(exchange)
+            parking.direct.add(asking)
+            exchange.questions_changed()
+            try:
+                return await asking.wait()
+            finally:
+                parking.direct.discard(asking)
 
     def _parked(self, token: str, requests: Mapping[str, JsonObject]) -> JsonObject:
         """Return the interim result of a run that is being parked."""
@@ -353,7 +385,9 @@ class Asker:
 
     def _interim(self, contents: JsonObject, requests: Mapping[str, JsonObject]) -> JsonObject:
         serving = self._serving
-        expires = time.time() + serving.limits.ask_seconds
+        exchange = self._run.exchange
+        assert exchange is not None
+        expires = time.time() + self._run.pool.parking.seconds_for(exchange)
         return {
             "resultType": "input_required",
             "inputRequests": dict(requests),

@@ -71,7 +71,7 @@ async def _all_answers(run: HandlerRun, exchange: IncomingRequest, questions: Se
 async def _answer(run: HandlerRun, exchange: IncomingRequest, question: Question) -> Any:
     parking = run.pool.parking
     with run.asking([question]) as asking:
-        asking.scope.deadline = trio.current_time() + parking.expire_after
+        asking.scope.deadline = trio.current_time() + parking.seconds_for(exchange)
         parking.direct.add(asking)
         try:
             with asking.scope:

@@ -34,9 +34,12 @@ if TYPE_CHECKING:
     from ._resources import Resources as Resources
     from ._subscriptions import ChangeHub as ChangeHub
     from ._subscriptions import ChangeSource as ChangeSource
+    from ._subscriptions import ListenFilter as ListenFilter
     from ._subscriptions import ListenSubscription as ListenSubscription
     from ._subscriptions import listen as listen
+    from ._tools import Around as Around
     from ._tools import RawSchema as RawSchema
+    from ._tools import TaskMode as TaskMode
     from ._tools import Tools as Tools
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -51,7 +54,7 @@ else:
             "_legacy_subscriptions": ("SessionListeners",),
             "_prompts": ("Prompts",),
             "_resources": ("Resources",),
-            "_subscriptions": ("ChangeHub", "ChangeSource", "ListenSubscription", "listen"),
-            "_tools": ("RawSchema", "Tools"),
+            "_subscriptions": ("ChangeHub", "ChangeSource", "ListenFilter", "ListenSubscription", "listen"),
+            "_tools": ("Around", "RawSchema", "TaskMode", "Tools"),
         },
     )  # fmt: skip

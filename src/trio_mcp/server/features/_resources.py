@@ -74,6 +74,8 @@ class _Resource(Listable):
     """The scopes that a reader needs."""
     is_private: bool = False
     """True if not everybody may read it, so that its contents must not be shared."""
+    contents_meta: Mapping[str, Any] | None = None
+    """Members for the `_meta` of each of its contents."""
 
     @property
     def waits(self) -> bool:
@@ -114,6 +116,8 @@ class _Template(Listable):
     """The scopes that a reader needs."""
     is_private: bool = False
     """True if not everybody may read it, so that its contents must not be shared."""
+    contents_meta: Mapping[str, Any] | None = None
+    """Members for the `_meta` of each of its contents."""
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the values of the variables in *uri*; None if it does not match the template (rule 2)."""
@@ -157,6 +161,7 @@ class Resources:
         annotations: types.Annotations | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        contents_meta: Mapping[str, Any] | None = None,
         size: int | None = None,
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
@@ -173,7 +178,7 @@ class Resources:
         name = name or name_of(function)
         looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
         check_returns(looked_at.returns, f"resource {name!r}", _RETURNED, _DATA, _CURE, never=_BLOCKS)
-        protection = self._check_protection(name, cache, scopes, visible)
+        others = (*self._check_protection(name, cache, scopes, visible), contents_meta)
         _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
@@ -192,12 +197,12 @@ class Resources:
         }
         if not template.variables:
             resource = types.Resource(uri=uri, size=size, **facts)
-            self.catalog.add(uri, _Resource(resource, looked_at, None, *protection), visible, listed=listed)
+            self.catalog.add(uri, _Resource(resource, looked_at, None, *others), visible, listed=listed)
             return
         if size is not None:
             raise ValueError(f"{name}: a template has no size; remove size=")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
-        entry = _Template(definition, looked_at, template, allow_traversal, *protection)
+        entry = _Template(definition, looked_at, template, allow_traversal, *others)
         self.templates.add(uri, entry, visible, listed=listed)
         self.may_ask = self.may_ask or looked_at.may_ask
 
@@ -213,6 +218,7 @@ class Resources:
         annotations: types.Annotations | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        contents_meta: Mapping[str, Any] | None = None,
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[Any] | None = None,
@@ -230,6 +236,7 @@ class Resources:
             annotations: hints about the intended audience.
             icons: icons of the resource.
             meta: the resource's `_meta`.
+            contents_meta: members for the `_meta` of each of the contents; see `Server.resource`.
             cache: the cache hint for clients; by default that of `Server` for all resources.
             scopes: the scopes that a caller needs; see `Server.resource`.
             visible: decides who sees the resource; see `Server.tool`.
@@ -261,7 +268,7 @@ class Resources:
         except TypeError as error:
             raise TypeError(f"resource {name!r}: {error}") from None
         protection = self._check_protection(name, cache, scopes, visible)
-        self.catalog.add(uri, _Resource(definition, None, constant, *protection), visible, listed=listed)
+        self.catalog.add(uri, _Resource(definition, None, constant, *protection, contents_meta), visible, listed=listed)
 
     def _check_protection(
         self, name: str, cache: CacheHint | None, scopes: Sequence[str], visible: Visible[Any] | None
@@ -293,6 +300,10 @@ class Resources:
         """Return the scopes of the template that was registered as *uri*; empty if the caller sees none."""
         template = self.templates.find(uri, access) if isinstance(uri, str) else None
         return NO_SCOPES if template is None else template.scopes
+
+    def has(self, uri: str) -> bool:
+        """Return True if *uri* is registered, or matches the variables of a registered template."""
+        return self.catalog.get(uri) is not None or any(each.match(uri) is not None for each in self.templates)
 
     @property
     def varies(self) -> bool:
@@ -356,13 +367,20 @@ def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:
 
 
 def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:
-    result, hint = _read(value, uri, found), found.hint
+    result, hint = _with_contents_meta(_read(value, uri, found), found.contents_meta), found.hint
     if hint is not None:
         ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
         return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
     if found.is_private:  # in spite of the server's hint, this resource must not be shared
         return evolve(result, cache_scope=result.cache_scope or "private")
     return result
+
+
+def _with_contents_meta(result: types.ReadResourceResult, meta: Mapping[str, Any] | None) -> types.ReadResourceResult:
+    """Return a result whose contents have these members in their `_meta`, beside and below those of their own."""
+    if meta is None:
+        return result
+    return evolve(result, contents=[evolve(each, meta={**meta, **(each.meta or {})}) for each in result.contents])
 
 
 def _read(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:

@@ -12,7 +12,9 @@ Rules of this file:
 5. The acknowledgement is the first message of a subscription. Changes are stored from before it on, so none is lost.
 6. A subscription ends when its client cancels it, or when the server stops. In the latter case the pending changes are
    sent as far as there is room, and an empty result shows that the end was regular.
-7. A client is notified only of the entries that it sees (`visible=`). That is decided when an entry is added or
+7. An extension may add members to the filter of a subscription, such as the ids of tasks. It decides which of their
+   values the client may listen for, before the acknowledgement.
+8. A client is notified only of the entries that it sees (`visible=`). That is decided when an entry is added or
    removed, and for a resource when the client subscribes to it.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
@@ -21,25 +23,29 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn, Protocol
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError
-from ...peer import Access, HandlerPool, IncomingRequest, Limits
+from ..._extensions import extensions_in, missing_extension
+from ...peer import Access, ExchangeContext, HandlerPool, IncomingRequest, Limits
 from ...wire import (
     ACKNOWLEDGED,
     INVALID_PARAMS,
+    MISSING_CAPABILITY,
     SERVER_INFO_KEY,
     SUBSCRIPTION_ID_KEY,
     Change,
     ChangeFilter,
+    CustomChange,
     JsonObject,
     ResourceUpdated,
+    is_string_list,
     notification_of,
     stamp,
 )
@@ -51,6 +57,7 @@ __all__ = [
     "ChangeHub",
     "ChangeListener",
     "ChangeSource",
+    "ListenFilter",
     "ListenSubscription",
     "ListeningServing",
     "has_resource",
@@ -205,6 +212,38 @@ class ListeningServing(Protocol):
         """The resources and resource templates of the server."""
         ...
 
+    @property
+    def listen_filters(self) -> Iterable[ListenFilter]:
+        """The members that extensions add to the filter of a subscription."""
+        ...
+
+
+@frozen
+class ListenFilter:
+    """A member of the filter of `subscriptions/listen` that an extension adds: a list of strings."""
+
+    member: str
+    extension: str
+    """The extension that a request must declare to use it."""
+    agree: Callable[[Sequence[str], Context], Awaitable[Iterable[str]]]
+    """Returns those of the wanted strings that the client may listen for."""
+
+    def read(self, wanted: object, most: int, context: ExchangeContext) -> Sequence[str]:
+        """Return the strings that a request names.
+
+        Raises:
+            McpError: the request does not declare the extension, or the member is not a list of at most *most* strings.
+        """
+        place = f"$.notifications.{self.member}"
+        if self.extension not in extensions_in(context.capabilities):
+            missing = missing_extension(self.extension)
+            raise McpError(MISSING_CAPABILITY, str(missing), {"requiredCapabilities": missing.required})
+        if not is_string_list(wanted):
+            raise McpError(INVALID_PARAMS, f"{place}: expected an array of strings")
+        if len(wanted) > most:
+            raise McpError(INVALID_PARAMS, f"{place}: at most {most} strings, not {len(wanted)}")
+        return [*dict.fromkeys(wanted)]
+
 
 def listen(
     serving: ListeningServing, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams
@@ -221,7 +260,12 @@ def listen(
     agreed = wanted.within(serving.capabilities)
     access = exchange.context.access
     resources = [uri for uri in agreed.resources if has_resource(serving.resources, uri, access)]
-    return ListenSubscription(serving, exchange, evolve(agreed, resources=resources))
+    custom = {
+        each: each.read(params.notifications.extra[each.member], most, exchange.context)
+        for each in serving.listen_filters
+        if each.member in params.notifications.extra
+    }
+    return ListenSubscription(serving, exchange, evolve(agreed, resources=resources), custom)
 
 
 @define(eq=False)
@@ -231,6 +275,8 @@ class ListenSubscription:
     _serving: ListeningServing
     _exchange: IncomingRequest
     _agreed: ChangeFilter
+    _custom: Mapping[ListenFilter, Sequence[str]]
+    """The strings that the client wants to listen for, by the filter of the extension."""
     _wanted: frozenset[Change] = field(init=False)
     """All changes that it may be notified of."""
     waits: bool = field(default=True, init=False)
@@ -253,6 +299,7 @@ class ListenSubscription:
         run_of(context).closing_result = self.conclude
         self._serving.changes.add(self)
         try:
+            await self._agree(context)
             await self._wait_for_room()
             self._acknowledge()
             while True:
@@ -263,9 +310,15 @@ class ListenSubscription:
         finally:
             self._serving.changes.discard(self)
 
+    async def _agree(self, context: Context) -> None:
+        custom = {each.member: list(await each.agree(wanted, context)) for each, wanted in self._custom.items()}
+        self._agreed = evolve(self._agreed, custom=custom)
+        self._wanted |= {CustomChange(member, key, "", {}) for member, keys in custom.items() for key in keys}
+
     def changed(self, change: Change) -> None:
         """Store a change to be sent soon."""
         if change in self._wanted:
+            self._waiting.pop(change, None)  # an equal one may tell less
             self._waiting[change] = None
             self._changed.unpark()
 

@@ -9,9 +9,9 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
 
 import trio
@@ -56,7 +56,7 @@ from ._prompts import dependencies_of, name_of, title_of
 if TYPE_CHECKING:
     from .._resolve import Dependencies
 
-__all__ = ["RawSchema", "Tools", "legacy_schema", "read_raw_schema", "written_schemas"]
+__all__ = ["Around", "RawSchema", "TaskMode", "Tools", "legacy_schema", "read_raw_schema", "written_schemas"]
 
 
 _OF_BOOLEANS: Mapping[bool, JsonObject] = {True: {}, False: {"not": {}}}
@@ -125,6 +125,12 @@ _SCHEMAS: Sequence[str] = ("inputSchema", "outputSchema")
 _RETURNED = (*RESULT_CLASSES, ExtensionResult)
 """The classes of return values that give no output schema."""
 _DATA: frozenset[Form] = frozenset({"object", "array", "scalar"})
+Around: TypeAlias = "Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]"
+"""A function around each call of a tool: it gets the `Context` and a function that calls the tool, and returns what the
+tool returns."""
+TaskMode: TypeAlias = Literal["optional", "required"]
+"""Whether a call may become a task, or is one from its beginning."""
+
 _CURE = "return text, content (bytes as Image or Audio), data or a whole types.CallToolResult"
 _CONTENT_FOR_DATA = (
     "$: it is content, but the return annotation promises data; annotate the return value as content (Image, "
@@ -156,6 +162,8 @@ class _Tool(Listable):
     scopes: frozenset[str]
     """The scopes that a caller needs."""
     dependencies: Dependencies | None
+    around: Around | None
+    """The function around each call."""
     on_repair: Callable[[str, Sequence[str]], None] | None
     """Called with the name of the tool and the paths of the strings that were replaced by the JSON that they held;
     None if such arguments are refused."""
@@ -174,8 +182,9 @@ class _Tool(Listable):
         limited = self.max_concurrency is not None or not math.isinf(self.timeout)
         free, dependencies = not limited and self.isolated is None and self.signature.is_async, self.dependencies
         self._runs_freely = free and dependencies is None
-        self.waits = not free or self.signature.waits or (dependencies is not None and dependencies.waits)
-        self.may_ask = bool(self.signature.injected)
+        waits = self.signature.waits or (dependencies is not None and dependencies.waits)
+        self.waits = not free or waits or self.around is not None
+        self.may_ask = bool(self.signature.injected) or self.around is not None
 
     def published(self, revision: str) -> JsonObject:
         """Return the definition in the form of *revision*."""
@@ -217,7 +226,9 @@ class _Tool(Listable):
             bound = repaired
         if signature.injected:
             injected = {Context: context}
-        if self._runs_freely:
+        if self.around is not None:
+            value = await self.around(context, partial(self._call, context, bound, injected))
+        elif self._runs_freely:
             value = await signature.call(bound, injected)
         else:
             value = await self._work(context, bound, injected)
@@ -233,6 +244,11 @@ class _Tool(Listable):
         bound, places = found
         self.on_repair(self.definition.name, places)
         return bound
+
+    async def _call(self, context: Context, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
+        if self._runs_freely:
+            return await self.signature.call(bound, injected)
+        return await self._work(context, bound, injected)
 
     async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[Injected, Any]) -> Any:
         """Call the function with a place of its limiter, a timeout, a thread or a process."""
@@ -344,6 +360,8 @@ class Tools:
     registered later."""
     mask_errors: bool = False
     """True to tell callers nothing of an exception of a tool but a `ToolError` or `McpError`."""
+    task_maker: Callable[[TaskMode, Around | None], Around] | None = None
+    """Returns the function around a tool whose calls may become tasks; None if these tools belong to no server."""
     repaired: int = field(default=0, init=False)
     """The number of strings in arguments that were replaced by the JSON that they held, in all servings together."""
     _counting: threading.Lock = field(factory=threading.Lock, init=False)
@@ -366,6 +384,8 @@ class Tools:
         isolate: Literal["process"] | None = None,
         scopes: Sequence[str] = (),
         visible: Visible[types.Tool] | None = None,
+        around: Around | None = None,
+        task: TaskMode | None = None,
         namespace: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
@@ -380,19 +400,7 @@ class Tools:
         self.catalog.check_free(name)
         if not _COMMON_NAME.fullmatch(name):
             _log.warning("tool name %r: clients may refuse it; use 1 to 128 letters, digits, '_', '-' and '.'", name)
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"tool {name!r}: timeout={timeout!r}: must be a number of seconds above 0")
-        if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
-            raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r}: must be an integer, at least 1")
-        if isolate not in {None, "process"}:
-            raise ValueError(f"tool {name!r}: isolate={isolate!r}: must be 'process' or None")
-        if annotations is not None:
-            check_class(
-                f"tool {name!r}: annotations",
-                annotations,
-                types.ToolAnnotations,
-                "types.ToolAnnotations(read_only_hint=True)",
-            )
+        _check_options(f"tool {name!r}", timeout, max_concurrency, isolate, annotations)
         needed = check_scopes(f"tool {name!r}", scopes)
         given = {"inputSchema": input_schema, "outputSchema": output_schema}
         raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
@@ -429,8 +437,17 @@ class Tools:
         found = dependencies_of(signature.injected, name, namespace)
         on_repair = self._count_repairs if self.repair_arguments else None
         texts = written_schemas(given)
-        tool = _Tool(definition, signature, texts, limit, max_concurrency, isolation, needed, found, on_repair)
+        if task is not None:
+            around = self._as_task(name, task, around)
+        tool = _Tool(definition, signature, texts, limit, max_concurrency, isolation, needed, found, around, on_repair)
         self.catalog.add(name, tool, visible)
+
+    def _as_task(self, name: str, task: TaskMode, around: Around | None) -> Around:
+        if task not in get_args(TaskMode):
+            raise ValueError(f"tool {name!r}: task={task!r}: must be one of {', '.join(get_args(TaskMode))}, or None")
+        if self.task_maker is None:
+            raise TypeError(f"tool {name!r}: task={task!r}: these tools belong to no server")
+        return self.task_maker(task, around)
 
     def _count_repairs(self, name: str, places: Sequence[str]) -> None:
         with self._counting:
@@ -474,6 +491,24 @@ class Tools:
             _log.error("tool %r failed", name, exc_info=failure)
             message = _message_of(failure, mask)
         return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+
+
+def _check_options(
+    label: str,
+    timeout: float | None,
+    max_concurrency: int | None,
+    isolate: object,
+    annotations: types.ToolAnnotations | None,
+) -> None:
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"{label}: timeout={timeout!r}: must be a number of seconds above 0")
+    if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+        raise ValueError(f"{label}: max_concurrency={max_concurrency!r}: must be an integer, at least 1")
+    if isolate not in {None, "process"}:
+        raise ValueError(f"{label}: isolate={isolate!r}: must be 'process' or None")
+    if annotations is not None:
+        example = "types.ToolAnnotations(read_only_hint=True)"
+        check_class(f"{label}: annotations", annotations, types.ToolAnnotations, example)
 
 
 def _message_of(failure: BaseException, mask: str | None) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .server import AsgiChannel as AsgiChannel
     from .server import AsgiMessage as AsgiMessage
     from .server import HttpApp as HttpApp
+    from .server import HttpChannel as HttpChannel
     from .server import HttpRequest as HttpRequest
     from .server import HttpRoute as HttpRoute
     from .server import HttpSettings as HttpSettings
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
     from .server import Send as Send
     from .server import SessionSettings as SessionSettings
     from .server import SqliteEventStore as SqliteEventStore
+    from .server import UpgradableChannel as UpgradableChannel
     from .server import read_body as read_body
+    from .server import read_opening as read_opening
+    from .ws import WebSocketStream as WebSocketStream
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -52,9 +56,10 @@ else:
                 "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),
             "server": (
-                "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpApp", "HttpRequest", "HttpRoute", "HttpSettings",
-                "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send", "SessionSettings", "SqliteEventStore",
-                "read_body",
+                "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpApp", "HttpChannel", "HttpRequest",
+                "HttpRoute", "HttpSettings", "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send",
+                "SessionSettings", "SqliteEventStore", "UpgradableChannel", "read_body", "read_opening",
             ),
+            "ws": ("WebSocketStream",),
         },
     )  # fmt: skip

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ._legacy_session_manager import SessionSettings as SessionSettings
     from ._routes import HttpRoute as HttpRoute
     from ._routes import RouteTable as RouteTable
+    from ._websocket import read_opening as read_opening
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -43,5 +44,6 @@ else:
             "_event_store": ("MemoryEventStore", "SqliteEventStore"),
             "_legacy_session_manager": ("SessionSettings",),
             "_routes": ("HttpRoute", "RouteTable"),
+            "_websocket": ("read_opening",),
         },
     )  # fmt: skip

@@ -1,0 +1,305 @@
+"""The methods of a client for messages beyond the specification: custom requests, and what extensions need of it.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from attrs import define, evolve, field, frozen
+
+from .. import types
+from .._capabilities import load_capability
+from .._errors import LocalProtocolError, RemoteProtocolError, StructureError, ToolFailed
+from .._extensions import checked_settings, is_specified, with_named_extensions
+from .._misuse import check_class
+from .._other_sdks import ForeignAttributes
+from .._user_types import to_object
+from ..wire import JsonObject
+from ._answer import answers_to
+from ._callbacks import declaration
+from ._connection import Connection
+from ._lists import MAX_PAGES, PageIterator, PageLike
+from ._requests import OpenRequest
+
+if TYPE_CHECKING:
+    from .._capabilities import TaskHandle
+
+__all__ = ["ClientExtensionPoints", "CustomRequests", "call_params", "declared_with", "members_of", "tool_result"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+P = TypeVar("P", bound=PageLike)
+
+
+@define(eq=False)
+class CustomRequests(ForeignAttributes):
+    """The part of `Client` for messages beyond the specification."""
+
+    _connection: Connection = field(repr=False)
+
+    async def request(
+        self,
+        method: str,
+        params: Any,
+        result: type[R],
+        *,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> R:
+        """Send a custom request, a request of an extension, or one of the agreed revision that has no method here.
+
+        The server's declared capabilities are not checked. In a modern revision the request carries the same `_meta` as
+        every other, so that a server sees which extensions the client declares.
+
+        Args:
+            method: such as ``"com.example/rooms/list"``, or ``"tasks/get"`` (of 2025-11-25, and of an extension).
+            params: an object: a mapping, or an instance of a class that is converted to a JSON object.
+            result: the class to return: one of `trio_mcp.types`, an attrs class, a dataclass, a TypedDict, a
+                `msgspec.Struct`, a pydantic model, or `dict`.
+            extensions: extensions that this request declares in addition to those of the client, by id, with their
+                settings; in revisions before 2026-07-28 they are declared only in the handshake.
+
+        Raises:
+            TypeError: *params* or *result* is not an object.
+            ValueError: the id of an extension is not valid.
+            LocalProtocolError: the specification has that method, and the agreed revision does not.
+        """
+        connection = self._connection
+        json = None if params is None else to_object(params, connection.revision)
+        request = OpenRequest(
+            connection, method, json, undeclared=True, capabilities=declared_with(connection, extensions)
+        )
+        await request.begin()
+        try:
+            return connection.read_result(method, await request.result(), result)
+        finally:
+            request.leave()
+
+    def pages(
+        self,
+        method: str,
+        result: type[P],
+        items: Callable[[P], Iterable[T]],
+        *,
+        identity: Callable[[T], str],
+        params: Any = None,
+        max_pages: int = MAX_PAGES,
+    ) -> AsyncIterator[T]:
+        """Iterate over the list of a custom method, or of one of an extension, page by page, as `tools` does.
+
+        Each page is requested as by `request`, with the cursor of the page before as the member ``cursor``.
+
+        ::
+
+            async for room in client.pages(
+                "com.example/rooms/list", RoomsPage, lambda page: page.rooms, identity=lambda room: room.name
+            ):
+                print(room.name)
+
+        Args:
+            method: the list request.
+            result: the class of a page, with the attribute ``next_cursor``; as of `request`.
+            items: returns the items of a page.
+            identity: returns what tells an item from the others. The iterator uses it if it has to read the list again.
+            params: members for each request, besides the cursor; as of `request`.
+            max_pages: as of `tools`.
+
+        Raises what `tools` and `request` raise.
+        """
+        members = to_object(params, self._connection.revision)
+
+        async def fetch(cursor: str | None) -> P:
+            return await self.request(method, members if cursor is None else {**members, "cursor": cursor}, result)
+
+        return PageIterator(fetch, items, max_pages, identity, empty_is_last=not self._connection.is_modern)
+
+    async def notify(self, method: str, params: Any = None) -> None:
+        """Send a custom notification or one of an extension. If cancelled, nothing was sent.
+
+        Args:
+            method: a name that the specification does not use.
+            params: as those of `request`.
+
+        Raises:
+            LocalProtocolError: the specification has that notification; the client sends it when it is due.
+            TypeError: *params* is not an object.
+        """
+        if is_specified(method):
+            raise LocalProtocolError(
+                f"{method!r} is a notification of the specification; the client sends it when it is due"
+            )
+        await self._connection.notify(method, to_object(params, self._connection.revision))
+
+    def extension(self, id: str) -> Mapping[str, Any] | None:
+        """Return the server's settings of an extension that both sides have declared; otherwise None."""
+        if id not in self._connection.custom.extensions:
+            return None
+        return (self._connection.server_capabilities.extensions or {}).get(id)
+
+    # --- Tasks ---
+
+    async def start_task(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> TaskHandle:
+        """Call a tool, and return as soon as the server has made a task of the call, which then runs on by itself.
+
+        The server decides whether it does: it may also answer the call, and then the handle has the result already
+        (`TaskHandle.id` is None). Questions that the server asks before it decides are answered by the callbacks.
+        Cancelled before the task exists, this cancels the call.
+
+        Args:
+            name: the tool's name.
+            arguments: JSON values by parameter.
+            meta: members for the request's `_meta`.
+
+        Raises what `Client.call_tool` raises.
+
+        Specification: https://modelcontextprotocol.io/extensions/tasks/overview
+        """
+        handle: TaskHandle = await load_capability("tasks").start_task(self, name, arguments, meta)
+        return handle
+
+    def task(self, id: str) -> TaskHandle:
+        """Return the handle of a task that was started before, perhaps by another client; nothing is sent.
+
+        Args:
+            id: the id of the task, `TaskHandle.id`.
+        """
+        handle: TaskHandle = load_capability("tasks").open_task(self, id)
+        return handle
+
+
+_connection_of: Callable[[CustomRequests], Connection] = attrgetter("_connection")
+
+
+@frozen(eq=False)
+class ClientExtensionPoints:
+    """The points at which a package adds an extension to a client; see also `Client.request` and `Extension`."""
+
+    client: CustomRequests
+    """The `Client`."""
+
+    async def call_tool_json(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        members: Mapping[str, Any] | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> JsonObject:
+        """Call a tool, and return the JSON of its result: complete, or of the type of an extension.
+
+        Questions that the server asks before are answered by the callbacks, and the consent hook is asked.
+        `read_tool_result` reads a complete result.
+
+        Args:
+            name: the tool's name.
+            arguments: JSON values by parameter.
+            members: further members of the params, such as ``_meta``.
+            extensions: as those of `request`.
+
+        Raises what `Client.call_tool` raises.
+        """
+        connection = _connection_of(self.client)
+        params = {**call_params(name, arguments, None), **(members or {})}
+        request = OpenRequest(
+            connection, "tools/call", params, capabilities=declared_with(connection, extensions), keeps_custom=True
+        )
+        await request.begin()
+        try:
+            return await request.result()
+        finally:
+            request.leave()
+
+    def read_tool_result(
+        self, json: JsonObject, *, name: str | None = None, raise_on_error: bool = False
+    ) -> types.CallToolResult:
+        """Return the typed result of a tool call, checked as `Client.call_tool` checks it.
+
+        Args:
+            name: the name of the tool, for the check of its output schema if this client has listed the tool, and for
+                errors; None if it is unknown.
+
+        Raises:
+            ToolFailed: the tool failed, and *raise_on_error* is set.
+            RemoteProtocolError: the result does not match its type or the tool's output schema.
+        """
+        return tool_result(_connection_of(self.client), name, json, raise_on_error=raise_on_error)
+
+    async def answer_questions(self, questions: Mapping[str, Any], asker: str) -> JsonObject:
+        """Answer questions that a server asks in a result, with the callbacks and the consent hook of this client.
+
+        No time limit runs meanwhile, except the deadlines of the caller.
+
+        Args:
+            questions: the JSON of each question, a method and params, by key.
+            asker: who asks, for errors, such as ``"tasks/get"``.
+
+        Returns:
+            The JSON of the answers, by key.
+
+        Raises:
+            RemoteProtocolError: a question breaks the protocol, or this client has not declared that it answers such
+                questions; then none is answered.
+            Exception: any exception of a callback.
+        """
+        connection = _connection_of(self.client)
+        revision = connection.revision
+        structured = types.structurer(types.InputRequest, revision)
+        try:
+            read = {key: structured(each) for key, each in questions.items()}
+        except StructureError as error:
+            raise RemoteProtocolError(f"a question of {asker!r} does not fit: {'; '.join(error.faults)}") from error
+        with connection.while_connected():
+            return await answers_to(read, asker, connection.answering.replies, revision, connection.limits)
+
+
+def declared_with(connection: Connection, extensions: Mapping[str, Mapping[str, Any]] | None) -> JsonObject | None:
+    """Return the capabilities of a request that declares more extensions; None for those of the client."""
+    if not extensions or not connection.is_modern:
+        return None
+    usual = with_named_extensions(connection.capabilities)
+    named = {**(usual.extensions or {}), **checked_settings(extensions, "extensions")}
+    return declaration(evolve(usual, extensions=named), connection.revision)
+
+
+def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
+    """Return the params of a call.
+
+    Raises:
+        TypeError: *name* is not a string, or *arguments* or *meta* is not a mapping.
+    """
+    if name.__class__ is not str:
+        check_class("the name of a tool", name, str, "tool.name")
+    params: JsonObject = {"name": name}
+    if arguments is not None:
+        known = arguments.__class__ is dict  # nearly always; the check for `Mapping` is slow
+        params["arguments"] = dict(arguments) if known else members_of("the arguments of a tool", arguments)
+    if meta is not None:
+        params["_meta"] = members_of("meta", meta)
+    return params
+
+
+def members_of(what: str, given: object) -> JsonObject:
+    """Return a copy of a mapping; raise TypeError if *given* is anything else."""
+    if not isinstance(given, Mapping):
+        cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
+        raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
+    return dict(cast("Mapping[str, Any]", given))
+
+
+def tool_result(
+    connection: Connection, name: str | None, json: JsonObject, *, raise_on_error: bool
+) -> types.CallToolResult:
+    """Return the typed result of a call; see `Call.result`."""
+    result = connection.read_result("tools/call", json, types.CallToolResult)
+    output = None if name is None else connection.tools.outputs.get(name)
+    if output is not None:
+        output.check(result)
+    if raise_on_error and result.is_error:
+        texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+        raise ToolFailed(name or "the tool", "\n".join(texts), result)
+    return result

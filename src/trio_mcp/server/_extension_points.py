@@ -1,0 +1,162 @@
+"""The points at which packages add an extension to a server, beyond what its decorators offer.
+
+A part of a serving is what such a package keeps for as long as a server is served. It is made by an async context
+manager function, which is entered when a serving is opened and left when it ends. The parts of a serving outlive its
+lifespan, and so every handler and background task.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+import trio
+from attrs import frozen
+
+from .._extensions import check_custom, check_extension_id
+from .._user_types import to_object
+from .._util import owned_nursery
+from ..wire import CustomChange
+from ._context import Context, serving_of
+from .features import ListenFilter
+
+if TYPE_CHECKING:
+    from ._server import Server, ServerInternals
+
+__all__ = ["OpenPart", "ServerExtensionPoints", "ServingPart", "internals_of", "open_parts"]
+
+T = TypeVar("T")
+L = TypeVar("L")
+
+OpenPart: TypeAlias = "Callable[[Server, trio.Nursery], AbstractAsyncContextManager[T]]"
+"""A function that makes the part of one serving; see `ServerExtensionPoints.add_part`."""
+
+
+internals_of: Callable[[Server], ServerInternals] = attrgetter("_internals")
+"""Returns the internals of a server, which are no part of its interface."""
+
+
+@frozen(eq=False)
+class ServingPart(Generic[T]):
+    """A part of each serving of a server: the value that an async context manager function yields.
+
+    `ServerExtensionPoints.add_part` makes it.
+    """
+
+    open: OpenPart[T]
+    """Makes the part of one serving."""
+
+    def of(self, context: Context) -> T | None:
+        """Return the part of the serving that a handler belongs to.
+
+        None if that serving was opened before the part was added, or for a single request (an HTTP application whose
+        lifespan is not running).
+        """
+        return cast("T | None", serving_of(context).parts.get(self))
+
+
+_LISTEN_MEMBERS = {"toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions"}
+
+
+@frozen(eq=False)
+class ServerExtensionPoints:
+    """The points at which a package adds an extension to a server; see also `Server.method` and `Server.middleware`."""
+
+    server: Server
+
+    def before_serving(self, check: Callable[[], None]) -> None:
+        """Call a function before each serving, when the program has registered what it registers before it serves.
+
+        An exception of *check* is raised by the function that serves, unwrapped; nothing is served.
+        """
+        internals_of(self.server).checks.append(check)
+
+    def listen_filter(self, member: str, *, extension: str) -> Callable[[L], L]:
+        """Register a function that decides what a client may listen for, by a member that an extension defines.
+
+        A client names the member in the filter of `subscriptions/listen`, as a list of strings. The function is async,
+        is called with that list and the `Context` of the request, and returns those strings that the client may
+        listen for. `notify_listeners` then sends notifications to those who listen for a string.
+
+        Args:
+            member: the member of the filter, such as ``"taskIds"``.
+            extension: the extension that defines it; a request that does not declare it is refused.
+
+        Raises:
+            ValueError: the member is registered or is the specification's, or the id of the extension is not valid.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+        """
+        filters = internals_of(self.server).listen_filters
+        if member in filters or member in _LISTEN_MEMBERS:
+            raise ValueError(f"listen filter {member!r}: registered already, or defined by the specification")
+        check_extension_id(extension)
+
+        def register(function: L) -> L:
+            filters[member] = ListenFilter(member, extension, cast("Any", function))
+            return function
+
+        return register
+
+    def notify_listeners(self, member: str, key: str, method: str, params: Any = None) -> None:
+        """Send a notification to every client that listens for *key*; see `listen_filter`.
+
+        Never waits, and may be called from any thread. If several with the same *key* wait to be sent, a client gets
+        only the newest.
+
+        Args:
+            member: the member of the filter.
+            key: the string that clients listen for.
+            method: the notification, which the specification must not define.
+            params: an object: a mapping, or an instance of a class whose JSON is an object.
+
+        Raises:
+            ValueError: the specification defines the notification.
+            TypeError: *params* is not an object.
+        """
+        check_custom(method, "notification")
+        internals_of(self.server).changes.notify_nowait(CustomChange(member, key, method, to_object(params)))
+
+    def add_part(self, open_part: OpenPart[T]) -> ServingPart[T]:
+        """Add a part to every serving that begins from now on; for packages that add an extension to a server.
+
+        Args:
+            open_part: an async context manager function, called with the server and with a nursery for its tasks. It is
+                entered before the lifespan and left after it, when every handler and background task has ended;
+                then the tasks are cancelled. What it or a task raises ends the serving.
+
+        Returns:
+            The part; `ServingPart.of` returns the value that *open_part* yielded for the serving of a handler.
+        """
+        part = ServingPart(open_part)
+        internals_of(self.server).parts = (*internals_of(self.server).parts, part)
+        return part
+
+
+@asynccontextmanager
+async def open_parts(
+    server: Server, parts: Sequence[ServingPart[Any]], *, lasts: bool
+) -> AsyncGenerator[Mapping[Any, Any]]:
+    """Enter the parts of one serving; yield their values by part.
+
+    Args:
+        lasts: True if the serving outlives a single request; otherwise it has no parts.
+    """
+    if not lasts or not (parts or _may_be_inspected()):
+        yield {}
+        return
+    async with owned_nursery() as nursery, AsyncExitStack() as stack:
+        if _may_be_inspected():
+            from ._inspection import inspectable  # noqa: PLC0415 # almost no program permits it
+
+            stack.enter_context(inspectable(server))
+        opened = {part: await stack.enter_async_context(part.open(server, nursery)) for part in parts}
+        yield opened
+
+
+def _may_be_inspected() -> bool:
+    """Return True if the environment of the process permits `trio-mcp inspect` to see the server."""
+    return os.environ.get("TRIO_MCP_INSPECT", "0") not in {"", "0"}

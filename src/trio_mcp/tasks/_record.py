@@ -1,0 +1,144 @@
+"""The record of a task: its status and everything that is stored of it, and its form on the wire.
+
+Rules of this file:
+
+1. A status changes only as the table says; a final status never changes.
+2. A record is complete: `tasks/get`, `notifications/tasks` and the result that creates the task are made from it alone.
+3. A record is kept until its expiry. If the task has not ended by then, it fails, and is kept a little longer so that
+   its client can read why.
+
+Specification: https://modelcontextprotocol.io/extensions/tasks/overview
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+from attrs import evolve, field, frozen
+
+from ..wire import JsonObject
+
+__all__ = ["CHANGED", "EXTENSION", "FINAL", "LISTENED", "TRANSITIONS", "TaskRecord", "TaskReplay", "TaskStatus"]
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+"""The id of the extension."""
+
+CHANGED = "notifications/tasks"
+"""The notification of a changed task."""
+LISTENED = "taskIds"
+"""The member of the filter of `subscriptions/listen` that names tasks."""
+
+TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+_ENDED = frozenset[TaskStatus]()
+TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
+    "working": frozenset(get_args(TaskStatus)),
+    "input_required": frozenset(get_args(TaskStatus)),
+    "completed": _ENDED,
+    "failed": _ENDED,
+    "cancelled": _ENDED,
+}
+"""The statuses that may follow each status."""
+FINAL = frozenset(status for status, following in TRANSITIONS.items() if not following)
+"""The statuses of a task that has ended."""
+
+_LONGEST_AFTERLIFE = 300.0
+"""The most seconds for which a task that failed because of its expiry is kept."""
+_OUTCOME_MEMBERS: Mapping[TaskStatus, str] = {
+    "input_required": "inputRequests",
+    "completed": "result",
+    "failed": "error",
+}
+
+
+@frozen(kw_only=True)
+class TaskReplay:
+    """What is needed to run the handler of a task again, in any process, with the answers to its questions."""
+
+    params: JsonObject
+    """The params of the call, without those of a single request."""
+    state: str
+    """The sealed state of the handler; see `Server(asking="replayed")`."""
+    answers: JsonObject = field(factory=dict[str, Any])
+    """The answers that have arrived, by the key of the question."""
+
+
+@frozen(kw_only=True)
+class TaskRecord:
+    """Everything that is stored of one task. Times are seconds, as `time.time` counts them."""
+
+    id: str = field(factory=lambda: secrets.token_urlsafe(24))
+    """Its name, which cannot be guessed: 192 random bits."""
+    owner: str
+    """The serving that runs its handler, or that ran it last; see `TaskStore.owner`."""
+    principal: str | None
+    """The authenticated principal whose call it is; None without authentication."""
+    status: TaskStatus = "working"
+    message: str | None = None
+    """One line about the state, for the user."""
+    created_at: float
+    updated_at: float
+    ttl: float | None
+    """The seconds from the creation for which it is kept; None for ever."""
+    poll_interval: float
+    """The seconds that a client waits between two requests for the state."""
+    expires_at: float | None
+    """The time at which it is deleted, or fails if it has not ended; None for never."""
+    outcome: JsonObject | None = None
+    """The questions by key, the result or the error, as the status says; None if the status has none."""
+    replay: TaskReplay | None = None
+    """Set while a task whose handler is replayed waits for answers."""
+
+    @property
+    def is_final(self) -> bool:
+        """True if the task has ended."""
+        return self.status in FINAL
+
+    def changed(self, now: float, status: TaskStatus, outcome: JsonObject | None, message: str | None) -> TaskRecord:
+        """Return the record with another status; the same record if the task has ended (rule 1)."""
+        if status not in TRANSITIONS[self.status]:
+            return self
+        return evolve(self, status=status, outcome=outcome, message=message, updated_at=now, replay=None)
+
+    def told(self, now: float, message: str) -> TaskRecord:
+        """Return the record with another message; the same record if the task has ended."""
+        return self if self.is_final else evolve(self, message=message, updated_at=now)
+
+    def failed(self, now: float, message: str, code: int) -> TaskRecord:
+        """Return the record of the task as failed for a reason that its handler did not give."""
+        return self.changed(now, "failed", {"code": code, "message": message}, message)
+
+    def overdue(self, now: float, code: int) -> TaskRecord:
+        """Return the record of a task that has not ended by its expiry (rule 3)."""
+        ttl = self.ttl or 0.0
+        failed = self.failed(now, f"the task did not end within {ttl:g} s and was cancelled", code)
+        return evolve(failed, expires_at=now + min(max(ttl, 1.0), _LONGEST_AFTERLIFE))
+
+    def to_wire(self) -> JsonObject:
+        """Return the task without its outcome, as the result that creates it carries it."""
+        json: JsonObject = {"taskId": self.id, "status": self.status}
+        if self.message is not None:
+            json["statusMessage"] = self.message
+        json["createdAt"] = _timestamp(self.created_at)
+        json["lastUpdatedAt"] = _timestamp(self.updated_at)
+        json["ttlMs"] = None if self.ttl is None else _milliseconds(self.ttl)
+        json["pollIntervalMs"] = _milliseconds(self.poll_interval)
+        return json
+
+    def to_wire_in_detail(self) -> JsonObject:
+        """Return the task with its outcome: the content of `tasks/get` and of `notifications/tasks` (rule 2)."""
+        json = self.to_wire()
+        if self.outcome is not None:
+            json[_OUTCOME_MEMBERS[self.status]] = self.outcome
+        return json
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
