@@ -36,7 +36,7 @@ LAYERS = (
 )
 # Layers beside the core, which import only public names of it and nothing of one another.
 CAPABILITIES = {"tasks", "skills", "apps"}
-PUBLIC = {"_facade", "abc", "lowlevel", "types", "wire", *trio_mcp.__all__}
+PUBLIC = {"_facade", "abc", "lowlevel", "types", "wire", *dir(trio_mcp)}
 # Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
     "_other_sdks": {"_misuse"},
