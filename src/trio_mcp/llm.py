@@ -387,9 +387,7 @@ class Toolkit:
     """The tools by function name."""
     _interface: _Interface
     _reader: SkillReader | None = None
-    """The skills; None if there are none."""
-    _read_skill: str | None = None
-    """The name of the function that reads skills."""
+    """The function that reads skills; None if there are none."""
 
     @property
     def skills(self) -> str:
@@ -397,7 +395,7 @@ class Toolkit:
 
         They are as the servers describe them.
         """
-        return "" if self._reader is None or self._read_skill is None else self._reader.text(self._read_skill)
+        return "" if self._reader is None else self._reader.text()
 
     @property
     def functions(self) -> list[dict[str, Any]]:
@@ -407,16 +405,6 @@ class Toolkit:
         that does.
         """
         return [self._interface.definition(name, offer.tool) for name, offer in self._offers.items()]
-
-    def with_reader(self, reader: SkillReader) -> Toolkit:
-        """Return a toolkit that has skills too; `load_toolkit` calls it."""
-        tool = reader.tool()
-        name = tool.name
-        while name in self._offers:
-            name += "_"
-        return evolve(
-            self, offers={**self._offers, name: OfferedTool(name, None, tool)}, reader=reader, read_skill=name
-        )
 
     async def answer(
         self,
@@ -509,7 +497,7 @@ class Toolkit:
         offer = self._offers[call.function]
         report = None if on_progress is None else partial(_report, on_progress, call)
         try:
-            if self._reader is not None and call.function == self._read_skill:
+            if self._reader is not None and call.function == self._reader.function:
                 return _CallAnswer(await self._reader.read(call.arguments))
             result = await self._source.call_tool(offer.name, call.arguments, on_progress=report)
         except ServerExited as exc:  # without its standard error, which is for the user of this machine
@@ -575,15 +563,28 @@ async def load_toolkit(
     if not offers and isinstance(only, Collection) and only:
         raise ValueError(f"only={only!r}: no tool has such a name")
     names = function_names(offers)
-    toolkit = Toolkit(source, {names[name]: offer for name, offer in offers.items()}, _INTERFACES[api])
-    if skills is False:
-        return toolkit
+    by_function = {names[name]: offer for name, offer in offers.items()}
+    reader = None if skills is False else await _load_skills(source, server, skills, by_function)
+    if reader is not None:
+        by_function[reader.function] = OfferedTool(reader.function, None, reader.tool())
+    return Toolkit(source, by_function, _INTERFACES[api], reader)
+
+
+async def _load_skills(
+    source: HasTools, server: str | None, skills: SkillApprovals | Literal[True], taken: Collection[str]
+) -> SkillReader | None:
+    """Return the function that reads the skills of a source; None if there are no skills.
+
+    Args:
+        taken: the names of the other functions.
+    """
     list_skills: Any = getattr(source, "skills", None)
     if list_skills is None:
         raise TypeError(f"skills={skills!r}: {type(source).__name__} has no skills; expected a Client or Clients")
     found = list_skills() if server is None else list_skills(server=server)
-    reader: SkillReader = await load_capability("skills").load_skills(found, None if skills is True else skills)
-    return toolkit if reader.is_empty else toolkit.with_reader(reader)
+    approvals = None if skills is True else skills
+    reader: SkillReader | None = await load_capability("skills").load_skills(found, approvals, taken)
+    return reader
 
 
 def _is_for_model(tool: types.Tool) -> bool:

@@ -125,8 +125,8 @@ def test_commands_run_as_written(commands: Block, folder: Path) -> None:
     assert commands.output is None or printed == commands.output
 
 
-def test_the_readme_has_at_most_300_lines() -> None:
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 300
+def test_the_readme_has_at_most_310_lines() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 310
 
 
 def links(page: Path) -> list[str]:

@@ -251,6 +251,9 @@ async def test_a_dynamic_skill_is_not_read_unless_the_caller_accepts_what_cannot
 
         assert await skill.read(accept_unverified=True) == PDF_TEXT
         assert await skill.read("references/FORMS.md", accept_unverified=True) == FORMS_TEXT
+        with pytest.raises(SkillChanged, match=r"'\.\./secret' is not a safe path below the folder of the skill"):
+            await skill.read("../secret", accept_unverified=True)
+        assert reads == [PDF, FORMS]
 
 
 async def test_the_frontmatter_of_a_dynamic_skill_is_verified_all_the_same() -> None:
@@ -278,6 +281,7 @@ GOOD = resource(PDF, PDF_TEXT)
         ({"frontmatter": {"description": "d"}}, "its frontmatter has no name"),
         ({"frontmatter": {"name": "Pdf", "description": "d"}}, "'Pdf' is not a name of a skill"),
         ({"frontmatter": {"name": "pdf", "description": "d"}}, r"its URI does not end in /pdf/SKILL\.md"),
+        ({"uri": "skill://x\n- y/pdf-processing/SKILL.md"}, "its URI is not a URI"),
         ({"uri": "skill://pdf-processing"}, r"its URI does not end in /pdf-processing/SKILL\.md"),
         ({"resources": []}, r"its resources do not contain SKILL\.md"),
         ({"resources": [GOOD, GOOD]}, f"'{PDF}' is given twice"),

@@ -35,7 +35,7 @@ from attrs import define, field
 
 from .. import MissingCapability, RemoteProtocolError, SkillChanged
 from ..types import BlobResourceContents, JSONObject, ReadResourceResult
-from ..wire import encode
+from ..wire import encode, is_uri
 from . import types
 from ._folder import SKILL_FILE, digest_of, is_safe_path
 from ._frontmatter import FrontmatterError, frontmatter_difference, is_skill_name
@@ -147,10 +147,10 @@ class ClientSkill:
         expected = self.files.get(path)
         if expected is not None:
             uri = expected.uri
-        elif self.is_dynamic and accept_unverified:
+        elif self.is_dynamic and accept_unverified and is_safe_path(path):
             uri = f"{_folder_of(self.uri)}/{quote(path)}"
         else:
-            raise SkillChanged(self.uri, self._refusal_of(path))
+            raise SkillChanged(self.uri, self._refusal_of(path, accept_unverified=accept_unverified))
         result = await self._client.read_resource(uri, fresh=True)
         try:
             data = _bytes_of(uri, result)
@@ -183,7 +183,9 @@ class ClientSkill:
         contents = {path: await self.read_bytes(path) for path in dict.fromkeys((SKILL_FILE, *self.files))}
         return await trio.to_thread.run_sync(_write, Path(directory), self.name, contents)
 
-    def _refusal_of(self, path: str) -> str:
+    def _refusal_of(self, path: str, *, accept_unverified: bool) -> str:
+        if self.is_dynamic and accept_unverified:
+            return f"{path!r:.200} is not a safe path below the folder of the skill"
         if self.is_dynamic:
             return (
                 "its files have no digests, so nothing can be verified; accept_unverified=True reads them all the same"
@@ -236,6 +238,8 @@ def _faults_of(entry: types.Skill) -> Iterator[str]:
     name = str(entry.frontmatter.get("name"))
     if not is_skill_name(name):
         yield f"{name!r:.200} is not a name of a skill"
+    if not is_uri(entry.uri):
+        yield "its URI is not a URI"
     if not entry.uri.endswith(f"/{name}/{SKILL_FILE}"):
         yield f"its URI does not end in /{name}/{SKILL_FILE}"
 

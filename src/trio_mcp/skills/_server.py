@@ -14,6 +14,7 @@ Specification: https://modelcontextprotocol.io/extensions/skills/overview
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -116,9 +117,11 @@ class ServerSkills:
     _places: int = field(default=0, init=False, repr=False)
     _is_declared: bool = field(default=False, init=False, repr=False)
     _refreshing: trio.Lock = field(factory=trio.Lock, init=False, repr=False)
+    _replacing: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
+    """Folders may be added in any thread."""
 
     def __iter__(self) -> Iterator[types.Skill]:
-        return iter([served.entry for served in self._skills.values()])
+        return iter([served.entry for served in list(self._skills.values())])
 
     def __len__(self) -> int:
         return len(self._skills)
@@ -218,23 +221,27 @@ class ServerSkills:
                 show when its first file is added, are not valid.
             TypeError: likewise.
         """
-        change = _Change.of(changes)
-        for uri in change.after:
-            if uri not in change.before:
-                self._server.resources.catalog.check_free(uri)
-        changed = change.changed()
+        with self._replacing:
+            change = _Change.of(changes)
+            for uri in change.after:
+                if uri not in change.before:
+                    self._server.resources.catalog.check_free(uri)
+            self._register(change)
+            self._keep(change)
+            for source, skills in changes:
+                source.skills = skills
+        for uri in change.changed():
+            self._server.resource_updated(uri)
+
+    def _register(self, change: _Change) -> None:
+        """Remove the resources that are not what they were, and add those that are new or other than they were."""
         renewed = {uri for uri, (_, skill) in change.entries.items() if uri in change.before and self._is_new(skill)}
-        stale = renewed.union(changed, change.moved())
+        stale = renewed.union(change.changed(), change.moved())
         for uri in stale:
             self._server.resources.remove(uri)
         for uri, (source, file) in change.after.items():
             if uri in stale or uri not in change.before:
                 self._add_resource(source, file, change.entries[uri][1] if uri in change.entries else None)
-        self._keep(change)
-        for source, skills in changes:
-            source.skills = skills
-        for uri in changed:
-            self._server.resource_updated(uri)
 
     def _keep(self, change: _Change) -> None:
         for uri in change.before.keys() - change.after.keys():
@@ -286,7 +293,7 @@ class ServerSkills:
 
     async def _list(self, params: types.ListSkillsRequestParams, ctx: Context) -> JsonObject:
         """Answer `skills/list`."""
-        seen = ((each.place, each) for each in self._skills.values() if self._sees(each.entry.uri, ctx))
+        seen = ((each.place, each) for each in list(self._skills.values()) if self._sees(each.entry.uri, ctx))
         page, following = self._server.page("skills/list", seen, params.cursor)
         result: JsonObject = {"skills": [unstructure(each.entry) for each in page]}
         if following is not None:
@@ -315,7 +322,7 @@ class ServerSkills:
         """Return what a caller sees directly in a directory, by URI; empty if it sees no such directory."""
         children: dict[str, Resource] = {}
         start = f"{directory}/"
-        for uri in self._files if directory.startswith(_SCHEME) else ():
+        for uri in list(self._files) if directory.startswith(_SCHEME) else ():
             definition = self._server.resources.definition_of(uri, ctx.access) if uri.startswith(start) else None
             if definition is not None:
                 name, slash, _ = uri.removeprefix(start).partition("/")

@@ -1,9 +1,9 @@
-"""Skills for a language model: what it is told of them first, and the tool with which it reads them on demand.
+"""Skills for a language model: what it is told of them first, and the function that reads them on demand.
 
 Rules of this file:
 
 1. The model is told the name, the origin and the description of each skill. It gets the contents of a file when it
-   calls the tool, and only after they were verified.
+   calls the function, and only after they were verified.
 2. The origin is the name that the application gives to the server. A description is on one line, so that it cannot
    pretend to be another skill or an instruction of the application.
 3. With approvals, a skill that is not approved is neither shown nor read. That is checked again at every read.
@@ -14,7 +14,7 @@ Specification: https://modelcontextprotocol.io/extensions/skills/overview
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -33,41 +33,36 @@ _LONGEST_DESCRIPTION = 1024
 
 @frozen(eq=False)
 class SkillReader:
-    """The skills of a conversation, and the tool by which a model reads them."""
+    """The function by which a model reads skills."""
 
+    function: str
+    """The name of the function: ``read_skill``, unless a tool has that name."""
     _skills: Mapping[str, ClientSkill]
     """The skills by the names that the model uses."""
     _approvals: SkillApprovals | None
 
-    @property
-    def is_empty(self) -> bool:
-        """True if there are no skills."""
-        return not self._skills
-
     def tool(self) -> Tool:
-        """Return the tool, named `read_skill`."""
+        """Return the function in the form of a tool."""
         properties = {
             "skill": {"type": "string", "enum": [*self._skills], "description": "the name of the skill"},
             "file": {"type": "string", "description": f"a file of the skill; by default {SKILL_FILE}"},
         }
         schema = {"type": "object", "properties": properties, "required": ["skill"], "additionalProperties": False}
         return Tool(
-            name="read_skill",
+            name=self.function,
             description="Read a skill, or one of its files. Read a skill before you use it.",
             input_schema=schema,
         )
 
-    def text(self, function: str) -> str:
-        """Return what a model is told of the skills, in the system prompt.
-
-        Args:
-            function: the name by which the model calls the tool.
-        """
+    def text(self) -> str:
+        """Return what a model is told of the skills, in the system prompt."""
         lines = [f"- {name}{_origin(skill)}: {_one_line(skill.description)}" for name, skill in self._skills.items()]
-        return "\n".join([f"Skills: instructions that you can read with {function} when a task needs them.", *lines])
+        return "\n".join(
+            [f"Skills: instructions that you can read with {self.function} when a task needs them.", *lines]
+        )
 
     async def read(self, arguments: Mapping[str, Any]) -> str:
-        """Return the text that answers a call of the tool.
+        """Return the text that answers a call.
 
         Raises:
             ToolError: the arguments name no skill, or one that is not approved, or a file that is not text.
@@ -87,14 +82,17 @@ class SkillReader:
         return f"{head}\n{text}"
 
 
-async def load_skills(skills: AsyncIterator[ClientSkill], approvals: SkillApprovals | None) -> SkillReader:
-    """Return those skills that a model may read, with the tool for it.
+async def load_skills(
+    skills: AsyncIterator[ClientSkill], approvals: SkillApprovals | None, taken: Collection[str]
+) -> SkillReader | None:
+    """Return the function that reads those skills that a model may read; None if there are none.
 
     A dynamic skill, whose files cannot be verified, is left out.
 
     Args:
         skills: those of a `Client` or of `Clients`.
         approvals: the approvals of the user; None if all skills may be read.
+        taken: the names of the other functions.
 
     Raises what listing the skills and *approvals* raise.
     """
@@ -111,7 +109,10 @@ async def load_skills(skills: AsyncIterator[ClientSkill], approvals: SkillApprov
             by_name[f"{skill.server}/{skill.name}"] = skill
         else:
             by_name[skill.uri if skill.server is None else f"{skill.server} {skill.uri}"] = skill
-    return SkillReader(by_name, approvals)
+    function = "read_skill"
+    while function in taken:
+        function += "_"
+    return SkillReader(function, by_name, approvals) if by_name else None
 
 
 def _origin(skill: ClientSkill) -> str:
