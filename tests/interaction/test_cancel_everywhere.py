@@ -203,7 +203,15 @@ CASES = [
 def test_every_public_coroutine_of_a_client_is_tested() -> None:
     public = {name for cls in (Client, Client.__base__) for name in vars(cls) if not name.startswith("_")}
     facts = {"revision", "server_info", "server_capabilities", "extension", "instructions", "statistics", "task"}
-    elsewhere = {"aclose", "hold", "ended", "app_of", "pages", "skill", "skills"}  # tested below; only the owner calls the other two
+    elsewhere = {
+        "aclose",
+        "hold",
+        "ended",
+        "app_of",
+        "pages",
+        "skill",
+        "skills",
+    }  # tested below; only the owner calls the other two
     assert public - facts - elsewhere == {name.partition(",")[0].partition(" ")[0] for name in ATTEMPTS}
 
 

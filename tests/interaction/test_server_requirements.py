@@ -335,6 +335,7 @@ def test_the_package_uses_no_error_code_that_the_specification_reserves() -> Non
         -32002,  # not found, which only legacy revisions get: test_resources_are_listed_and_read
         -32042,  # URL elicitation required, sent only in 2025-11-25: Context.url_elicitation_required
     }
+    of_hosts = {-32000}  # the host of an app refuses a wish of its view, which is no message of the protocol
     package = Path(trio_mcp.__file__).parent
     numbers: set[int] = set()
     for path in package.rglob("*.py"):
@@ -345,4 +346,4 @@ def test_the_package_uses_no_error_code_that_the_specification_reserves() -> Non
                     numbers |= {-value} if isinstance(value, int) else set()
     reserved = {number for number in numbers if -32099 <= number <= -32000}
     assert -32022 in reserved
-    assert reserved <= defined | of_older_revisions
+    assert reserved <= defined | of_older_revisions | of_hosts
