@@ -510,6 +510,7 @@ def test_an_incomplete_run_fails() -> None:
     assert f"no error of a server in {MODERN} was seen" in found
     assert f"no result of a server in {MODERN} was seen" not in found
     assert "no child process recorded messages" in found
+    assert {"no skills:ListSkillsRequest was seen", "no tasks:GetTaskResult was seen"} <= set(found)
     assert sum("unused exemption" in fault for fault in found) == len(EXEMPTIONS) + len(INVALID_ON_PURPOSE)
 
 

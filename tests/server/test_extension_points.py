@@ -39,6 +39,7 @@ async def test_a_part_lives_as_long_as_its_serving_and_outlives_the_lifespan() -
     @server.tool
     async def note(ctx: Context) -> int:
         kept = part.of(ctx)
+        assert kept is not None
         assert kept is events
         kept.append("called")
         return len(kept)

@@ -270,7 +270,7 @@ def gaps(times: list[float]) -> list[float]:
     return [round(later - earlier, 3) for earlier, later in pairwise(times)]
 
 
-DONE = {"status": "completed", "result": {"content": []}}
+DONE: dict[str, Any] = {"status": "completed", "result": {"content": []}}
 
 
 async def test_a_client_asks_no_more_often_than_the_server_wants(autojump_clock: object) -> None:
@@ -350,7 +350,7 @@ async def test_a_call_that_is_left_does_not_need_the_server_to_agree(autojump_cl
 
 
 async def test_a_question_is_answered_once_however_often_it_is_seen(autojump_clock: object) -> None:
-    question = {
+    question: dict[str, Any] = {
         "method": "elicitation/create",
         "params": {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}},
     }

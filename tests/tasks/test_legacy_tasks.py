@@ -64,7 +64,7 @@ class LegacyPeer:
                 result = self.task()
             case "tasks/result" if self.task()["status"] == "input_required":
                 self.waiting, self.question = id, "q"
-                form = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+                form: dict[str, Any] = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
                 await self.peer.send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": form})
                 return
             case "tasks/result" if self.is_slow:
@@ -86,7 +86,9 @@ async def say_yes(_: types.ElicitRequestParams) -> types.ElicitResult:
 async def legacy_peer(
     capabilities: Any = TASKS, support: str | None = "optional", **options: Any
 ) -> AsyncGenerator[tuple[Client, LegacyPeer]]:
-    declared = {"tools": {}} | ({} if capabilities is None else {"tasks": capabilities})
+    declared: dict[str, Any] = {"tools": {}}
+    if capabilities is not None:
+        declared["tasks"] = capabilities
 
     async def welcome(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(REVISION, capabilities=declared)

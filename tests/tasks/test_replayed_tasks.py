@@ -30,7 +30,8 @@ async def say_yes(_: types.ElicitRequestParams) -> types.ElicitResult:
 
 
 def make_server(store: TaskStore, done: list[str], **options: Any) -> Server:
-    server = Server("s", **{"keys": [KEY], "asking": "replayed", "tasks": TaskSettings(store=store), **options})
+    settings: dict[str, Any] = {"keys": [KEY], "asking": "replayed", "tasks": TaskSettings(store=store), **options}
+    server = Server("s", **settings)
 
     @server.tool(task="required")
     async def deploy(ctx: Context, target: str) -> str:

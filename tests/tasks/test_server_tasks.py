@@ -54,7 +54,8 @@ async def say_yes(_: types.ElicitRequestParams) -> types.ElicitResult:
 
 
 def make_server(**settings: Any) -> Server:
-    server = Server("tasks", version="1", tasks=TaskSettings(**{"after": 2.0, "poll_interval": 1.0, **settings}))
+    defaults: dict[str, Any] = {"after": 2.0, "poll_interval": 1.0}
+    server = Server("tasks", version="1", tasks=TaskSettings(**(defaults | settings)))
 
     @server.tool(task="optional")
     async def work(ctx: Context, seconds: float) -> str:
@@ -570,7 +571,7 @@ async def test_a_result_that_is_not_json_fails_the_task(
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_an_unknown_task_is_invalid_params(opener: Opener, method: str) -> None:
     async with opener(make_server()) as client:
-        params = {"taskId": "none", "inputResponses": {}}
+        params: dict[str, Any] = {"taskId": "none", "inputResponses": {}}
         with pytest.raises(ErrorResponse, match="there is no task 'none', or it has expired") as refusal:
             await client.request(method, params, dict, extensions=DECLARED)
         assert refusal.value.code == INVALID_PARAMS
@@ -579,7 +580,7 @@ async def test_an_unknown_task_is_invalid_params(opener: Opener, method: str) ->
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_every_request_about_a_task_must_declare_the_extension(method: str) -> None:
     declared = ScriptedPeer.envelope(MODERN) | {"io.modelcontextprotocol/clientCapabilities": {"extensions": DECLARED}}
-    params = {"taskId": "none", "inputResponses": {}}
+    params: dict[str, Any] = {"taskId": "none", "inputResponses": {}}
 
     async with open_scripted_client(make_server()) as client:
         with_it = await client.request(method, params, envelope=declared)
@@ -1035,7 +1036,7 @@ async def test_a_retry_that_does_not_declare_tasks_gets_none(autojump_clock: obj
         declared = {"elicitation": {}, "extensions": extensions}
         return ScriptedPeer.envelope(MODERN) | {"io.modelcontextprotocol/clientCapabilities": declared}
 
-    params = {"name": "ask_then_work", "arguments": {}}
+    params: dict[str, Any] = {"name": "ask_then_work", "arguments": {}}
     async with open_scripted_client(make_server()) as client:
         asked = (await client.request("tools/call", params, envelope=envelope(**DECLARED)))["result"]
         ((key, _),) = asked["inputRequests"].items()

@@ -209,8 +209,11 @@ async def test_two_owners_of_two_runs_in_one_process_use_one_store_at_once(tmp_p
             for _ in range(20):
                 await store.create(a_record(owner), 100)
 
+    async def in_thread() -> None:
+        await trio.to_thread.run_sync(trio.run, other_run)
+
     async with store.owner() as owner, trio.open_nursery() as nursery:
-        nursery.start_soon(trio.to_thread.run_sync, trio.run, other_run)
+        nursery.start_soon(in_thread)
         for _ in range(20):
             await store.create(a_record(owner), 100)
 

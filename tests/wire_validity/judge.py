@@ -89,6 +89,26 @@ class InvalidOnPurpose(NamedTuple):
 
 INVALID_ON_PURPOSE = (
     InvalidOnPurpose(
+        "tests/skills/test_client_skills.py::test_an_entry_that_is_not_valid_is_refused_and_left_out_of_the_list",
+        "client",
+        "a request for the entry of a URI that is not one",
+    ),
+    InvalidOnPurpose(
+        "tests/skills/test_client_skills.py::test_an_entry_that_is_not_valid_is_refused_and_left_out_of_the_list",
+        "server",
+        "an entry that is not valid",
+    ),
+    InvalidOnPurpose(
+        "tests/skills/test_client_skills.py::test_resources_that_are_neither_a_list_nor_dynamic_are_refused",
+        "server",
+        "an entry whose resources are not valid",
+    ),
+    InvalidOnPurpose(
+        "tests/skills/test_server_skills.py::test_a_directory_lists_what_is_directly_in_it",
+        "client",
+        "an empty URI of a directory, by `Client.request`",
+    ),
+    InvalidOnPurpose(
         "tests/tasks/test_server_tasks.py::test_an_invalid_answer_is_refused_and_the_question_stays_open",
         "client",
         "an invalid answer to a question of a task",
@@ -199,6 +219,8 @@ class Counts:
     """Messages that are valid except for an exemption, by its reason."""
     invalid_on_purpose: Counter[InvalidOnPurpose] = field(factory=Counter[InvalidOnPurpose])
     """Messages that are invalid on purpose."""
+    of_extensions: Counter[str] = field(factory=Counter[str])
+    """Messages of extensions, by ``extension:definition``; they are counted above too."""
     connections: int = 0
     children: int = 0
     """Child processes that sent messages."""
@@ -211,6 +233,7 @@ class Counts:
         self.invented += others.invented
         self.exempt += others.exempt
         self.invalid_on_purpose += others.invalid_on_purpose
+        self.of_extensions += others.of_extensions
         self.connections += others.connections
         self.children += others.children
         self.of_children += others.of_children
@@ -259,6 +282,7 @@ class Judge:
     def _count(self, verdict: Verdict) -> None:
         counts = self.counts.invented if verdict.invented else self.counts.judged
         counts[verdict.revision, verdict.role, verdict.kind] += 1
+        self.counts.of_extensions.update(each for part in verdict.parts for each in part.definitions if ":" in each)
         if verdict.faults:
             reason = next(self._exemptions(verdict), None)
             invalid_on_purpose = next((each for each in INVALID_ON_PURPOSE if self._is_of(each, verdict)), None)
@@ -331,6 +355,8 @@ def table(counts: Counts) -> Iterator[str]:
                 f"{row[kind]} {kind}s" if kind != "batch" else f"{row[kind]} batches" for kind in kinds if kind in row
             )
             yield f"    {revision} {role}: {cells}"
+    for definition, count in sorted(counts.of_extensions.items()):
+        yield f"of an extension, {count}: {definition}"
     for reason, count in counts.exempt.items():
         yield f"of these exempt, {count}: {reason}"
     for test, count in counts.invalid_on_purpose.items():

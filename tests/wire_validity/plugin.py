@@ -142,6 +142,10 @@ def missing(judge: Judge, upstream: Upstream) -> list[str]:
         for role, kind in _REQUIRED
         if not judge.counts.judged[revision, role, kind]
     ]
+    newest = upstream.revisions[upstream.names[-1]]
+    faults += [
+        f"no {each} was seen" for each in newest.messages_of_extensions() if not judge.counts.of_extensions[each]
+    ]
     faults += [f"unused exemption; remove it from the table: {reason}" for reason in judge.stale()]
     return faults
 

@@ -64,7 +64,8 @@ class Extension:
         return self.document["$defs"]  # type: ignore[no-any-return] # a JSON file, checked against its pin
 
     @cached_property
-    def _methods(self) -> Mapping[tuple[Role, str], str]:
+    def methods(self) -> Mapping[tuple[Role, str], str]:
+        """The definitions of requests and notifications, by the role of the sender and the method."""
         found: dict[tuple[Role, str], str] = {}
         for name, definition in self.definitions.items():
             method = _constant(definition, "method")
@@ -74,7 +75,7 @@ class Extension:
 
     def defines(self, role: Role, method: str) -> str | None:
         """Return the definition of a message; None if it is not of this extension."""
-        return self._methods.get((role, method))
+        return self.methods.get((role, method))
 
     def of_result_type(self, result_type: Json) -> str | None:
         """Return the definition of the results of a type that no revision has; None if the extension has none."""
@@ -126,6 +127,16 @@ class Revision:
     def notifications(self) -> Mapping[tuple[Role, str], str]:
         """The definitions of notifications, by the role of the sender and the method."""
         return dict(self._sent("Notification"))
+
+    def messages_of_extensions(self) -> Iterator[str]:
+        """Yield the definitions, as ``extension:definition``, of the messages that extensions add to this revision."""
+        for extension in self.extensions:
+            for (role, method), name in extension.methods.items():
+                if method in self.methods:  # the file of an extension repeats requests that a server embeds in results
+                    continue
+                yield f"{extension.name}:{name}"
+                if role == "client":
+                    yield f"{extension.name}:{name.removesuffix('Request')}Result"
 
     def _sent(self, kind: str) -> Iterator[tuple[tuple[Role, str], str]]:
         for role in _ROLES:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from attrs import define, evolve, field, frozen
 
@@ -41,6 +41,16 @@ class CustomRequests(ForeignAttributes):
 
     _connection: Connection = field(repr=False)
 
+    @overload
+    async def request(
+        self,
+        method: str,
+        params: Any,
+        result: type[dict[str, Any]],
+        *,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]: ...
+    @overload
     async def request(
         self,
         method: str,
@@ -48,7 +58,15 @@ class CustomRequests(ForeignAttributes):
         result: type[R],
         *,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> R:
+    ) -> R: ...
+    async def request(
+        self,
+        method: str,
+        params: Any,
+        result: type[Any],
+        *,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Any:
         """Send a custom request, a request of an extension, or one of the agreed revision that has no method here.
 
         The server's declared capabilities are not checked. In a modern revision the request carries the same `_meta` as

@@ -300,10 +300,11 @@ class Server(ForeignAttributes):
 
     def _around_task(self, mode: TaskMode, inner: Around | None) -> Around:
         """Return the function around a tool whose calls may become tasks."""
-        if self._internals.tasks is None:
+        tasks = self._internals.tasks
+        if tasks is None:
             capability = load_capability("tasks")
-            self._internals.tasks = capability.ServerTasks(self, capability.TaskSettings())
-        around: Around = self._internals.tasks.around(mode, inner)
+            tasks = self._internals.tasks = capability.ServerTasks(self, capability.TaskSettings())
+        around: Around = tasks.around(mode, inner)
         return around
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ def _faults(key: str, question: JsonObject, answer: Any, revision: str) -> list[
         return []
     from jsonschema_rs import validator_for  # noqa: PLC0415 # slow to import, and few tasks are replayed
 
-    content = answer.get("content") or {}
+    content: JsonObject = answer.get("content") or {}
     return [
         f"{place}.content{''.join(f'.{each}' for each in error.instance_path)}: {error.message}"
         for error in validator_for(schema).iter_errors(content)  # the schema of a form has no references

@@ -161,7 +161,7 @@ class TaskHandle:
     _methods: TaskMethods | None
     state: TaskState | None
     """The latest state that this handle has seen; None if it has seen none."""
-    _complete: JsonObject | None = field(default=None, kw_only=True)
+    _complete: JsonObject | None = field(default=None, kw_only=True, alias="complete")
     """The result of a call that was answered at once."""
 
     @property

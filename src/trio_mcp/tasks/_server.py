@@ -136,7 +136,7 @@ class ServerTasks:
     async def _update(self, params: dict[str, Any], context: Context) -> None:
         answers = params.get("inputResponses")
         # Each answer is checked against its question; those to no open question are ignored, whatever they are.
-        known = {**params, "inputResponses": {}} if is_object(answers) else params
+        known: JsonObject = {**params, "inputResponses": {}} if is_object(answers) else params
         try:
             read = structure(known, types.UpdateTaskRequestParams, revision=context.revision)
         except StructureError as error:

@@ -299,6 +299,7 @@ def _row_of(record: TaskRecord) -> tuple[Any, ...]:
 
 
 def _record_of(text: str) -> TaskRecord:
-    json: Any = decode(text.encode())
-    replay = json["replay"]
-    return TaskRecord(**{**json, "replay": None if replay is None else TaskReplay(**replay)})
+    members: dict[str, Any] = decode(text.encode())
+    if (replay := members["replay"]) is not None:
+        members["replay"] = TaskReplay(**replay)
+    return TaskRecord(**members)
