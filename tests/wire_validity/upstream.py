@@ -131,6 +131,9 @@ class Revision:
     def messages_of_extensions(self) -> Iterator[str]:
         """Yield the definitions, as ``extension:definition``, of the messages that extensions add to this revision."""
         for extension in self.extensions:
+            for name, definition in extension.definitions.items():
+                if _constant(definition, "resultType") not in {None, "complete"}:
+                    yield f"{extension.name}:{name}"
             for (role, method), name in extension.methods.items():
                 if method in self.methods:  # the file of an extension repeats requests that a server embeds in results
                     continue
