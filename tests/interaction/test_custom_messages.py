@@ -29,6 +29,7 @@ from trio_mcp import (
     open_client,
     types,
 )
+from trio_mcp.lowlevel import ClientExtensionPoints
 from trio_mcp.testing import open_memory_client
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 
@@ -520,6 +521,24 @@ async def test_invalid_options_are_refused(options: dict[str, Any], kind: type[E
     with pytest.raises(kind, match=fault):
         async with open_client(Server("s"), **options):
             pass
+
+
+async def test_an_extension_has_the_questions_of_a_result_checked_before_any_is_answered(opener: Opener) -> None:
+    asked: list[str] = []
+
+    async def say_yes(params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={})
+
+    form = {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    question: dict[str, Any] = {"method": "elicitation/create", "params": form}
+    async with opener(Server("s"), on_elicit=say_yes) as client:
+        points = ClientExtensionPoints(client)
+        assert await points.answer_questions({"a": question}, "acme/get") == {"a": {"action": "accept", "content": {}}}
+        with pytest.raises(RemoteProtocolError, match=r"a question of 'acme/get' does not fit: .*message"):
+            await points.answer_questions({"a": question, "b": {**question, "params": {"mode": "form"}}}, "acme/get")
+
+    assert asked == ["Sure?"]
 
 
 async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(

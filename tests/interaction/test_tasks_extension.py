@@ -6,7 +6,7 @@ Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -273,6 +273,31 @@ async def test_a_task_outlives_the_cancellation_of_the_call_that_began_it(
         task = await client.request("tasks/get", {"taskId": ids[0]}, Task)
 
     assert task.status == "completed"
+
+
+async def test_a_result_that_a_coroutine_completes_brings_no_updates(opener: Opener, autojump_clock: object) -> None:
+    async with (
+        opener(make_server(), extensions=[UNDERSTOOD]) as client,
+        client.open_call("dig", {"seconds": 1}) as call,
+    ):
+        assert [update async for update in call.updates] == []
+        assert (await call.result()).content == [types.TextContent(text="dug in the end")]
+
+
+async def test_the_awaitable_of_an_extension_need_not_be_a_coroutine(opener: Opener, autojump_clock: object) -> None:
+    class Later:
+        def __init__(self, client: Client, result: dict[str, Any]) -> None:
+            self.coroutine = wait_for_task(client, result)
+
+        def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
+            return self.coroutine.__await__()
+
+    async with opener(make_server(), extensions=[Extension(TASKS, {}, {"task": Later})]) as client:
+        result = await client.call_tool("dig", {"seconds": 1})
+        assert result.content == [types.TextContent(text="dug in the end")]
+        with trio.move_on_after(2) as scope:
+            await client.call_tool("dig", {"seconds": 10})
+        assert scope.cancelled_caught
 
 
 async def answer(server: Any, result: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.lowlevel
 from attrs import frozen
 
 from tests.interaction.openers import OPENERS, Opener
@@ -33,6 +34,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.lowlevel import ActiveServer, ExchangeContext
+from trio_mcp.peer._parking import GATHER_SECONDS
 from trio_mcp.tasks import TaskRecord
 from trio_mcp.tasks._exchange import TaskExchange, TaskPeer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
@@ -78,6 +80,17 @@ def make_server(**settings: Any) -> Server:
             case other:
                 return f"not deployed: {other}"
 
+    @server.tool(task="optional")
+    async def ask_twice(ctx: Context, at: float) -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, at + 1)  # questions wait a moment for those of other tasks of the handler
+            await trio.sleep(at)
+            with trio.move_on_after(GATHER_SECONDS / 4):
+                await ctx.elicit("No more?", Sure)
+            await trio.sleep(GATHER_SECONDS / 2)
+            answer = await ctx.elicit("Sure?", Sure)
+        return str(answer)
+
     @server.tool(task="required")
     async def broken(how: str) -> str:
         raise ToolError("the disk is full") if how == "tool" else McpError(-32000, "no quota", {"left": 0})
@@ -93,6 +106,20 @@ def make_server(**settings: Any) -> Server:
 
 
 # --- Which calls become tasks ---
+
+
+async def test_a_question_is_asked_in_the_task_if_the_call_becomes_one_before_the_question_is_sent(
+    opener: Opener, autojump_clock: object
+) -> None:
+    async with opener(make_server(), on_elicit=say_yes) as client:
+        tasks = RawTasks(client)
+        id = await tasks.begin("ask_twice", {"at": 2.0 - GATHER_SECONDS / 2})
+        await trio.sleep(1)
+        ((key, question),) = (await tasks.get(id))["inputRequests"].items()
+        assert question["params"]["message"] == "Sure?"
+        await tasks.update(id, {key: accepted(sure=True)})
+        await trio.sleep(2)
+        assert (await tasks.get(id))["result"]["structuredContent"] == {"result": str(Accepted(Sure(sure=True)))}
 
 
 async def test_a_call_that_takes_longer_than_after_goes_on_as_a_task(opener: Opener, autojump_clock: object) -> None:

@@ -308,9 +308,9 @@ class OpenRequest:
     async def aclose(self) -> None:
         """End the request, and what an extension has begun for its result. Not cancelled; takes a bounded time."""
         self.leave()
-        if self._resolving is not None:
-            with trio.CancelScope(shield=True):
-                await self._resolving.aclose()
+        assert self._resolving is not None
+        with trio.CancelScope(shield=True):
+            await self._resolving.aclose()
 
     async def _interim(self) -> JsonObject | ErrorResponse | None:
         """Return the latest outcome if it calls for a round of questions or for a correction; otherwise None."""

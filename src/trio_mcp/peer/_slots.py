@@ -247,9 +247,8 @@ class HandlerSlots:
             run.exchange.respond(McpError(BUSY, f"too busy: {self._reached_limits()}; try again later"))
 
     def adopt(self, run: HandlerRun) -> None:
-        """Give *run*, which has begun with other slots, a slot of these; one is free."""
-        if not self.listens:
-            self._limiter = run.pool.limiter
+        """Give *run*, which has begun with other slots, a slot of these; one is free, and they listen."""
+        assert self.listens
         is_free = self.running < self.max_running and self._limiter.take(self)
         assert is_free
         self.running += 1

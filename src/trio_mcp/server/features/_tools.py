@@ -445,8 +445,7 @@ class Tools:
     def _as_task(self, name: str, task: TaskMode, around: Around | None) -> Around:
         if task not in get_args(TaskMode):
             raise ValueError(f"tool {name!r}: task={task!r}: must be one of {', '.join(get_args(TaskMode))}, or None")
-        if self.task_maker is None:
-            raise TypeError(f"tool {name!r}: task={task!r}: these tools belong to no server")
+        assert self.task_maker is not None  # the server has set it
         return self.task_maker(task, around)
 
     def _count_repairs(self, name: str, places: Sequence[str]) -> None:
