@@ -124,17 +124,19 @@ class ToolError(TrioMcpError):
 class ToolFailed(TrioMcpError):
     """A tool answered with `isError`, and the caller had passed `raise_on_error=True` or `returns=`.
 
-    `result` is the complete `types.CallToolResult`.
+    `tool` is the name of the tool; None if it is unknown, as that of a task of `Client.task`. `result` is the complete
+    `types.CallToolResult`.
     """
 
-    def __init__(self, tool: str, text: str, result: Any) -> None:
+    def __init__(self, tool: str | None, text: str, result: Any) -> None:
         super().__init__(tool, text, result)
         self.tool = tool
         self.text = text
         self.result = result
 
     def __str__(self) -> str:
-        return f"tool {self.tool!r} failed: {self.text}"
+        tool = "the tool" if self.tool is None else f"tool {self.tool!r}"
+        return f"{tool} failed: {self.text}"
 
 
 class ErrorResponse(TrioMcpError):

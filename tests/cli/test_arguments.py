@@ -100,6 +100,7 @@ COMMANDS = [
     "servers",
     "skill",
     "skills",
+    "task",
     "tools",
     "watch",
     "dev",

@@ -530,7 +530,7 @@ async def test_an_extension_has_the_questions_of_a_result_checked_before_any_is_
         asked.append(params.message)
         return types.ElicitResult(action="accept", content={})
 
-    form = {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    form: dict[str, Any] = {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
     question: dict[str, Any] = {"method": "elicitation/create", "params": form}
     async with opener(Server("s"), on_elicit=say_yes) as client:
         points = ClientExtensionPoints(client)

@@ -47,7 +47,7 @@ def test_ids_cannot_be_guessed() -> None:
     ids = {a_record().id for _ in range(1000)}
 
     assert len(ids) == 1000
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{32}", id) for id in ids)
+    assert all(re.fullmatch(r"[0-9a-f]{48}", id) for id in ids)
 
 
 def test_the_form_on_the_wire_has_times_in_milliseconds_and_timestamps_in_iso_8601() -> None:

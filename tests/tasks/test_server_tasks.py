@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 import trio
-import trio.lowlevel
 from attrs import frozen
 
 from tests.interaction.openers import OPENERS, Opener

@@ -15,13 +15,16 @@ from typing import Any, NoReturn
 from .._version import VERSION
 from ._errors import STATUSES
 
-__all__ = ["HOST_NAMES", "LEVELS", "actions_of_commands", "missing_dashes", "read_arguments"]
+__all__ = ["HOST_NAMES", "LEVELS", "TASK_ACTIONS", "actions_of_commands", "missing_dashes", "read_arguments"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, as the protocol names them."""
 
 HOST_NAMES = ("claude-desktop", "claude-code", "cursor", "vscode", "json")
 """The hosts that `install` knows."""
+
+TASK_ACTIONS = ("get", "watch", "answer", "cancel")
+"""What `task` does with a task."""
 
 _TARGET = "(FILE.py | -- COMMAND [ARG ...] | -- URL | --config FILE [NAME])"
 _PAIRS = "[KEY=VALUE ...]"
@@ -230,6 +233,7 @@ class _Adder:
         self._add_call()
         self._add_texts()
         self._add_skill()
+        self._add_task()
         self._add_watch()
         self._add_serve()
         self._add_hosts()
@@ -375,6 +379,11 @@ class _Adder:
         call = self._connected("call", "call a tool", "call add a=1 b=2", f"NAME {_PAIRS}")
         _add_arguments(call)
         _add_output(call)
+        call.add_argument(
+            "--detach",
+            action="store_true",
+            help="start a task, print its id, and exit; `trio-mcp task` shows, follows, answers and cancels it",
+        )
         app = self._connected(
             "app", "call a tool, and show its app in the browser", "app sales year=2026", f"NAME {_PAIRS}"
         )
@@ -409,6 +418,14 @@ class _Adder:
         skill.add_argument("uri", metavar="URI", help="the SKILL.md of the skill")
         skill.add_argument("file", nargs="?", default="SKILL.md", metavar="FILE", help="another file of the skill")
         skill.add_argument("--save", metavar="DIR", help="write all files, verified, to a new folder in DIR")
+
+    def _add_task(self) -> None:
+        task = self._connected(
+            "task", "show a task, follow it to its end, answer it, or cancel it", "task watch ID", "ACTION ID"
+        )
+        task.add_argument("action", choices=TASK_ACTIONS, metavar="ACTION", help=", ".join(TASK_ACTIONS))
+        task.add_argument("id", metavar="ID", help="the id of the task, as `call --detach` prints it")
+        _add_output(task)
 
     def _add_watch(self) -> None:
         watch = self._connected(

@@ -51,6 +51,7 @@ __all__ = [
     "info",
     "ping",
     "prepare_call",
+    "print_result",
     "prompt",
     "prompts",
     "read",
@@ -218,9 +219,7 @@ async def call(job: Job) -> None:
             async for update in pending.updates:
                 show(update)
         result = await pending.result()
-    _print(job, result)
-    if result.is_error:
-        raise ToolFailed(tool.name, "\n".join(piece.text for piece in pieces_of(result.content)), result)
+    print_result(job, tool.name, result)
 
 
 def arguments_of(job: Job, tool: types.Tool) -> JSONObject:
@@ -251,15 +250,20 @@ async def find_tool(job: Job, name: str) -> types.Tool:
     raise UsageError(f"the server has no tool {name!r}; {nearest(name, seen)}", word=name)
 
 
-def _print(job: Job, result: types.CallToolResult) -> None:
+def print_result(job: Job, name: str | None, result: types.CallToolResult) -> None:
+    """Print the result of a call of the tool *name*, None if it is unknown.
+
+    Raises:
+        ToolFailed: the tool reports a failure.
+    """
     if job.options.json:
         job.output.document(job.wire(result))
-    if result.is_error:
-        return  # its content goes to standard error
     pieces = pieces_of(result.content)
+    if result.is_error:
+        raise ToolFailed(name, "\n".join(piece.text for piece in pieces), result)
     if job.options.output is not None:
-        for name in save(pieces, job.options.output, job.output):
-            job.notes.say(f"written: {name}")
+        for path in save(pieces, job.options.output, job.output):
+            job.notes.say(f"written: {path}")
     elif not job.options.json:
         _show(job, pieces, result.structured_content)
 

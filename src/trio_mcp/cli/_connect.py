@@ -35,6 +35,7 @@ from ..abc import ClientAuth, Direction
 from ..client import (
     Client,
     ClientOptions,
+    OnElicit,
     OnLog,
     ServerTable,
     TimeLimits,
@@ -218,30 +219,46 @@ def _command(options: argparse.Namespace, notes: Notes, output: Output) -> tuple
         watching = Watching(options.json, output)
         return watching.run, watching.log
     if options.command == "app":
-        from ._app import show_app  # noqa: PLC0415 # likewise
+        from ._app import show_app  # noqa: PLC0415 # no other command needs it
 
         return show_app, None
     if options.command == "stubs":
         from ._stubs import stubs  # noqa: PLC0415 # no other command needs it
 
         return stubs, None
-    return _COMMANDS[options.command], None if options.log_level is None else log_lines(notes)
+    command = _COMMANDS.get(options.command)
+    if command is None or (options.command == "call" and options.detach):
+        from ._tasks import start, task  # noqa: PLC0415 # no other command needs it
+
+        command = task if command is None else start
+    return command, None if options.log_level is None else log_lines(notes)
 
 
 def _client_options(
     options: argparse.Namespace, notes: Notes, on_log: OnLog | None, trace: Trace | None, answers: Answers | None
 ) -> ClientOptions:
-    on_elicit = questions(notes) if can_ask() else None
     return {
         "revision": options.revision,
         "time_limits": _limits(options.timeout),
-        "on_elicit": on_elicit if answers is None else answers.answer,
+        "on_elicit": _on_elicit(options, notes) if answers is None else answers.answer,
         "elicit_modes": ("form", "url") if answers is None else ("form",),
         "on_log": on_log,
         "roots": [_root(path) for path in options.root] or None,
         "tap": trace,
+        "tasks": options.command in {"app", "call"},
         "apps": _app_host() if options.command == "app" else None,
     }
+
+
+def _on_elicit(options: argparse.Namespace, notes: Notes) -> OnElicit | None:
+    """Return the callback for the questions of the server; None if nobody can answer them."""
+    if can_ask():
+        return questions(notes)
+    if options.command == "call" and options.detach:
+        from ._tasks import refuse_to_answer  # noqa: PLC0415 # no other command needs it
+
+        return refuse_to_answer
+    return None
 
 
 def _app_host() -> AppHost:

@@ -15,6 +15,7 @@ from .._errors import (
     LocalProtocolError,
     MissingCapability,
     ServerExited,
+    TaskCancelled,
     ToolFailed,
     TrioMcpError,
 )
@@ -32,7 +33,7 @@ __all__ = [
 STATUSES = """\
 exit status:
   0    success
-  1    a tool failed, or the server refused a request or does not offer it
+  1    a tool failed, a task was cancelled, or the server refused a request or does not offer it
   2    the command line is wrong, or a file that it names cannot be used
   3    the server cannot be reached, denies access, or breaks the protocol
   130  interrupted (128 plus the number of the signal)
@@ -65,7 +66,7 @@ class Interrupted(Exception):
 
 _STATUS_OF: Sequence[tuple[tuple[type[Exception], ...], int]] = (
     ((UsageError, LocalProtocolError), WRONG_USE),
-    ((ToolFailed, ErrorResponse, MissingCapability), FAILED),
+    ((ToolFailed, TaskCancelled, ErrorResponse, MissingCapability), FAILED),
     ((TrioMcpError, OSError), NO_SERVER),
 )
 """The exit status of each kind of error; the first row that fits counts."""

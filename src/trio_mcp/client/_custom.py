@@ -319,5 +319,5 @@ def tool_result(
         output.check(result)
     if raise_on_error and result.is_error:
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-        raise ToolFailed(name or "the tool", "\n".join(texts), result)
+        raise ToolFailed(name, "\n".join(texts), result)
     return result

@@ -70,7 +70,7 @@ class TaskReplay:
 class TaskRecord:
     """Everything that is stored of one task. Times are seconds, as `time.time` counts them."""
 
-    id: str = field(factory=lambda: secrets.token_urlsafe(24))
+    id: str = field(factory=lambda: secrets.token_hex(24))
     """Its name, which cannot be guessed: 192 random bits."""
     owner: str
     """The serving that runs its handler, or that ran it last; see `TaskStore.owner`."""
