@@ -33,7 +33,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.lowlevel import ActiveServer, ExchangeContext
-from trio_mcp.peer._parking import GATHER_SECONDS
+from trio_mcp.peer import GATHER_SECONDS
 from trio_mcp.tasks import TaskRecord
 from trio_mcp.tasks._exchange import TaskExchange, TaskPeer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client

@@ -33,7 +33,8 @@ __all__ = [
 STATUSES = """\
 exit status:
   0    success
-  1    a tool failed, a task was cancelled, or the server refused a request or does not offer it
+  1    a tool failed, a task was cancelled, or the server refused a request or
+       does not offer it
   2    the command line is wrong, or a file that it names cannot be used
   3    the server cannot be reached, denies access, or breaks the protocol
   130  interrupted (128 plus the number of the signal)

@@ -17,7 +17,7 @@ from ._questions import can_ask
 from ._terminal import visible_line
 
 if TYPE_CHECKING:
-    from .. import TaskHandle, TaskState
+    from ..tasks import TaskHandle, TaskState
 
 __all__ = ["refuse_to_answer", "start", "task"]
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ._pacing import Cancellations as Cancellations
     from ._pacing import LargeResults as LargeResults
     from ._pacing import is_large as is_large
+    from ._parking import GATHER_SECONDS as GATHER_SECONDS
     from ._parking import GRACE_SECONDS as GRACE_SECONDS
     from ._parking import ParkedRuns as ParkedRuns
     from ._parking import PendingQuestions as PendingQuestions
@@ -84,7 +85,10 @@ else:
             "_limits": ("BUSY", "Limits"),
             "_link": ("Link", "Outbox"),
             "_pacing": ("Cancellations", "LargeResults", "is_large"),
-            "_parking": ("GRACE_SECONDS", "ParkedRuns", "PendingQuestions", "Question", "QuestionBatch"),
+            "_parking": (
+                *("GATHER_SECONDS", "GRACE_SECONDS", "ParkedRuns"),
+                *("PendingQuestions", "Question", "QuestionBatch"),
+            ),
             "_session": ("HANDSHAKE", "ClientSession", "HandshakeEvent", "HandshakeState", "ServerSession"),
             "_slots": ("FairLimiter", "HandlerSlots", "SenderSlots"),
             "_timeouts": ("PausableTimeouts",),
