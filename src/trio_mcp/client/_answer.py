@@ -24,13 +24,13 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import (
@@ -55,8 +55,8 @@ __all__ = [
     "STATE",
     "Answering",
     "CustomMessages",
+    "ResolvedType",
     "ResultInProgress",
-    "ResultResolver",
     "Rounds",
     "VisitedPages",
     "answers_to",
@@ -439,7 +439,7 @@ class CustomMessages:
     _experimental: Mapping[str, JsonObject]
     _methods: Mapping[str, TypedFunction]
     _notifications: Mapping[str, TypedFunction]
-    _resolvers: Mapping[str, ResultResolver]
+    _resolvers: Mapping[str, ResolvedType]
     """The resolvers by result type."""
     client: Any = field(default=None, init=False)
     """The client of the application; set before the first request."""
@@ -520,14 +520,29 @@ class CustomMessages:
 
     def resolver(self, method: str, kind: object) -> ResultResolver | None:
         """Return the function that completes a result of type *kind*; None if there is none."""
-        is_open = method == "tools/call" or not is_specified(method)
-        return self._resolvers.get(kind) if is_open and isinstance(kind, str) else None
+        found = self._resolvers.get(kind) if isinstance(kind, str) else None
+        return found.resolve if found is not None and found.is_for(method) else None
 
     def begin_to_resolve(self, resolve: ResultResolver, json: JsonObject) -> ResultInProgress:
         """Return the way from *json* to the complete result."""
         assert self.client is not None
         way: Any = resolve(self.client, json)
         return way if hasattr(way, "next_update") else _WithoutUpdates(way)
+
+
+@frozen
+class ResolvedType:
+    """A result type of an extension: the function that completes a result, and the methods that may have one."""
+
+    resolve: ResultResolver
+    methods: Collection[str] | None
+    """None stands for calls of tools and every method that the specification does not have."""
+
+    def is_for(self, method: str) -> bool:
+        """Return True if a result of *method* may have this type."""
+        if self.methods is not None:
+            return method in self.methods
+        return method == "tools/call" or not is_specified(method)
 
 
 @define(eq=False)

@@ -10,7 +10,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast, get_args
@@ -30,7 +30,7 @@ from .._version import VERSION
 from ..abc import Answerer, ClientAuth, Tap, TransportOpener
 from ..peer import HandlerPool, Limits
 from ..wire import LIST_CHANGES, JsonObject
-from ._answer import Answering, CustomMessages, ResultInProgress, ResultResolver
+from ._answer import Answering, CustomMessages, ResolvedType, ResultInProgress
 from ._cache import CacheOption, check_cache, connection_cache
 from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
 from ._client import Client, Lifetime
@@ -90,6 +90,8 @@ class Extension:
             methods that the specification does not have. Each is an async function that takes the client and the
             result's JSON and returns the JSON of the complete result; an exception it raises is raised by the call. No
             time limit applies to it.
+        result_methods: the methods whose results may have these types, if they are fewer. A result of such a type for
+            another method breaks the protocol.
 
     Raises:
         ValueError: the id is not a valid name, or a result type is one of the protocol's own.
@@ -98,6 +100,7 @@ class Extension:
     id: str
     settings: Mapping[str, Any] = field(factory=dict[str, Any])
     result_types: Mapping[str, Resolve] = field(factory=dict[str, Resolve])
+    result_methods: Collection[str] | None = None
 
     def __attrs_post_init__(self) -> None:
         checked_settings({self.id: self.settings}, "settings")
@@ -110,7 +113,7 @@ def _follow_task(client: Client, result: JsonObject) -> ResultInProgress:
     return followed
 
 
-_TASKS = Extension("io.modelcontextprotocol/tasks", result_types={"task": _follow_task})
+_TASKS = Extension("io.modelcontextprotocol/tasks", result_types={"task": _follow_task}, result_methods={"tools/call"})
 
 Extensions: TypeAlias = "Mapping[str, Mapping[str, Any]] | Sequence[Extension]"
 """The extensions that a client understands: settings by id, or `Extension` objects."""
@@ -321,7 +324,7 @@ def _custom_messages(options: ClientOptions) -> CustomMessages:
         TypeError: a handler is not an async function that can be called with params.
     """
     settings: dict[str, Mapping[str, Any]] = {}
-    resolvers: dict[str, ResultResolver] = {}
+    resolvers: dict[str, ResolvedType] = {}
     capabilities = (*_of_apps(options.get("apps")), *([_TASKS] if options.get("tasks") else ()))
     for each in (*_listed(options.get("extensions") or {}), *capabilities):
         if each.id in settings:
@@ -329,7 +332,7 @@ def _custom_messages(options: ClientOptions) -> CustomMessages:
         for kind, resolve in each.result_types.items():
             if kind in resolvers:
                 raise ValueError(f"extensions: two extensions have results of type {kind!r}")
-            resolvers[kind] = resolve
+            resolvers[kind] = ResolvedType(resolve, each.result_methods)
         settings[each.id] = each.settings
     methods, notifications = options.get("methods") or {}, options.get("notifications") or {}
     for name in methods:
