@@ -134,6 +134,8 @@ ROWS = (
     *_at_most("Idle pair in memory", "idle", "pair_kb", 50, "KB"),
     *_at_most("Growth from 10,000 to 50,000 calls", "growth", "growth_mb", 0.1, "MB"),
     *_at_most("Growth per session", "cycles", "growth_kb", 0.2, "KB"),
+    Row("`tasks/get` p99, 10,000 open: of one", _value("tasks", "ours-tasks/2026", "p99_times"), 2, at_least=False),
+    Row("Open task: memory", _value("tasks", "ours-tasks/2026", "task_kb"), 4, at_least=False, unit="KB"),
 )
 
 

@@ -38,6 +38,7 @@ WORKS = {
     "idle": ("sessions", "idle"),
     "growth": ("growth", "calls"),
     "cycles": ("growth", "cycles"),
+    "tasks": ("tasks", "tasks"),
 }
 """The function of each work, and its transport. A number at the end of its name is the number of calls in flight."""
 

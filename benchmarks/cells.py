@@ -53,6 +53,8 @@ FIGURES = {
     "growth_kb": Figure("growth KB per session", 2),
     "rss_mb": Figure("memory MB", 1),
     "modules": Figure("modules", 0),
+    "p99_times": Figure("p99, times that of one task", 2),
+    "task_kb": Figure("KB per task beyond its handler", 2),
 }
 """The figures, by the names that the cells print."""
 
@@ -73,6 +75,7 @@ CONTENDERS = {
     "floor-httptools": Contender("floor-httptools", "none", ""),
     "ours/2025": Contender("ours", "2025", ""),
     "ours/2026": Contender("ours", "2026", ""),
+    "ours-tasks/2026": Contender("ours-tasks", "2026", ""),
     "official/2025": Contender("official", "2025", "official"),
     "official/2026": Contender("official", "2026", "official"),
     "fastmcp/2025": Contender("fastmcp", "2025", "fastmcp"),
@@ -94,7 +97,7 @@ IMPORTS = {
 }
 """The imported packages, each with the home of its interpreter and the import statement."""
 
-SDKS = tuple(name for name in CONTENDERS if not name.startswith("floor"))
+SDKS = tuple(name for name in CONTENDERS if not name.startswith(("floor", "ours-")))
 WITH_FLOOR = ("floor", *SDKS)
 IN_MEMORY = tuple(
     name for name in WITH_FLOOR if name != "ts/2026"
@@ -148,6 +151,7 @@ WORKS = {
         Work("idle", "1,000 idle sessions in memory", "pair_kb", IN_MEMORY, once=True),
         Work("growth", "Memory from 10,000 to 50,000 calls", "growth_mb", IN_MEMORY, once=True),
         Work("cycles", "Memory from 500 to 2,000 sessions", "growth_kb", IN_MEMORY, once=True),
+        Work("tasks", "`tasks/get` with 10,000 open tasks, stdio", "p50_us", ("ours-tasks/2026",)),
     )
 }
 

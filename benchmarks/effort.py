@@ -29,6 +29,10 @@ class Effort:
     """The number of calls of one session whose memory is measured, from the first fifth on."""
     cycles: int
     """The number of sessions in sequence whose memory is measured, from the first quarter on."""
+    tasks: int
+    """The number of open tasks of one server."""
+    polls: int
+    """The number of requests for the state of a task."""
 
 
 FULL = Effort(
@@ -41,5 +45,19 @@ FULL = Effort(
     sessions=1000,
     calls=50_000,
     cycles=2000,
+    tasks=10_000,
+    polls=5000,
 )
-SMOKE = Effort(seconds=0.02, warm_up=0, repeats=1, updates=20, cancels=1, clients=3, sessions=5, calls=100, cycles=8)
+SMOKE = Effort(
+    seconds=0.02,
+    warm_up=0,
+    repeats=1,
+    updates=20,
+    cancels=1,
+    clients=3,
+    sessions=5,
+    calls=100,
+    cycles=8,
+    tasks=5,
+    polls=5,
+)

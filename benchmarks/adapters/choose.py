@@ -10,6 +10,7 @@ __all__ = ["choose"]
 
 HOMES = {
     "ours": ("benchmarks.adapters.ours", "Ours"),
+    "ours-tasks": ("benchmarks.adapters.ours_tasks", "OursTasks"),
     "official": ("benchmarks.adapters.official", "Official"),
     "fastmcp": ("benchmarks.adapters.fastmcp", "FastMcp"),
     "floor": ("benchmarks.floors.typed", "TypedFloor"),

@@ -95,12 +95,16 @@ class Ours:
         return _session(opening(url, revision=REVISIONS[era]))
 
     def server(self, dummies: int) -> Server:
-        """Return a server without a progress limit, because the other SDKs have none."""
-        server = Server("bench", version="1", limits=Limits(max_progress_per_second=math.inf))
+        """Publish the tools on a new server."""
+        server = self.new_server()
         publish(server)
         for number in range(dummies):
             server.tool(name=dummy_name(number), description=dummy_description(number))(_dummy)
         return server
+
+    def new_server(self) -> Server:
+        """Return a server without a progress limit, because the other SDKs have none."""
+        return Server("bench", version="1", limits=Limits(max_progress_per_second=math.inf))
 
     def serve_stdio(self, server: Any) -> None:
         """Serve until the input ends."""
