@@ -40,7 +40,7 @@ class CallPathLimits:
     """Changes of file; None for no limit."""
 
 
-LIMITS: Final = {"link": CallPathLimits(files=22, changes=75), "http": CallPathLimits(files=39, changes=None)}
+LIMITS: Final = {"link": CallPathLimits(files=21, changes=71), "http": CallPathLimits(files=38, changes=None)}
 """The limits of each transport."""
 
 

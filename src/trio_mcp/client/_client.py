@@ -26,11 +26,11 @@ from ..wire import LISTEN, ChangeFilter, JsonObject
 from ._answer import ANSWERS, STATE, read_interim
 from ._callbacks import declaration
 from ._connection import Connection
-from ._custom import CustomRequests, call_params, declared_with, members_of, tool_result
+from ._custom import CustomRequests, declared_with
 from ._legacy_listen import LegacyListen
 from ._listen import ChangeInbox, Changes, ListenRequest
 from ._lists import MAX_PAGES, PageIterator
-from ._requests import OpenRequest
+from ._requests import OpenRequest, call_params, members_of
 
 if TYPE_CHECKING:
     from .._capabilities import App, ClientSkill
@@ -211,15 +211,16 @@ class OpenCall(AsyncWithOnly, Generic[C]):
         return self._kind(self._request)
 
     async def __aexit__(self, *_: object) -> None:
-        self._request.leave()
         if self._request.is_resolving:
             await self._request.aclose()
+        else:
+            self._request.leave()
 
 
 def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
     """Return the typed result of a call; see `Call.result`."""
     assert request.params is not None
-    return tool_result(request.connection, request.params["name"], json, raise_on_error=raise_on_error)
+    return request.connection.read_tool_result(request.params["name"], json, raise_on_error=raise_on_error)
 
 
 R = TypeVar("R")
@@ -553,11 +554,13 @@ class Client(CustomRequests):
                 with own_cancellation("on_progress", _log):
                     async for update in Updates(request):
                         await on_progress(update)
-            result = read_call(request, await request.result(), raise_on_error=raise_on_error or reader is not None)
+            json = await request.result()
+            result = self._connection.read_tool_result(name, json, raise_on_error=raise_on_error or reader is not None)
         finally:
-            request.leave()
             if request.is_resolving:
                 await request.aclose()
+            else:
+                request.leave()
         if reader is None:
             return result
         output = self._connection.tools.outputs.get(name)

@@ -26,6 +26,7 @@ from .._errors import (
     MissingCapability,
     RemoteProtocolError,
     StructureError,
+    ToolFailed,
 )
 from .._extensions import is_specified, with_named_extensions
 from .._tracing import TRACING_MODULE, client_span
@@ -376,6 +377,22 @@ class Connection:
         except StructureError as exc:
             raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(exc.faults)}") from exc
         return read
+
+    def read_tool_result(self, name: str | None, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
+        """Return the typed result of a tool call, checked against the tool's output schema if that is known.
+
+        Raises:
+            ToolFailed: the tool failed, and *raise_on_error* is set.
+            RemoteProtocolError: the result does not match its type or the schema.
+        """
+        result = self.read_result("tools/call", json, types.CallToolResult)
+        output = None if name is None else self.tools.outputs.get(name)
+        if output is not None:
+            output.check(result)
+        if raise_on_error and result.is_error:
+            texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+            raise ToolFailed(name, "\n".join(texts), result)
+        return result
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
         """Send a notification outside of any request. A custom one carries the same envelope as requests.

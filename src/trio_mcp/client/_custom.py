@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._capabilities import load_capability
-from .._errors import LocalProtocolError, RemoteProtocolError, StructureError, ToolFailed
+from .._errors import LocalProtocolError, RemoteProtocolError, StructureError
 from .._extensions import checked_settings, is_specified, with_named_extensions
-from .._misuse import check_class
 from .._other_sdks import ForeignAttributes
 from .._user_types import to_object
 from ..wire import JsonObject
@@ -23,12 +22,12 @@ from ._answer import answers_to
 from ._callbacks import declaration
 from ._connection import Connection
 from ._lists import MAX_PAGES, PageIterator, PageLike
-from ._requests import OpenRequest
+from ._requests import OpenRequest, call_params
 
 if TYPE_CHECKING:
     from .._capabilities import TaskHandle
 
-__all__ = ["ClientExtensionPoints", "CustomRequests", "call_params", "declared_with", "members_of", "tool_result"]
+__all__ = ["ClientExtensionPoints", "CustomRequests", "declared_with"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -245,7 +244,7 @@ class ClientExtensionPoints:
             ToolFailed: the tool failed, and *raise_on_error* is set.
             RemoteProtocolError: the result does not match its type or the tool's output schema.
         """
-        return tool_result(_connection_of(self.client), name, json, raise_on_error=raise_on_error)
+        return _connection_of(self.client).read_tool_result(name, json, raise_on_error=raise_on_error)
 
     async def answer_questions(self, questions: Mapping[str, Any], asker: str) -> JsonObject:
         """Answer questions that a server asks in a result, with the callbacks and the consent hook of this client.
@@ -282,42 +281,3 @@ def declared_with(connection: Connection, extensions: Mapping[str, Mapping[str, 
     usual = with_named_extensions(connection.capabilities)
     named = {**(usual.extensions or {}), **checked_settings(extensions, "extensions")}
     return declaration(evolve(usual, extensions=named), connection.revision)
-
-
-def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
-    """Return the params of a call.
-
-    Raises:
-        TypeError: *name* is not a string, or *arguments* or *meta* is not a mapping.
-    """
-    if name.__class__ is not str:
-        check_class("the name of a tool", name, str, "tool.name")
-    params: JsonObject = {"name": name}
-    if arguments is not None:
-        known = arguments.__class__ is dict  # nearly always; the check for `Mapping` is slow
-        params["arguments"] = dict(arguments) if known else members_of("the arguments of a tool", arguments)
-    if meta is not None:
-        params["_meta"] = members_of("meta", meta)
-    return params
-
-
-def members_of(what: str, given: object) -> JsonObject:
-    """Return a copy of a mapping; raise TypeError if *given* is anything else."""
-    if not isinstance(given, Mapping):
-        cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
-        raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
-    return dict(cast("Mapping[str, Any]", given))
-
-
-def tool_result(
-    connection: Connection, name: str | None, json: JsonObject, *, raise_on_error: bool
-) -> types.CallToolResult:
-    """Return the typed result of a call; see `Call.result`."""
-    result = connection.read_result("tools/call", json, types.CallToolResult)
-    output = None if name is None else connection.tools.outputs.get(name)
-    if output is not None:
-        output.check(result)
-    if raise_on_error and result.is_error:
-        texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-        raise ToolFailed(name, "\n".join(texts), result)
-    return result

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 from attrs import define, field
@@ -33,6 +34,7 @@ from .._errors import (
     RequestTimedOut,
     TrioMcpError,
 )
+from .._misuse import check_class
 from .._util import own_cancellation
 from ..peer import ExchangeState, OutgoingRequest
 from ..wire import (
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from ._callbacks import Consent
     from ._connection import Connection
 
-__all__ = ["Attempt", "OpenRequest"]
+__all__ = ["Attempt", "OpenRequest", "call_params", "members_of"]
 
 _log = logging.getLogger("trio_mcp.client")
 
@@ -302,7 +304,7 @@ class OpenRequest:
 
     @property
     def is_resolving(self) -> bool:
-        """True if an extension has begun to make a complete result; then `aclose` must follow `leave`."""
+        """True if an extension has begun to make a complete result; then `aclose` ends the request."""
         return self._resolving is not None
 
     async def aclose(self) -> None:
@@ -442,3 +444,28 @@ class OpenRequest:
     def _leave(self, attempt: Attempt) -> None:
         attempt.leave()
         self._skipped += attempt.outgoing.skipped
+
+
+def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
+    """Return the params of a call.
+
+    Raises:
+        TypeError: *name* is not a string, or *arguments* or *meta* is not a mapping.
+    """
+    if name.__class__ is not str:
+        check_class("the name of a tool", name, str, "tool.name")
+    params: JsonObject = {"name": name}
+    if arguments is not None:
+        known = arguments.__class__ is dict  # nearly always; the check for `Mapping` is slow
+        params["arguments"] = dict(arguments) if known else members_of("the arguments of a tool", arguments)
+    if meta is not None:
+        params["_meta"] = members_of("meta", meta)
+    return params
+
+
+def members_of(what: str, given: object) -> JsonObject:
+    """Return a copy of a mapping; raise TypeError if *given* is anything else."""
+    if not isinstance(given, Mapping):
+        cure = "; json.loads makes a dict of JSON text" if isinstance(given, str | bytes) else ""
+        raise TypeError(f"{what}: expected a dict, such as {{'a': 1}}, and got {type(given).__name__}{cure}")
+    return dict(cast("Mapping[str, Any]", given))
