@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from .client import Clients as Clients
     from .client import Extension as Extension
     from .client import ResponseCache as ResponseCache
+    from .client import Restart as Restart
+    from .client import ServerStatus as ServerStatus
     from .client import ServerTool as ServerTool
     from .client import TimeLimits as TimeLimits
     from .client import open_client as open_client
@@ -144,10 +146,10 @@ else:
                 "WorkloadIdentity",
             ),
             "client": (
-                "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "ServerTool",
-                "TimeLimits", "open_client", "open_clients", "open_http_client", "open_memory_client",
-                "open_stdio_client", "open_stream_client", "start_client", "start_clients", "start_http_client",
-                "start_memory_client", "start_stdio_client", "start_stream_client",
+                "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "Restart",
+                "ServerStatus", "ServerTool", "TimeLimits", "open_client", "open_clients", "open_http_client",
+                "open_memory_client", "open_stdio_client", "open_stream_client", "start_client", "start_clients",
+                "start_http_client", "start_memory_client", "start_stdio_client", "start_stream_client",
             ),
             "peer": ("Access", "Limits"),
             "server": (

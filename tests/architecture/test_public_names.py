@@ -11,12 +11,14 @@ from trio_mcp import Access, Client, Clients, Context, HttpBound, Request, Serve
 NAMES: Mapping[type, str] = {
     Access: "claims client_id expires_at principal scopes",
     Client: """
-        aclose app_of call_tool complete discover extension get_prompt instructions list_prompts
+        aclose app_of call_tool complete discover extension get_prompt instructions is_lost list_prompts
         list_resource_templates list_resources list_tools listen notify open_call pages ping prompts read_resource
         request resource_templates resources revision roots_changed server_capabilities server_info set_log_level
-        skill skills start_task statistics subscribe_resource task tools unsubscribe_resource
+        skill skills start_task statistics subscribe_resource task tools unsubscribe_resource wait_lost
     """,
-    Clients: "aclose call_tool disabled failed find_tool get items keys names skills tools values",
+    Clients: """
+        aclose call_tool disabled failed find_tool get items keys listen names restart skills status tools values
+    """,
     Context: """
         access ask_all client_capabilities client_info client_shows_apps close_stream deadline elicit
         elicitation_complete extension headers list_roots log meta notify once principal report_progress request

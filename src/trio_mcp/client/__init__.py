@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from ._open import start_memory_client as start_memory_client
     from ._open import start_stdio_client as start_stdio_client
     from ._open import start_stream_client as start_stream_client
+    from ._supervision import Restart as Restart
+    from ._supervision import ServerState as ServerState
+    from ._supervision import ServerStatus as ServerStatus
     from ._timing import TimeLimits as TimeLimits
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -80,6 +83,7 @@ else:
                 "open_memory_client", "open_stdio_client", "open_stream_client", "start_client", "start_http_client",
                 "start_memory_client", "start_stdio_client", "start_stream_client",
             ),
+            "_supervision": ("Restart", "ServerState", "ServerStatus"),
             "_timing": ("TimeLimits",),
         },
     )  # fmt: skip

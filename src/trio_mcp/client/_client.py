@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from .. import types
 from .._capabilities import load_capability
-from .._errors import ErrorResponse, LocalProtocolError, MissingCapability, StructureError
+from .._errors import ConnectionLost, ErrorResponse, LocalProtocolError, MissingCapability, StructureError
 from .._extensions import with_named_extensions
 from .._misuse import AsyncForOnly, AsyncWithOnly, check_class
 from .._other_sdks import unknown_options
@@ -368,6 +368,20 @@ class Client(CustomRequests):
         """
         self._lifetime.closing.set()
         await self._lifetime.closed.wait()
+
+    @property
+    def is_lost(self) -> bool:
+        """True once the connection is gone; `wait_lost` returns the reason."""
+        return self._connection.gone.is_set()
+
+    async def wait_lost(self) -> ConnectionLost:
+        """Wait until the connection is gone, and return the reason.
+
+        The reason is `ConnectionClosed` if this side has closed the connection; otherwise `ServerExited` for a child
+        process, or `ConnectionBroken`. Over HTTP, a modern server can be gone without that: each request is a
+        connection of its own, and fails by itself.
+        """
+        return await self._connection.wait_lost()
 
     def tools(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.

@@ -102,6 +102,8 @@ class Connection:
     server_info: types.Implementation | None = field(default=None, init=False)
     server_capabilities: types.ServerCapabilities = field(init=False)
     instructions: str | None = field(default=None, init=False)
+    gone: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the connection is gone."""
     _disconnect_reason: ConnectionLost | None = field(default=None, init=False)
     """The reason why the connection is gone; None while it is up."""
     _scopes: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
@@ -137,10 +139,17 @@ class Connection:
 
     def _on_disconnect(self, reason: ConnectionLost) -> None:
         self._disconnect_reason = reason
+        self.gone.set()
         for scope in self._scopes:
             scope.cancel(reason="the connection is gone")
         self.changes.disconnected(reason)
         self.cache.disconnected()
+
+    async def wait_lost(self) -> ConnectionLost:
+        """Wait until the connection is gone, and return the reason."""
+        await self.gone.wait()
+        assert self._disconnect_reason is not None
+        return copy(self._disconnect_reason)
 
     @contextmanager
     def while_connected(self) -> Generator[None]:

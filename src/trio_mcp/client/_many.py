@@ -23,6 +23,7 @@ import logging
 import re
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -34,13 +35,15 @@ from attrs import define, field, frozen
 from .. import types
 from .._capabilities import load_capability
 from .._errors import ConnectionClosed, ServerExited, TrioMcpError
-from .._misuse import AsyncForOnly, async_block, did_you_mean
+from .._misuse import AsyncForOnly, async_block, check_class, did_you_mean
 from .._util import owned_nursery, run_all
 from ..abc import ClientAuth
 from ._cache import ServerCache
 from ._client import Client, OnProgress
+from ._listen import Changes
 from ._mcp_json import ServerTable, TableSource, read_server_table
-from ._open import ClientOptions, check_options, run_client
+from ._open import ClientOptions, check_options
+from ._supervision import Restart, ServerChanges, ServerStatus, SupervisedServer
 
 if TYPE_CHECKING:
     from .._capabilities import ClientSkill
@@ -178,13 +181,17 @@ class Toolbox:
         clients: the servers by name.
         prefix: the names that get a server prefix.
         servers: all servers of the file, including those that are not connected.
+        is_coming_back: returns True for a server that will be connected again: its latest tools are still listed.
         report: called with the name of each server that was asked, and the reason if it could not be listed.
     """
 
     _clients: Mapping[str, Client]
     _prefix: Prefix
     _servers: Collection[str]
+    _is_coming_back: Callable[[str], bool]
     _report: Callable[[str, Exception | None], None]
+    _latest: dict[str, list[types.Tool]] = field(factory=dict[str, list[types.Tool]], init=False)
+    """The latest tools of each server."""
     _listed: Sequence[ServerTool] | None = field(default=None, init=False)
     _found: Mapping[str, ServerTool] = field(factory=dict[str, ServerTool], init=False)
     """The tools by unique name, and by ``server__name`` unless that is the name of another tool."""
@@ -200,8 +207,8 @@ class Toolbox:
         jobs = [partial(self._refresh_one, name, client, offered, fresh) for name, client in self._clients.items()]
         await run_all(jobs, log=_log)
         tools: dict[Offer, types.Tool] = {}
-        for server in self._clients:  # in the file's order
-            for tool in offered.get(server, ()):
+        for server in self._servers:  # in the file's order
+            for tool in self._tools_of(server, offered):
                 tools.setdefault((server, tool.name), tool)  # of a name that a server lists twice, the first counts
         names = assign_names(tools, prefix=self._prefix, servers=self._servers)
         listed = {offer: ServerTool(names[offer], offer[0], tool) for offer, tool in tools.items()}
@@ -212,6 +219,13 @@ class Toolbox:
         }
         self._listed = tuple(listed.values())
         return self._listed
+
+    def _tools_of(self, server: str, offered: Mapping[str, list[types.Tool]]) -> Sequence[types.Tool]:
+        if server in offered:
+            self._latest[server] = offered[server]
+        elif not self._is_coming_back(server):
+            self._latest.pop(server, None)
+        return self._latest.get(server, ())
 
     async def _refresh_one(self, name: str, client: Client, offered: dict[str, list[types.Tool]], fresh: bool) -> None:
         try:
@@ -277,37 +291,50 @@ _LOGGED_CHARACTERS = 1000
 class Clients(Mapping[str, Client]):
     """The servers of an ``mcpServers`` file, by name. Create it with `open_clients` or `start_clients`.
 
-    It is a mapping of the connected servers in the file's order: ``clients["weather"]`` is a `Client`. A server whose
-    connection is lost later stays in the mapping, and its calls fail; the others are not affected. Everything here may
-    be used from any number of tasks at once.
+    It is a mapping of the connected servers in the file's order: ``clients["weather"]`` is a `Client`. If its
+    connection is lost later, its calls fail; the others are not affected. With ``restart=`` a new client takes its
+    place when the server is back; otherwise it stays. Everything here may be used from any number of tasks at once.
     """
 
     _table: ServerTable
     _prefix: Prefix
-    _clients: dict[str, Client] = field(factory=dict[str, Client], init=False)
-    """The clients in the order in which they connected."""
+    _restart: Restart | None
+    _servers: dict[str, SupervisedServer] = field(factory=dict[str, SupervisedServer], init=False)
+    """The enabled servers, in the file's order."""
     _failed: dict[str, Exception] = field(factory=dict[str, Exception], init=False)
     _toolbox: Toolbox = field(init=False)
     _closing: trio.Event = field(factory=trio.Event, init=False)
     _closed: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._toolbox = Toolbox(self, self._prefix, (*self.names, *self.disabled), self._note_outcome)
+        every = (*self.names, *self.disabled)
+        self._toolbox = Toolbox(self, self._prefix, every, self._is_coming_back, self._note_outcome)
 
     def __getitem__(self, name: str) -> Client:
-        if name in self._clients:
-            return self._clients[name]
+        client = self._servers[name].client if name in self._servers else None
+        if client is not None:
+            return client
         if name in self._failed:
             raise KeyError(f"server {name!r} has failed; see `failed` for the reason") from self._failed[name]
+        if name in self._servers:
+            raise KeyError(f"server {name!r} is not connected: it is {self._servers[name].status.state}")
+        raise self._unknown(name)
+
+    def _server(self, name: str) -> SupervisedServer:
+        if name not in self._servers:
+            raise self._unknown(name)
+        return self._servers[name]
+
+    def _unknown(self, name: str) -> KeyError:
         if name in self.disabled:
-            raise KeyError(f"server {name!r} is disabled in {self._table.where}")
-        raise KeyError(f"{self._table.where} has no server {name!r}; it has {', '.join(self.names) or 'none'}")
+            return KeyError(f"server {name!r} is disabled in {self._table.where}")
+        return KeyError(f"{self._table.where} has no server {name!r}; it has {', '.join(self.names) or 'none'}")
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self.names if name in self._clients)
+        return (name for name, server in self._servers.items() if server.client is not None)
 
     def __len__(self) -> int:
-        return len(self._clients)
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return f"<Clients of {self._table.where}: connected {[*self]}, failed {[*self._failed]}>"
@@ -332,11 +359,30 @@ class Clients(Mapping[str, Client]):
         """
         return MappingProxyType(self._failed)
 
+    @property
+    def status(self) -> Mapping[str, ServerStatus]:
+        """The state of each enabled server, in the file's order: a snapshot."""
+        return {name: server.status for name, server in self._servers.items()}
+
+    async def restart(self, name: str) -> Client:
+        """Close the connection to a server, if there is one, and connect again at once; return the new client.
+
+        A process is ended and started again. Calls in flight raise `ConnectionClosed`; others wait for the new
+        connection.
+
+        Raises:
+            KeyError: the file has no such server, or disables it.
+            ConnectionBroken: the server could not be connected; the failure is the cause, and is in `failed`.
+            ConnectionClosed: the clients were closed.
+        """
+        self._check_open()
+        return await self._server(name).restart()
+
     def tools(self) -> AsyncIterator[ServerTool]:
         """Iterate over all tools of all servers, in the file's order; see `open_clients` for their names.
 
         The first step asks every server, all at once. A server that cannot answer is left out and logged, and is in
-        `failed` until it can.
+        `failed` until it can. While a server is connected again (``restart=``), its latest tools are listed.
 
         Raises:
             ConnectionClosed: the clients were closed.
@@ -396,9 +442,50 @@ class Clients(Mapping[str, Client]):
 
         Raises:
             KeyError: no server has such a tool, or several have.
+            ConnectionBroken: the server of the tool is not connected, and the latest attempt to connect has failed.
         """
         found = await self.find_tool(name)
-        return await self._clients[found.server].call_tool(found.tool.name, arguments, **options)
+        client = await self._servers[found.server].connected()
+        return await client.call_tool(found.tool.name, arguments, **options)
+
+    @async_block("async with clients.listen(...) as changes:")
+    async def listen(
+        self,
+        server: str,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resource_list: bool = False,
+        resources: Sequence[str] = (),
+    ) -> AsyncGenerator[ServerChanges]:
+        """Receive changes on one server for as long as the block lasts, as with `Client.listen`.
+
+        With ``restart=`` the changes go on when the server was connected again: then everything that it agrees to
+        report counts as changed. Otherwise, and where no further attempt to connect follows, the iteration raises why
+        the connection was lost.
+
+        Args:
+            server: the server's name in the file. If it is not connected, the block begins when it is.
+            tools, prompts, resource_list, resources: as of `Client.listen`.
+
+        Raises:
+            KeyError: the file has no such server, or disables it.
+            ConnectionBroken: the server is not connected, and no further attempt follows.
+            Exception: any exception of `Client.listen`.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+        """
+        self._check_open()
+
+        def listen(client: Client) -> AbstractAsyncContextManager[Changes]:
+            return client.listen(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
+
+        changes = ServerChanges(self._server(server), listen)
+        await changes.begin()
+        try:
+            yield changes
+        finally:
+            await changes.end()
 
     def skills(self) -> AsyncIterator[ClientSkill]:
         """Iterate over all skills of all servers, one server after the other, in the file's order; see `Client.skills`.
@@ -436,32 +523,24 @@ class Clients(Mapping[str, Client]):
         """
         try:
             async with owned_nursery() as nursery:
-                attempted = [trio.Event() for _ in self.names]
-                for name, event in zip(self.names, attempted, strict=True):
-                    nursery.start_soon(self._run_client, name, options[name], auths[name], event)
-                for event in attempted:
-                    await event.wait()
+                for name in self.names:
+                    opener = partial(self._table.opener, name, auth=auths[name], stderr=options[name].get("stderr"))
+                    report = partial(self._note_outcome, name)
+                    self._servers[name] = SupervisedServer(name, opener, options[name], self._restart, report)
+                    nursery.start_soon(self._servers[name].run)
+                for server in self._servers.values():
+                    await server.tried.wait()
                 task_status.started(self)
                 await self._closing.wait()
                 async with trio.open_nursery() as closing:
-                    for client in self._clients.values():
-                        closing.start_soon(client.aclose)
+                    for server in self._servers.values():
+                        closing.start_soon(server.aclose)
         finally:
             self._closing.set()
             self._closed.set()
 
-    async def _run_client(
-        self, name: str, options: ClientOptions, auth: ClientAuth | None, attempted: trio.Event
-    ) -> None:
-        """Own one server's connection from beginning to end, and record its failure."""
-        try:
-            connected = _Connected(self._clients, name, attempted)
-            opener = self._table.opener(name, auth=auth, stderr=options.get("stderr"))
-            await run_client(opener, options, task_status=connected)
-        except Exception as exc:  # noqa: BLE001 # reported
-            self._note_outcome(name, exc)
-        finally:
-            attempted.set()
+    def _is_coming_back(self, name: str) -> bool:
+        return name in self._servers and self._servers[name].is_coming_back
 
     def _note_outcome(self, name: str, failure: Exception | None) -> None:
         if failure is None:
@@ -479,24 +558,12 @@ class Clients(Mapping[str, Client]):
             raise ConnectionClosed("the clients were closed")
 
 
-@define(eq=False)
-class _Connected(trio.TaskStatus[Client]):
-    """A task status that records that a server has connected."""
-
-    _clients: dict[str, Client]
-    _name: str
-    _attempted: trio.Event
-
-    def started(self, value: Client) -> None:
-        self._clients[self._name] = value
-        self._attempted.set()
-
-
 @async_block("async with open_clients(...) as clients:")
 async def open_clients(
     source: TableSource,
     *,
     prefix: Prefix = "clashes",
+    restart: Restart | None = None,
     options_for: Callable[[str], ClientOptions] | None = None,
     auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
@@ -520,6 +587,9 @@ async def open_clients(
             ``"disabled": true`` are skipped. Unknown members of an entry are ignored, and named in one logged warning.
         prefix: ``"always"`` makes every tool's name ``server__name``, so that a name does not depend on the other
             servers.
+        restart: connect again to a server whose connection is lost, or could not be opened, after a pause: a process is
+            started again. Calls of its tools wait meanwhile; those in flight fail. By default such a server is left
+            alone. See `Clients.status`.
         options_for: returns more options for the server of that name, such as callbacks that know which server asks.
         auth_for: returns the credentials for the server of that name (`OAuth`, `Bearer`), or None. Only servers with a
             ``url`` accept credentials.
@@ -539,7 +609,7 @@ async def open_clients(
 
     async with owned_nursery(close) as nursery:
         clients = await start_clients(
-            nursery, source, prefix=prefix, options_for=options_for, auth_for=auth_for, **options
+            nursery, source, prefix=prefix, restart=restart, options_for=options_for, auth_for=auth_for, **options
         )
         yield clients
 
@@ -549,6 +619,7 @@ async def start_clients(
     source: TableSource,
     *,
     prefix: Prefix = "clashes",
+    restart: Restart | None = None,
     options_for: Callable[[str], ClientOptions] | None = None,
     auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
@@ -557,9 +628,11 @@ async def start_clients(
 
     Takes the arguments of `open_clients`, and raises the same exceptions.
     """
+    if restart is not None:
+        check_class("restart", restart, Restart, "Restart(after=1.0)")
     if prefix not in get_args(Prefix):
         raise ValueError(f"prefix={prefix!r}: must be one of {', '.join(map(repr, get_args(Prefix)))}")
-    clients = Clients(await read_server_table(source), prefix)
+    clients = Clients(await read_server_table(source), prefix, restart)
     all_options = {name: _merged(options, options_for(name) if options_for else {}) for name in clients.names}
     for each in [options, *all_options.values()]:
         check_options(each)
