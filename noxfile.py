@@ -38,14 +38,17 @@ SUPERGATEWAY = "supergateway@4.0.0"
 # The library for views of apps, by the authors of the extension.
 EXT_APPS = "@modelcontextprotocol/ext-apps@2.0.4"
 # Peers, and contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not
-# use it in what is done here. So it is installed without its requirements, and these are listed here.
-FASTMCP = ("fastmcp==4.2.3", "fastmcp-slim==4.2.3")
+# use it in what is done here. So it is installed without its requirements, and these are listed here. Its tasks are a
+# package of their own. That requires exactly its own version of FastMCP, but not every index has the newest, and this
+# one works as well.
+FASTMCP = ("fastmcp==4.2.3", "fastmcp-slim==4.2.3", "fastmcp-tasks==4.1.4")
 FASTMCP_NEEDS = (
     *(OFFICIAL_SDK, "authlib>=1.6.11", "certifi", "cyclopts>=4", "exceptiongroup>=1.2.2", "griffelib>=2"),
     *("joserfc>=1.5", "jsonref>=1.1", "jsonschema-path>=0.3.4", "openapi-pydantic>=0.6", "packaging"),
     *("platformdirs>=4", "py-key-value-aio[filetree,memory]>=0.4.4,<0.5", "pydantic-settings>=2"),
     *("pydantic[email]>=2.12", "pyperclip>=1.9", "python-dotenv>=1.1", "pyyaml>=6,<7", "rich>=13.9.4"),
     *("uncalled-for>=0.4", "watchfiles>=1", "websockets>=15.0.1"),
+    *("cryptography>=43", "pydocket>=0.26.1", "redis!=8.1.0"),  # of the tasks, which need no running Redis
 )
 TYPESCRIPT_SDK = ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/server@2.4.0")
 TYPESCRIPT_SDK_1 = "@modelcontextprotocol/sdk@1.32.2"

@@ -409,6 +409,10 @@ async def opened(**servers: object) -> AsyncGenerator[Clients]:
             yield clients
 
 
+def state_of(clients: Clients, name: str) -> str:
+    return clients.status[name].state
+
+
 async def test_a_process_that_crashes_is_started_again_and_later_calls_wait_for_it() -> None:
     async with opened(doomed=tools("d", "crash", "add"), other=tools("o", "mul")) as clients:
         listed = await names_of(clients)
@@ -444,7 +448,7 @@ async def test_a_server_that_is_away_keeps_its_tools_in_the_list_and_is_named_by
             assert await names_of(clients) == ["crash", "add"]
             with pytest.raises(ServerExited):
                 await clients.call_tool("crash")
-            while clients.status["doomed"].state != "waiting":  # its process is being ended
+            while state_of(clients, "doomed") != "waiting":  # its process is being ended
                 await trio.lowlevel.checkpoint()
 
             assert await names_of(clients) == ["crash", "add"]
@@ -453,7 +457,7 @@ async def test_a_server_that_is_away_keeps_its_tools_in_the_list_and_is_named_by
             await clients.restart("doomed")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(clients.restart, "doomed")
-                while clients.status["doomed"].state != "connecting":
+                while state_of(clients, "doomed") != "connecting":
                     await trio.lowlevel.checkpoint()
                 with pytest.raises(KeyError, match="server 'doomed' is not connected: it is connecting"):
                     clients["doomed"]
