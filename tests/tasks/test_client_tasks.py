@@ -440,6 +440,24 @@ async def test_a_started_task_returns_at_once_and_shows_each_state(opener: Opene
         assert result.structured_content == {"result": "main: Accepted(value=Sure(sure=True))"}
 
 
+async def test_a_state_that_differs_only_in_its_time_is_not_shown_again(autojump_clock: object) -> None:
+    async with task_peer() as (client, server), trio.open_nursery() as nursery:
+        handle = await client.start_task("any")
+        seen: list[TaskState] = []
+
+        async def follow() -> None:
+            seen.extend([state async for state in handle.states()])
+
+        nursery.start_soon(follow)
+        for second in range(1, 5):
+            server.state = {"lastUpdatedAt": f"2026-07-28T10:00:0{second}Z"}
+            await trio.sleep(1)
+        server.state = {**server.state, **DONE}
+
+    assert len(server.asked_at) > 5
+    assert [(state.status, state.updated_at[-2:]) for state in seen] == [("working", "1Z"), ("completed", "4Z")]
+
+
 async def test_a_task_is_found_again_by_its_id(autojump_clock: object) -> None:
     server = make_server()
     async with open_memory_client(server) as client:

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import (
     Change,
@@ -155,7 +155,7 @@ class TaskWatch:
     """True if no change can have been missed: the state was asked for after the notifications had begun."""
 
     async def next_state(self) -> TaskState:
-        """Return the next state, which differs from the latest; call it until the state is final.
+        """Return the next state, which differs from the latest in more than its time; call it until it is final.
 
         Raises:
             ErrorResponse: the server does not know the task any more.
@@ -170,8 +170,9 @@ class TaskWatch:
             if self._is_answering and self.state.questions.keys() - self._answered:
                 await self._answer(self.state)
             seen = await self._news(self.state) or await self._ask()
-            if seen != self.state:
-                self.state = seen
+            is_news = evolve(seen, updated_at=self.state.updated_at) != self.state
+            self.state = seen
+            if is_news:
                 return seen
 
     async def _answer(self, state: TaskState) -> None:
