@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .peer import OutgoingRequest as OutgoingRequest
     from .peer import Peer as Peer
     from .peer import ServerSession as ServerSession
+    from .schema import SchemaError as SchemaError
+    from .schema import Validator as Validator
+    from .schema import compile_schema as compile_schema
     from .server import ActiveServer as ActiveServer
     from .server import Around as Around
     from .server import ServerExtensionPoints as ServerExtensionPoints
@@ -50,6 +53,7 @@ else:
                 "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link", "OutgoingRequest", "Peer",
                 "ServerSession",
             ),
+            "schema": ("SchemaError", "Validator", "compile_schema"),
             "server": (
                 "ActiveServer", "Around", "ServerExtensionPoints", "ServerStatistics", "ServingPart", "TaskMode",
                 "progress_of", "run_of", "serving_of",

@@ -496,6 +496,9 @@ async def test_a_client_tells_why_its_connection_is_gone(
     async with trio.open_nursery() as servers:
         server = UnreliableServer(servers)
         async with open_client(server.opener()) as client:
+            with trio.move_on_after(10):
+                await client.wait_lost()
+                raise AssertionError
             assert not client.is_lost
             await (client.aclose() if closes else server.crash())
             assert client.is_lost
