@@ -168,6 +168,7 @@ async def test_credentials_are_no_arguments() -> None:
         ({"parameters": [{"$ref": "other.json#/a"}]}, "'other.json#/a' leads out of the description"),
         ({"parameters": [parameter("q", schema={"$ref": "#/components/schemas/Far"})]}, "leads out of"),
         ({"parameters": [{"$ref": 3}]}, "$ref must be a string"),
+        ({"path": "/bad/{id}", "parameters": [parameter("id")]}, "there is no parameter for 'id' in the path"),
         ({"requestBody": "text"}, "requestBody: expected an object"),
         ({"requestBody": {"$ref": "#/components/loop"}}, "requestBody: the references never end"),
         ({"parameters": [parameter("q", schema={"type": "nonsense"})]}, "inputSchema cannot be used"),
@@ -180,10 +181,10 @@ async def test_an_operation_that_cannot_be_a_tool_is_left_out_and_the_others_are
     document["components"]["loop"] = {"$ref": "#/components/loop"}
     server, added = add(document)
 
-    assert [*added.left_out] == ["GET /bad"]
-    assert fault in added.left_out["GET /bad"]
+    ((label, reason),) = added.left_out.items()
+    assert fault in reason
     assert [*await tools(server)] == added.names == ["good"]
-    assert "GET /bad cannot be a tool" in caplog.text
+    assert f"{label} cannot be a tool" in caplog.text
 
 
 def test_a_name_that_is_taken_is_no_second_tool() -> None:
@@ -350,6 +351,23 @@ async def test_the_credentials_are_those_of_the_program_and_not_of_the_client() 
     assert await fields(none) == {}
 
 
+async def test_cookies_of_a_response_are_not_sent_later() -> None:
+    async def give_cookie(request: Request) -> Response:
+        response = JSONResponse({"cookie": request.headers.get("cookie", "none")})
+        response.set_cookie("session", "of the first caller")
+        return response
+
+    server, _ = add(describe(get={}), Starlette(routes=[Route("/get", give_cookie)]))
+
+    assert [await call(server, "get") for _ in range(2)] == [{"cookie": "none"}] * 2
+
+
+async def test_a_header_of_the_credentials_replaces_an_argument() -> None:
+    server, _ = add(describe(get={"parameters": [parameter("x-key", "header")]}), auth={"X-Key": "fixed"})
+
+    assert (await call(server, "get", **{"x-key": "of the model"}))["fields"] == {"x-key": "fixed"}
+
+
 async def test_a_server_that_serves_single_requests_calls_an_api_too() -> None:
     server, _ = add(describe(get={}))
 
@@ -366,12 +384,17 @@ async def test_an_api_is_called_over_a_socket_at_the_server_of_its_description()
     async with trio.open_nursery() as nursery:
         bound = await nursery.start(partial(serve_http, greeter, port=0))
         base = bound.url.removesuffix("/mcp")
-        document = describe(get={"path": "/mcp"}, other={"path": "/mcp", "method": "put", "servers": [{"url": base}]})
+        document = describe(
+            get={"path": "/mcp"},
+            other={"path": "/mcp", "method": "put", "servers": [{"url": base}]},
+            near={"path": "/", "servers": [{"url": "/mcp"}]},
+        )
         document["servers"] = [{"url": "http://{host}/", "variables": {"host": {"default": base[7:]}}}]
         server = Server("web")
         add_openapi(server, document, include=["*"])
         assert "the API answered 4" in await call(server, "get")
         assert "the API answered 4" in await call(server, "other")
+        assert "the API answered 40" in await call(server, "near")
         await bound.stop()
         assert await call(server, "get") == "the API cannot be reached: ConnectError"
 

@@ -6,7 +6,7 @@ Rules of this file:
    how many tokens their definitions take.
 2. The credentials of the API are those that the program gives. Nothing that a client sent with its request is passed
    on.
-3. Redirects are not followed: a credential belongs to one server.
+3. Redirects are not followed: a credential belongs to one server. Cookies are not kept: they belong to one caller.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, Literal, TypeAlias, cast
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 import trio
@@ -88,8 +89,8 @@ def add_openapi(
         prefix: the beginning of the name of each tool.
         base_url: the URL that paths are appended to; by default that of the first server in the description.
         auth: the credentials for the API. What a client of *server* has sent is never passed on.
-        http_client: carries the requests, for proxies and certificates of your own. It is not closed. By default each
-            serving has its own.
+        http_client: carries the requests, for proxies and certificates of your own. It is not closed, and it keeps
+            cookies if it does so otherwise. By default each serving has its own, which keeps none.
         check_responses: ``"refuse"`` publishes the schemas of responses, and a response that does not fit is a tool
             error. ``"warn"`` publishes none, and such a response is logged.
         max_response_bytes: the longest response that is read; a longer one is a tool error.
@@ -153,7 +154,7 @@ def add_asgi(
         if not callable(getattr(app, "openapi", None)):
             raise TypeError("add_asgi(): this application does not describe itself; pass source=, its description")
         source = cast("Source", app.openapi())
-    client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), timeout=None)  # the tool has one
+    client = _new_client(transport=httpx2.ASGITransport(app=app))
     return add_openapi(
         server,
         source,
@@ -167,6 +168,12 @@ def add_asgi(
         max_response_bytes=max_response_bytes,
         timeout=timeout,
     )
+
+
+def _new_client(**options: Any) -> httpx2.AsyncClient:
+    """Return a client that keeps no cookies, and has no timeout of its own: a tool has one."""
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+    return httpx2.AsyncClient(cookies=no_cookies, timeout=None, **options)
 
 
 def _base_url(description: Description) -> str:
@@ -302,7 +309,7 @@ class _Api:
         if self.http_client is not None:
             yield self.http_client
             return
-        async with httpx2.AsyncClient(timeout=None) as client:  # the tool has one
+        async with _new_client() as client:
             yield client
 
     async def call(self, context: Context, operation: Operation, arguments: Mapping[str, Any]) -> types.CallToolResult:
@@ -322,15 +329,19 @@ class _Api:
         self, client: httpx2.AsyncClient, context: Context, operation: Operation, request: ApiRequest
     ) -> types.CallToolResult:
         fields = await self._credentials(context)
-        base = self.base_url if self.overrides or operation.server is None else operation.server.rstrip("/")
+        base = self.base_url
+        if operation.server is not None and not self.overrides:
+            base = urljoin(f"{base}/", operation.server).rstrip("/")
         url = base + request.target
+        own = {name.lower() for name in fields}
+        headers = {name: text for name, text in request.headers.items() if name.lower() not in own}
         more: JSONObject = {"content": request.content} if request.parts is None else {"files": request.parts}
         auth = self.auth if isinstance(self.auth, httpx2.Auth) else None
         try:
             async with client.stream(
                 request.method,
                 url,
-                headers={"Accept": "application/json, */*;q=0.5", **request.headers, **fields},
+                headers={"Accept": "application/json, */*;q=0.5", **headers, **fields},
                 auth=auth,
                 follow_redirects=False,
                 **more,

@@ -45,6 +45,7 @@ _IGNORED: Final = frozenset({"accept", "content-type", "authorization"})
 _READS: Final = frozenset({"get", "head", "options", "trace", "query"})
 _REPEATABLE: Final = _READS | {"put", "delete"}
 _UNSUITABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_VARIABLE: Final = re.compile(r"\{([^{}]+)\}")
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json|text/json", re.IGNORECASE)
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -254,6 +255,9 @@ def _read(description: Description, method: str, path: str, item: JSONObject, me
     id = members.get("operationId")
     words = _UNSUITABLE.sub("_", f"{method}{path}").strip("_")
     body = _body(description, members.get("requestBody"), f"{place}.requestBody")
+    parameters = _parameters(description, item, members, place, has_body=body is not None)
+    for variable in sorted({*_VARIABLE.findall(path)} - {each.name for each in parameters if each.place == "path"}):
+        raise ValueError(f"{place}: there is no parameter for {variable!r} in the path")
     return Operation(
         method=method,
         path=path,
@@ -262,7 +266,7 @@ def _read(description: Description, method: str, path: str, item: JSONObject, me
         name=_UNSUITABLE.sub("_", id).strip("_") or words if isinstance(id, str) else words,
         title=_text(members.get("summary")),
         description=_text(members.get("description")) or _text(members.get("summary")),
-        parameters=_parameters(description, item, members, place, has_body=body is not None),
+        parameters=parameters,
         body=body,
         result=_result(description, members.get("responses"), f"{place}.responses"),
         server=_server(members) or _server(item),
