@@ -175,7 +175,7 @@ class SupervisedServer:
         finally:
             if not self._is_closing:  # else its calls tell that it is closed
                 self.client = None
-            with trio.CancelScope(shield=True):
+            with trio.CancelScope(shield=True):  # bounded, as the end of every client is
                 await client.aclose()
         if reason is not None:
             self._report(reason)

@@ -127,7 +127,7 @@ class Operation:
 
     @property
     def annotations(self) -> types.ToolAnnotations:
-        """What the method says of the tool."""
+        """The hints that follow from the method."""
         reads = self.method in _READS
         return types.ToolAnnotations(
             read_only_hint=reads,
