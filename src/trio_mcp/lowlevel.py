@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from .abc import TransportOpener as TransportOpener
     from .client import ClientExtensionPoints as ClientExtensionPoints
     from .client import ResultInProgress as ResultInProgress
+    from .client import ServerChanges as ServerChanges
+    from .client import ServerTable as ServerTable
+    from .client import SupervisedServer as SupervisedServer
+    from .client import assign_names as assign_names
+    from .client import check_options as check_options
+    from .client import load_server_table as load_server_table
+    from .client import qualified_name as qualified_name
+    from .client import sanitized_name as sanitized_name
     from .peer import BUSY as BUSY
     from .peer import Admission as Admission
     from .peer import ClientSession as ClientSession
@@ -33,13 +41,20 @@ if TYPE_CHECKING:
     from .schema import compile_schema as compile_schema
     from .server import ActiveServer as ActiveServer
     from .server import Around as Around
+    from .server import Forwarder as Forwarder
+    from .server import ForwardingResponder as ForwardingResponder
     from .server import ServerExtensionPoints as ServerExtensionPoints
     from .server import ServerStatistics as ServerStatistics
     from .server import ServingPart as ServingPart
     from .server import TaskMode as TaskMode
+    from .server import TokenBucket as TokenBucket
+    from .server import checked_result as checked_result
+    from .server import interim_result as interim_result
+    from .server import past_of as past_of
     from .server import progress_of as progress_of
     from .server import run_of as run_of
     from .server import serving_of as serving_of
+    from .server import tool_json as tool_json
     from .transports import stream_transport as stream_transport
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -47,7 +62,10 @@ else:
         {
             "_util": ("owned_nursery", "succeeds"),
             "abc": ("Answerer", "Transport", "TransportOpener"),
-            "client": ("ClientExtensionPoints", "ResultInProgress"),
+            "client": (
+                "ClientExtensionPoints", "ResultInProgress", "ServerChanges", "ServerTable", "SupervisedServer",
+                "assign_names", "check_options", "load_server_table", "qualified_name", "sanitized_name",
+            ),
             "peer": (
                 "Admission", "BUSY", "ClientSession", "ConnectionStatistics", "ExchangeContext", "HandlerPool",
                 "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link", "OutgoingRequest", "Peer",
@@ -55,8 +73,9 @@ else:
             ),
             "schema": ("SchemaError", "Validator", "compile_schema"),
             "server": (
-                "ActiveServer", "Around", "ServerExtensionPoints", "ServerStatistics", "ServingPart", "TaskMode",
-                "progress_of", "run_of", "serving_of",
+                "ActiveServer", "Around", "Forwarder", "ForwardingResponder", "ServerExtensionPoints",
+                "ServerStatistics", "ServingPart", "TaskMode", "TokenBucket", "checked_result", "interim_result",
+                "past_of", "progress_of", "run_of", "serving_of", "tool_json",
             ),
             "transports": ("stream_transport",),
         },

@@ -30,8 +30,9 @@ from trio_mcp import (
     open_client,
     open_clients,
     serve_stream,
+    start_client,
 )
-from trio_mcp.abc import Transport, TransportClient, TransportOpener
+from trio_mcp.abc import Transport, TransportClient
 from trio_mcp.client._supervision import ServerChanges, SupervisedServer
 from trio_mcp.lowlevel import stream_transport
 
@@ -55,8 +56,8 @@ class UnreliableServer:
     _serving: trio.CancelScope = field(factory=trio.CancelScope)
     _stream: trio.abc.Stream = field(init=False)
 
-    def opener(self) -> TransportOpener:
-        return self._connect
+    async def start(self, nursery: trio.Nursery) -> Client:
+        return await start_client(nursery, self._connect)
 
     @asynccontextmanager
     async def _connect(self, client: TransportClient) -> AsyncGenerator[Transport]:
@@ -123,7 +124,7 @@ async def supervision(restart: Restart | None = USUAL, *failures: Exception) -> 
 
     async with trio.open_nursery() as nursery, trio.open_nursery() as servers:
         server = UnreliableServer(servers, list(failures))
-        supervised = SupervisedServer("crm", server.opener, {}, restart, report)
+        supervised = SupervisedServer("crm", server.start, restart, report)
         nursery.start_soon(supervised.run)
         await supervised.tried.wait()
         yield Supervision(server, supervised, reports)

@@ -5,7 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -227,6 +227,49 @@ class ClientExtensionPoints:
         )
         await request.begin()
         try:
+            return await request.result()
+        finally:
+            request.leave()
+
+    async def request_json(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        *,
+        on_update: Callable[[str, JsonObject], Awaitable[None]] | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+        returns_questions: bool = False,
+    ) -> JsonObject:
+        """Send a request of any method, and return the JSON of its result, of whatever type it is.
+
+        Neither the params nor the result are checked, and neither are the declared capabilities of the server.
+
+        Args:
+            method: the method.
+            params: JSON; in a modern revision, members of ``_meta`` that the client sets itself are replaced.
+            on_update: called with each notification about the progress of the request, its method and params, in the
+                order of arrival and before this returns.
+            capabilities: JSON of the capabilities that a modern request declares in place of the client's.
+            returns_questions: return a result that asks for input; by default the callbacks answer it.
+
+        Raises what `Client.request` raises, except for what concerns the form of params and results.
+        """
+        connection = _connection_of(self.client)
+        request = OpenRequest(
+            connection,
+            method,
+            None if params is None else dict(params),
+            wants_updates=on_update is not None,
+            undeclared=True,
+            capabilities=None if capabilities is None else dict(capabilities),
+            is_manual=returns_questions,
+            keeps_custom=True,
+        )
+        await request.begin()
+        try:
+            if on_update is not None:
+                while (update := await request.next_update()) is not None:
+                    await on_update(*update)
             return await request.result()
         finally:
             request.leave()

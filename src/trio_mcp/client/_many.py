@@ -42,7 +42,7 @@ from ._cache import ServerCache
 from ._client import Client, OnProgress
 from ._listen import Changes
 from ._mcp_json import ServerTable, TableSource, read_server_table
-from ._open import ClientOptions, check_options
+from ._open import ClientOptions, check_options, start_client
 from ._supervision import Restart, ServerChanges, ServerStatus, SupervisedServer
 
 if TYPE_CHECKING:
@@ -524,9 +524,9 @@ class Clients(Mapping[str, Client]):
         try:
             async with owned_nursery() as nursery:
                 for name in self.names:
-                    opener = partial(self._table.opener, name, auth=auths[name], stderr=options[name].get("stderr"))
+                    start = partial(self._start, name, options[name], auths[name])
                     report = partial(self._note_outcome, name)
-                    self._servers[name] = SupervisedServer(name, opener, options[name], self._restart, report)
+                    self._servers[name] = SupervisedServer(name, start, self._restart, report)
                     nursery.start_soon(self._servers[name].run)
                 for server in self._servers.values():
                     await server.tried.wait()
@@ -538,6 +538,10 @@ class Clients(Mapping[str, Client]):
         finally:
             self._closing.set()
             self._closed.set()
+
+    async def _start(self, name: str, options: ClientOptions, auth: ClientAuth | None, nursery: trio.Nursery) -> Client:
+        opener = self._table.opener(name, auth=auth, stderr=options.get("stderr"))
+        return await start_client(nursery, opener, **options)
 
     def _is_coming_back(self, name: str) -> bool:
         return name in self._servers and self._servers[name].is_coming_back

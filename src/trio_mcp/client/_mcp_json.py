@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import trio
@@ -20,7 +21,15 @@ from attrs import field, frozen
 from .. import transports
 from ..abc import ClientAuth, TransportOpener
 
-__all__ = ["HttpServer", "ServerTable", "TableSource", "opener_from_entry", "read_server_table", "server_from_entry"]
+__all__ = [
+    "HttpServer",
+    "ServerTable",
+    "TableSource",
+    "load_server_table",
+    "opener_from_entry",
+    "read_server_table",
+    "server_from_entry",
+]
 
 
 # --- One entry ---
@@ -210,8 +219,17 @@ async def read_server_table(source: TableSource) -> ServerTable:
     """
     if isinstance(source, Mapping):
         return _table(source, "the table of servers", {})
-    where = os.fspath(source)
-    content = await trio.Path(source).read_bytes()
+    return _table_in(await trio.Path(source).read_bytes(), os.fspath(source))
+
+
+def load_server_table(source: TableSource) -> ServerTable:
+    """Read the table of servers as `read_server_table` does, without an event loop; raises the same exceptions."""
+    if isinstance(source, Mapping):
+        return _table(source, "the table of servers", {})
+    return _table_in(Path(source).read_bytes(), os.fspath(source))
+
+
+def _table_in(content: bytes, where: str) -> ServerTable:
     repeated: dict[int, Sequence[str]] = {}
 
     def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

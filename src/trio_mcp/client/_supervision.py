@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import trio
@@ -35,11 +34,9 @@ from .._errors import (
 )
 from .._misuse import AsyncForOnly
 from .._util import owned_nursery
-from ..abc import TransportOpener
 from ..wire import Change, ChangeFilter, ListChanged, ResourceUpdated
 from ._client import Client
 from ._listen import Changes
-from ._open import ClientOptions, run_client
 
 __all__ = ["Restart", "ServerChanges", "ServerState", "ServerStatus", "SupervisedServer"]
 
@@ -97,16 +94,14 @@ class SupervisedServer:
 
     Args:
         name: the name of the server, for errors.
-        opener: returns the opener of the server; it may raise ValueError.
-        options: the options of each client.
+        start: connects a client in a nursery, where it stays until it is closed; it may raise anything.
         restart: None to leave a server alone that is gone. Its client is kept then, and its calls fail with the reason.
             So it is with a client that the application has closed.
         report: called with each failure, and with None when the server is connected.
     """
 
     name: str
-    _opener: Callable[[], TransportOpener]
-    _options: ClientOptions
+    _start: Callable[[trio.Nursery], Awaitable[Client]]
     _restart: Restart | None
     _report: Callable[[Exception | None], None]
     client: Client | None = field(default=None, init=False)
@@ -147,8 +142,7 @@ class SupervisedServer:
         try:
             async with owned_nursery() as nursery:
                 with self._attempt:
-                    run = partial(run_client, self._opener(), self._options)
-                    client = await nursery.start(run, name="trio-mcp client")
+                    client = await self._start(nursery)
                 return None if client is None else await self._hold(client)
         except Exception as exc:  # noqa: BLE001 # reported
             self._lasted = False

@@ -11,6 +11,7 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from ._context import Context as Context
+    from ._context import past_of as past_of
     from ._context import progress_of as progress_of
     from ._context import run_of as run_of
     from ._context import serving_of as serving_of
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
     from ._extension_points import ServingPart as ServingPart
     from ._extension_points import internals_of as internals_of
     from ._extensions import ExtensionResult as ExtensionResult
+    from ._forwarder import Forwarder as Forwarder
+    from ._forwarder import ForwardingResponder as ForwardingResponder
     from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
     from ._middleware import Middleware as Middleware
     from ._middleware import RateLimit as RateLimit
     from ._middleware import Request as Request
+    from ._middleware import checked_result as checked_result
+    from ._progress import TokenBucket as TokenBucket
     from ._serve import serve_listeners as serve_listeners
     from ._serve import serve_stdio as serve_stdio
     from ._serve import serve_stream as serve_stream
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
     from .asking import ListRoots as ListRoots
     from .asking import Sample as Sample
     from .asking import Visit as Visit
+    from .asking import interim_result as interim_result
     from .features import Around as Around
     from .features import Assistant as Assistant
     from .features import Audio as Audio
@@ -60,16 +66,19 @@ if TYPE_CHECKING:
     from .features import Image as Image
     from .features import TaskMode as TaskMode
     from .features import User as User
+    from .features import tool_json as tool_json
     from .signature import Resolve as Resolve
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_context": ("Context", "progress_of", "run_of", "serving_of"),
+            "_context": ("Context", "past_of", "progress_of", "run_of", "serving_of"),
             "_extension_points": ("ServerExtensionPoints", "ServingPart", "internals_of"),
             "_extensions": ("ExtensionResult",),
+            "_forwarder": ("Forwarder", "ForwardingResponder"),
             "_inspection": ("inspection_sockets",),
-            "_middleware": ("CallNext", "Middleware", "RateLimit", "Request"),
+            "_middleware": ("CallNext", "Middleware", "RateLimit", "Request", "checked_result"),
+            "_progress": ("TokenBucket",),
             "_serve": ("serve_listeners", "serve_stdio", "serve_stream"),
             "_serve_http": (
                 "HttpBound", "HttpOptions", "HttpService", "ServeHttpOptions", "http_app", "serve_as_worker",
@@ -81,9 +90,9 @@ else:
             "_stopping": ("StuckTask",),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",
-                "Visit",
+                "Visit", "interim_result",
             ),
-            "features": ("Around", "Assistant", "Audio", "CacheHint", "Image", "TaskMode", "User"),
+            "features": ("Around", "Assistant", "Audio", "CacheHint", "Image", "TaskMode", "User", "tool_json"),
             "signature": ("Resolve",),
         },
     )  # fmt: skip

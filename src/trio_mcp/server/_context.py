@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 else:  # the default is for type checkers, and `typing` has none before Python 3.13
     State_co = TypeVar("State_co", covariant=True)
 
-__all__ = ["NO_STATE", "Context", "HandlerServing", "progress_of", "run_of", "serving_of"]
+__all__ = ["NO_STATE", "Context", "HandlerServing", "past_of", "progress_of", "run_of", "serving_of"]
 
 NO_STATE: Final = object()
 """The state of a serving whose server has no lifespan."""
@@ -651,6 +651,8 @@ serving_of: Callable[[Context], HandlerServing] = attrgetter("_serving")
 """Return the serving that a context belongs to."""
 progress_of: Callable[[Context], Progress | None] = attrgetter("_progress")
 """Return the progress that a handler has reported; None if it has reported none."""
+past_of: Callable[[Context], PastRounds | None] = attrgetter("_past")
+"""Return the answers that came with a request, and what an earlier round has kept; None if it has neither."""
 
 
 async def _ask_custom(exchange: IncomingRequest, method: str, params: dict[str, Any], read: Reader) -> Any:

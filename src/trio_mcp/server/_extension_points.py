@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import trio
 from attrs import frozen
@@ -19,11 +19,13 @@ from attrs import frozen
 from .._extensions import check_custom, check_extension_id
 from .._user_types import to_object
 from .._util import owned_nursery
-from ..wire import CustomChange
+from ..peer import Access
+from ..wire import CustomChange, ListChanged
 from ._context import Context, serving_of
 from .features import ListenFilter
 
 if TYPE_CHECKING:
+    from ._forwarder import Forwarder
     from ._server import Server, ServerInternals
 
 __all__ = ["OpenPart", "ServerExtensionPoints", "ServingPart", "internals_of", "open_parts"]
@@ -119,6 +121,32 @@ class ServerExtensionPoints:
         """
         check_custom(method, "notification")
         internals_of(self.server).changes.notify_nowait(CustomChange(member, key, method, to_object(params)))
+
+    def forward(self, part: ServingPart[Forwarder]) -> None:
+        """Let the part of each serving answer requests in place of the server; see `Forwarder`.
+
+        It sees each request before the server does. The capabilities that it offers have to be declared by
+        `Server.capabilities`. A serving for a single request has no forwarder.
+
+        Raises:
+            ValueError: the server has a forwarder already.
+        """
+        if internals_of(self.server).forwarder is not None:
+            raise ValueError("the server has a forwarder already")
+        internals_of(self.server).forwarder = part
+
+    def list_changed(
+        self, kind: Literal["tools", "prompts", "resources"], shown_to: Callable[[Access | None], bool] | None = None
+    ) -> None:
+        """Notify every client that wants to know that a list has changed, one that a `Forwarder` answers for.
+
+        Never waits, and may be called from any thread.
+
+        Args:
+            kind: the list; ``"resources"`` includes the resource templates.
+            shown_to: tells which callers' lists have changed; by default all.
+        """
+        internals_of(self.server).changes.notify_nowait(ListChanged(kind), shown_to)
 
     def add_part(self, open_part: OpenPart[T]) -> ServingPart[T]:
         """Add a part to every serving that begins from now on; for packages that add an extension to a server.

@@ -53,6 +53,7 @@ from .signature import SchemaRefs
 if TYPE_CHECKING:
     from .._capabilities import AppPermission, AppResourceOptions, Csp, ServerSkills, ServerTasks, TaskSettings
     from ._extension_points import ServingPart
+    from ._forwarder import Forwarder
     from ._serve_http import ServeHttpOptions
     from ._snapshot import ServerSnapshot
 
@@ -98,6 +99,8 @@ class ServerInternals:
     """The tasks; None unless the server has any."""
     parts: tuple[ServingPart[Any], ...] = field(default=(), init=False)
     """What packages beside the core keep for each serving."""
+    forwarder: ServingPart[Forwarder] | None = field(default=None, init=False)
+    """The part of a serving that answers requests on behalf of others; see `ServerExtensionPoints.forward`."""
 
 
 @define(eq=False, init=False, repr=False)

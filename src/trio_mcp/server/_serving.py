@@ -31,7 +31,7 @@ from attrs import define, field, frozen
 
 from .. import types
 from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
-from .._extensions import with_plain_extensions
+from .._extensions import is_specified, with_plain_extensions
 from .._misuse import require_trio
 from .._tracing import TRACING_MODULE
 from .._util import owned_nursery
@@ -86,10 +86,12 @@ from .features import (
     NotReturnable,
     Resources,
     SessionListeners,
+    SessionSubscription,
     listen,
 )
 
 if TYPE_CHECKING:
+    from ._forwarder import Forwarder
     from ._middleware import Middleware
     from ._server import Server, ServerInternals
 
@@ -149,6 +151,8 @@ class ActiveServer:
     """What packages beside the core keep for this serving, by `ServingPart`."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
+    forwarder: Forwarder | None = field(init=False)
+    """Answers requests on behalf of others; None if the server has none."""
     # Kept here, because looking up an attribute of a class with `__getattr__`, as `Server` is, takes twice as long.
     tools: Catalog[Any] = field(init=False)
     """The tools of the server."""
@@ -174,6 +178,7 @@ class ActiveServer:
     def __attrs_post_init__(self) -> None:
         server = self.server
         self.internals = internals_of(server)
+        self.forwarder = self.parts.get(self.internals.forwarder)
         self.info_json = self.internals.info_json
         self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
@@ -220,7 +225,7 @@ class ActiveServer:
 
     def has_tool(self, name: str, access: Access | None) -> bool:
         """Return True if the caller sees a tool of this name."""
-        return self.tools.find(name, access) is not None
+        return self.input_schema(name, access) is not None
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
@@ -228,7 +233,8 @@ class ActiveServer:
 
     def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
         """Return a tool's input schema, as modern clients list it; None if the caller sees no such tool."""
-        return self.server.tools.input_schema(tool, access)
+        forwarded = None if self.forwarder is None else self.forwarder.input_schema(tool, access)
+        return self.server.tools.input_schema(tool, access) if forwarded is None else forwarded
 
     def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
         """Return the scopes that a request needs; empty if it needs none."""
@@ -397,6 +403,10 @@ def _always(_: ActiveServer) -> bool:
     return True
 
 
+_NEVER_FORWARDED = frozenset({LISTEN, "resources/subscribe"})
+"""The requests whose responders ask the forwarder themselves."""
+
+
 def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder:
     return serving.lists[exchange.method]
 
@@ -448,9 +458,8 @@ def _empty(_: ActiveServer, __: IncomingRequest, ___: Any) -> types.EmptyResult:
     return types.EmptyResult()
 
 
-def _subscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
-    serving.subscribers.subscribe(exchange.peer, params.uri, exchange.context.access)
-    return types.EmptyResult()
+def _subscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> Responder:
+    return SessionSubscription(serving.subscribers, exchange.peer, params.uri, exchange.context.access)
 
 
 def _unsubscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
@@ -469,16 +478,18 @@ _AT_ONCE: Mapping[str, AnswerAtOnce] = {
     "initialize": _initialize,
     "logging/setLevel": _empty,  # the connection's admission remembers the level
     "ping": _empty,
-    "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,
     "server/discover": _discover,
 }
+_SMALL = frozenset({*_AT_ONCE, "resources/subscribe"})
+"""The requests that wait for no other handler of their connection to end."""
 _IN_POOL: Mapping[str, FindResponder] = {
     "completion/complete": _completions,
     "prompts/get": _prompt,
     "prompts/list": _list,
     "resources/list": _list,
     "resources/read": _resource,
+    "resources/subscribe": _subscribe,
     "resources/templates/list": _list,
     "tools/call": _tool,
     "tools/list": _list,
@@ -533,7 +544,7 @@ def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
     """Return the slots from which a request takes its slot."""
     if exchange.method == LISTEN:
         return exchange.peer.listens
-    if exchange.method in _AT_ONCE:
+    if exchange.method in _SMALL:
         return serving.small_answers.of(exchange.peer, exchange.method)
     return exchange.peer.slots
 
@@ -546,20 +557,27 @@ def _read_params(
     Raises:
         McpError: the refusal of any other request.
     """
-    method = exchange.method
-    if route is not None and route.offered(serving):
+    method, forwarder = exchange.method, serving.forwarder
+    if route is not None and (forwarder is not None or route.offered(serving)):
         try:
             return route.read(params)
         except StructureError as exc:
             raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
     revision = exchange.context.revision
     custom = serving.internals.custom.method(method, revision)
+    if custom is None and forwarder is not None and not is_specified(method):
+        return params
     if custom is None:
         raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
     return custom.read(dict(params), exchange.context)
 
 
 def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
+    forwarder = serving.forwarder
+    if forwarder is not None and exchange.method not in _NEVER_FORWARDED:
+        found = forwarder.find(exchange, params)
+        if found is not None:
+            return found
     if route is None or route.find is None:
         return serving.internals.custom.methods[exchange.method]
     return route.find(serving, exchange, params)
@@ -605,9 +623,9 @@ class _PooledRequest:
             if progress is not None:
                 progress.finish()
         server = serving.server
-        if route is None or isinstance(outcome, ExtensionResult):
+        if isinstance(outcome, ExtensionResult) or exchange.method in serving.internals.custom.methods:
             outcome = complete_result(outcome, run.method, run.context, server.extensions)
-        hint = server.cache.get(exchange.method, NOT_KEPT) if route is None or route.is_kept else None
+        hint = server.cache.get(exchange.method, NOT_KEPT) if route is not None and route.is_kept else None
         result = finish_result(outcome, exchange.context, serving.info_json, hint)
         if serving.changes.unsaid:
             serving.changes.notify_now()
@@ -638,13 +656,18 @@ class _PooledRequest:
         serving, exchange = self._serving, self._exchange
         method, rows = exchange.method, types.METHODS[run.context.revision]
         page: JsonObject = {}
+        interim: JsonObject | None = None
         typed_page: Any = None
 
         async def handle(params: Any) -> Any:
-            nonlocal page, typed_page
+            nonlocal page, typed_page, interim
             result = await self._answer(context, params)
             if method not in rows or not isinstance(result, dict):
                 return result
+            kind: object = cast("JsonObject", result).get("resultType", "complete")
+            if kind != "complete":  # of a forwarder: middleware cannot read it
+                interim = cast("JsonObject", result)
+                return interim
             if method == _CALL:
                 return types.structure(result, types.CallToolResult)
             page = cast("JsonObject", result)
@@ -658,6 +681,8 @@ class _PooledRequest:
         outcome = await self._chain.run(method, context)
         if outcome is not None and outcome is typed_page:
             return page
+        if outcome is not None and outcome is interim:
+            return interim
         if method not in rows:
             return outcome
         name = getattr(self._chain.params, "name", "")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ._asker import AskingServing as AskingServing
     from ._asker import PastRounds as PastRounds
     from ._asker import Seals as Seals
+    from ._asker import interim_result as interim_result
     from ._asker import pin as pin
     from ._asker import resume as resume
     from ._forms import Choices as Choices
@@ -33,7 +34,10 @@ else:
                 "Accepted", "Ask", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample", "Visit",
                 "url_elicitation_required",
             ),
-            "_asker": ("ASKABLE", "Asker", "AskingMode", "AskingServing", "PastRounds", "Seals", "pin", "resume"),
+            "_asker": (
+                "ASKABLE", "Asker", "AskingMode", "AskingServing", "PastRounds", "Seals", "interim_result",
+                "pin", "resume",
+            ),
             "_forms": ("Choices",),
         },
     )  # fmt: skip

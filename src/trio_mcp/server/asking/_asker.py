@@ -68,6 +68,7 @@ __all__ = [
     "PastRounds",
     "Seals",
     "binding_of",
+    "interim_result",
     "pin",
     "resume",
 ]
@@ -83,11 +84,13 @@ class PastRounds:
     """Answers of the client to questions that the handler has not asked yet, by the key of the question."""
     done: dict[str, Any] = field(factory=dict[str, Any])
     """The results of `Context.once`, by its key."""
+    kept: Any = None
+    """The value that `interim_result` has kept for the next round."""
 
     @classmethod
     def of(cls, contents: JsonObject, given: Mapping[str, Any]) -> PastRounds:
         """Return the past that a state holds, with the answers that arrived with the state (rule 3)."""
-        past = cls(contents["answers"], done=contents["done"])
+        past = cls(contents["answers"], done=contents["done"], kept=contents.get("kept"))
         past.answers.update({key: given[key] for key in contents["asked"] if key in given})
         return past
 
@@ -384,16 +387,9 @@ class Asker:
         run.stop("the client was asked; the handler runs again when the answers arrive")
 
     def _interim(self, contents: JsonObject, requests: Mapping[str, JsonObject]) -> JsonObject:
-        serving = self._serving
         exchange = self._run.exchange
         assert exchange is not None
-        expires = time.time() + self._run.pool.parking.seconds_for(exchange)
-        return {
-            "resultType": "input_required",
-            "inputRequests": dict(requests),
-            "requestState": serving.seals.seal(contents, binding_of(self._pinned), expires),
-            "_meta": {SERVER_INFO_KEY: serving.info_json},
-        }
+        return _sealed(self._serving, exchange, contents, requests, self._pinned)
 
     async def once(self, key: str, function: Callable[[], Any]) -> Any:
         """Return the result of the first call of *function* for *key*."""
@@ -404,6 +400,38 @@ class Asker:
                 value = function()
                 done[key] = copy_json(await value if inspect.isawaitable(value) else value)
             return copy_json(done[key])
+
+
+def interim_result(
+    serving: AskingServing, exchange: IncomingRequest, requests: Mapping[str, JsonObject], kept: Any
+) -> JsonObject:
+    """Return the result that asks a modern client questions which this server does not ask itself.
+
+    The next round has the answers, and *kept*, in its `PastRounds`. Only a retry of the same request by the same
+    principal has them.
+
+    Args:
+        requests: the JSON of each question, a method and params, by key.
+        kept: JSON, which the client cannot read.
+    """
+    contents = PastRounds(kept=kept).contents(list(requests))
+    return _sealed(serving, exchange, {**contents, "kept": kept}, requests, pin(exchange))
+
+
+def _sealed(
+    serving: AskingServing,
+    exchange: IncomingRequest,
+    contents: JsonObject,
+    requests: Mapping[str, JsonObject],
+    pinned: bytes,
+) -> JsonObject:
+    expires = time.time() + serving.pool.parking.seconds_for(exchange)
+    return {
+        "resultType": "input_required",
+        "inputRequests": dict(requests),
+        "requestState": serving.seals.seal(contents, binding_of(pinned), expires),
+        "_meta": {SERVER_INFO_KEY: serving.info_json},
+    }
 
 
 def _without_ids(request: JsonObject) -> JsonObject:

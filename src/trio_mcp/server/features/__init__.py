@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ._content import legacy_messages as legacy_messages
     from ._content import legacy_result as legacy_result
     from ._legacy_subscriptions import SessionListeners as SessionListeners
+    from ._legacy_subscriptions import SessionSubscription as SessionSubscription
     from ._prompts import Prompts as Prompts
     from ._resources import Resources as Resources
     from ._subscriptions import ChangeHub as ChangeHub
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ._tools import RawSchema as RawSchema
     from ._tools import TaskMode as TaskMode
     from ._tools import Tools as Tools
+    from ._tools import tool_json as tool_json
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -51,10 +53,10 @@ else:
             ),
             "_completion": ("Completions",),
             "_content": ("Assistant", "Audio", "Image", "NotReturnable", "User", "legacy_messages", "legacy_result"),
-            "_legacy_subscriptions": ("SessionListeners",),
+            "_legacy_subscriptions": ("SessionListeners", "SessionSubscription"),
             "_prompts": ("Prompts",),
             "_resources": ("Resources",),
             "_subscriptions": ("ChangeHub", "ChangeSource", "ListenFilter", "ListenSubscription", "listen"),
-            "_tools": ("Around", "RawSchema", "TaskMode", "Tools"),
+            "_tools": ("Around", "RawSchema", "TaskMode", "Tools", "tool_json"),
         },
     )  # fmt: skip

@@ -12,16 +12,22 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/r
 
 from __future__ import annotations
 
-from attrs import define, field
+import logging
+
+import trio
+from attrs import define, field, frozen
 
 from ... import types
 from ..._errors import ConnectionLost, McpError
 from ...peer import BUSY, Access, Peer
 from ...wire import EVERY_LIST, Change, ResourceUpdated, notification_of
+from .._forwarder import Forwarder
 from ._resources import RESOURCE_NOT_FOUND
 from ._subscriptions import ListeningServing, has_resource
 
-__all__ = ["SessionListeners"]
+__all__ = ["SessionListeners", "SessionSubscription"]
+
+_log = logging.getLogger("trio_mcp.server")
 
 
 @define(eq=False)
@@ -43,21 +49,53 @@ class SessionListeners:
 
         def end(_: ConnectionLost) -> None:
             self._serving.changes.discard(listener)
+            listener.end()
             self._sessions.pop(peer, None)
 
         peer.on_disconnect(end)
 
-    def subscribe(self, peer: Peer, uri: str, access: Access | None) -> None:
-        """Subscribe the session to a resource.
+    @property
+    def forwarder(self) -> Forwarder | None:
+        """Answers requests on behalf of others; None if the server has none."""
+        return self._serving.forwarder
+
+    async def subscribe(self, peer: Peer, uri: str, access: Access | None) -> None:
+        """Subscribe the session to a resource; waits only if a forwarder is asked for it.
 
         Raises:
             McpError: the caller sees no such resource, or the session has too many subscriptions.
         """
-        self._sessions[peer].subscribe(uri, access)
+        await self._sessions[peer].subscribe(uri, access)
 
     def unsubscribe(self, peer: Peer, uri: str) -> None:
         """Unsubscribe the session from a resource; do nothing if it is not subscribed."""
         self._sessions[peer].unsubscribe(uri)
+
+
+@frozen(eq=False)
+class SessionSubscription:
+    """Answers `resources/subscribe`."""
+
+    _listeners: SessionListeners
+    _peer: Peer
+    _uri: str
+    _access: Access | None
+    may_ask: bool = field(default=False, init=False)
+
+    @property
+    def waits(self) -> bool:
+        """True if a forwarder may be asked for the resource."""
+        return self._listeners.forwarder is not None
+
+    async def call(self, context: object, params: object) -> types.EmptyResult:
+        """Subscribe the session, or raise the refusal."""
+        del context, params
+        await self._listeners.subscribe(self._peer, self._uri, self._access)
+        return types.EmptyResult()
+
+
+def _unknown(uri: str) -> McpError:
+    return McpError(RESOURCE_NOT_FOUND, f"no resource {uri!r}", {"uri": uri})
 
 
 @define(eq=False)
@@ -70,24 +108,71 @@ class _SessionListener:
     """The lists of whose changes it is notified."""
     access: Access | None
     """The principal of the session; None without authentication."""
-    _uris: set[str] = field(factory=set[str], init=False)
-    """The URIs of its subscriptions."""
+    _uris: dict[str, trio.CancelScope | None] = field(factory=dict[str, "trio.CancelScope | None"], init=False)
+    """The URIs of its subscriptions, each with the scope of the task that listens through the forwarder."""
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
     """The pending changes: an ordered set."""
     _sending: bool = field(default=False, init=False)
     """True while a task sends the pending changes."""
 
-    def subscribe(self, uri: str, access: Access | None) -> None:
-        most = self._serving.limits.max_subscriptions
-        if not has_resource(self._serving.resources, uri, access):
-            raise McpError(RESOURCE_NOT_FOUND, f"no resource {uri!r}", {"uri": uri})
-        if len(self._uris) >= most and uri not in self._uris:
+    async def subscribe(self, uri: str, access: Access | None) -> None:
+        most, is_own = self._serving.limits.max_subscriptions, has_resource(self._serving.resources, uri, access)
+        if not is_own and self._serving.forwarder is None:
+            raise _unknown(uri)
+        if uri in self._uris:
+            return
+        if len(self._uris) >= most:
             raise McpError(BUSY, f"this connection has {most} subscriptions already (Limits.max_subscriptions)")
-        self._uris.add(uri)
+        if is_own:
+            self._uris[uri] = None
+            return
+        scope = self._uris[uri] = trio.CancelScope()
+        refusal: Exception | None = await self._serving.pool.nursery.start(self._listen, uri, access, scope)
+        if refusal is not None:
+            raise refusal
+
+    async def _listen(
+        self,
+        uri: str,
+        access: Access | None,
+        scope: trio.CancelScope,
+        *,
+        task_status: trio.TaskStatus[Exception | None],
+    ) -> None:
+        """Listen through the forwarder until the session unsubscribes; report the refusal, or None if it listens."""
+        forwarder = self._serving.forwarder
+        refusal: Exception | None = _unknown(uri)
+        assert forwarder is not None
+        try:
+            with scope:
+                async with forwarder.listening([uri], self._peer, access, self._resource_changed) as agreed:
+                    if uri in agreed:
+                        refusal = None
+                        task_status.started(None)
+                        await trio.sleep_forever()
+        except Exception as failure:  # noqa: BLE001 # answered, or logged
+            if refusal is None:
+                _log.exception("listening for changes of %r failed", uri)
+            refusal = refusal and failure
+        finally:
+            if self._uris.get(uri) is scope:
+                del self._uris[uri]
+        if refusal is not None:
+            task_status.started(refusal)
+
+    def _resource_changed(self, uri: str) -> None:
+        self.changed(ResourceUpdated(uri))
 
     def unsubscribe(self, uri: str) -> None:
-        self._uris.discard(uri)
+        scope = self._uris.pop(uri, None)
+        if scope is not None:
+            scope.cancel()
         self._waiting.pop(ResourceUpdated(uri), None)
+
+    def end(self) -> None:
+        """End all subscriptions, because the session is over."""
+        for uri in list(self._uris):
+            self.unsubscribe(uri)
 
     def changed(self, change: Change) -> None:
         """Store a change to be sent soon."""

@@ -50,6 +50,7 @@ from ...wire import (
     stamp,
 )
 from .._context import Context, run_of
+from .._forwarder import Forwarder
 from ._catalog import ShownTo
 from ._resources import Resources
 
@@ -213,6 +214,11 @@ class ListeningServing(Protocol):
         ...
 
     @property
+    def forwarder(self) -> Forwarder | None:
+        """Answers requests on behalf of others; None if the server has none."""
+        ...
+
+    @property
     def listen_filters(self) -> Iterable[ListenFilter]:
         """The members that extensions add to the filter of a subscription."""
         ...
@@ -260,12 +266,13 @@ def listen(
     agreed = wanted.within(serving.capabilities)
     access = exchange.context.access
     resources = [uri for uri in agreed.resources if has_resource(serving.resources, uri, access)]
+    forwarded = [uri for uri in agreed.resources if uri not in {*resources}] if serving.forwarder is not None else ()
     custom = {
         each: each.read(params.notifications.extra[each.member], most, exchange.context)
         for each in serving.listen_filters
         if each.member in params.notifications.extra
     }
-    return ListenSubscription(serving, exchange, evolve(agreed, resources=resources), custom)
+    return ListenSubscription(serving, exchange, evolve(agreed, resources=resources), custom, forwarded)
 
 
 @define(eq=False)
@@ -277,6 +284,8 @@ class ListenSubscription:
     _agreed: ChangeFilter
     _custom: Mapping[ListenFilter, Sequence[str]]
     """The strings that the client wants to listen for, by the filter of the extension."""
+    _forwarded: Sequence[str]
+    """The URIs of resources that the forwarder may know."""
     _wanted: frozenset[Change] = field(init=False)
     """All changes that it may be notified of."""
     waits: bool = field(default=True, init=False)
@@ -300,15 +309,33 @@ class ListenSubscription:
         self._serving.changes.add(self)
         try:
             await self._agree(context)
-            await self._wait_for_room()
-            self._acknowledge()
-            while True:
-                while not self._waiting:
-                    await self._changed.park()
-                await self._wait_for_room()
-                self.notify_now()
+            if self._forwarded and self._serving.forwarder is not None:
+                listening = self._serving.forwarder.listening(
+                    self._forwarded, self._exchange.peer, self.access, self._resource_changed
+                )
+                async with listening as agreed:
+                    self._agree_on(list(agreed))
+                    await self._notify_all()
+            await self._notify_all()
         finally:
             self._serving.changes.discard(self)
+
+    async def _notify_all(self) -> NoReturn:
+        await self._wait_for_room()
+        self._acknowledge()
+        while True:
+            while not self._waiting:
+                await self._changed.park()
+            await self._wait_for_room()
+            self.notify_now()
+
+    def _agree_on(self, uris: Sequence[str]) -> None:
+        """Add resources of the forwarder to those that the client is notified of."""
+        self._agreed = evolve(self._agreed, resources=[*self._agreed.resources, *uris])
+        self._wanted |= {*map(ResourceUpdated, uris)}
+
+    def _resource_changed(self, uri: str) -> None:
+        self.changed(ResourceUpdated(uri))
 
     async def _agree(self, context: Context) -> None:
         custom = {each.member: list(await each.agree(wanted, context)) for each, wanted in self._custom.items()}

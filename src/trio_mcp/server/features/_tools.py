@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
 
@@ -56,7 +57,16 @@ from ._prompts import dependencies_of, name_of, title_of
 if TYPE_CHECKING:
     from .._resolve import Dependencies
 
-__all__ = ["Around", "RawSchema", "TaskMode", "Tools", "legacy_schema", "read_raw_schema", "written_schemas"]
+__all__ = [
+    "Around",
+    "RawSchema",
+    "TaskMode",
+    "Tools",
+    "legacy_schema",
+    "read_raw_schema",
+    "tool_json",
+    "written_schemas",
+]
 
 
 _OF_BOOLEANS: Mapping[bool, JsonObject] = {True: {}, False: {"not": {}}}
@@ -188,14 +198,7 @@ class _Tool(Listable):
 
     def published(self, revision: str) -> JsonObject:
         """Return the definition in the form of *revision*."""
-        json = Listable.published(self, revision)
-        if is_modern(revision):
-            return with_texts(json, self.texts)
-        if not _is_object_schema(self.definition.output_schema):
-            json.pop("outputSchema", None)  # legacy clients expect structured content to be an object
-        legacy = {member: legacy_schema(json[member]) for member in _SCHEMAS if member in json}
-        as_written = {member: text for member, text in self.texts.items() if legacy.get(member) is json.get(member)}
-        return with_texts(json | legacy, as_written)
+        return tool_json(self.definition, revision, self.texts)
 
     def limiter(self) -> FairLimiter | None:
         """Return the limiter of concurrent calls in this Trio run; None without a limit."""
@@ -347,6 +350,22 @@ class _Tool(Listable):
             fault = "$: required, but missing: the tool has an output schema"
             raise ResultFaults(self.definition.name, [fault], self.signature.place)
         self.signature.check(structured)
+
+
+def tool_json(tool: types.Tool, revision: str, texts: Mapping[str, JsonText] = MappingProxyType({})) -> JsonObject:
+    """Return the JSON of a tool in the form of *revision*.
+
+    Args:
+        texts: schemas that are sent as they were written, by the name of the member.
+    """
+    json: JsonObject = types.unstructure(tool, revision=revision)
+    if is_modern(revision):
+        return with_texts(json, texts)
+    if not _is_object_schema(tool.output_schema):
+        json.pop("outputSchema", None)  # legacy clients expect structured content to be an object
+    legacy = {member: legacy_schema(json[member]) for member in _SCHEMAS if member in json}
+    as_written = {member: text for member, text in texts.items() if legacy.get(member) is json.get(member)}
+    return with_texts(json | legacy, as_written)
 
 
 @define(eq=False)

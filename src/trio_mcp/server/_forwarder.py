@@ -1,0 +1,66 @@
+"""The interface of an object that answers a server's requests on behalf of others, such as the servers of a gateway.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from ..peer import Access, IncomingRequest, Peer
+from ..wire import JsonObject
+from ._context import Context
+
+__all__ = ["Forwarder", "ForwardingResponder"]
+
+
+class ForwardingResponder(Protocol):
+    """An object that answers one request in the handler pool."""
+
+    @property
+    def waits(self) -> bool:
+        """True if answering may wait for something."""
+        ...
+
+    @property
+    def may_ask(self) -> bool:
+        """True if it may ask the client questions by the methods of `Context`."""
+        ...
+
+    def call(self, context: Context, params: Any, /) -> Awaitable[Any]:
+        """Answer: take typed params (JSON for a method that the specification does not have), and return a result.
+
+        The result is typed, or JSON in the revision of the request. JSON may be of any result type.
+        """
+        ...
+
+
+class Forwarder(Protocol):
+    """An object that answers requests of a server; see `ServerExtensionPoints.forward`. Its methods never wait."""
+
+    def find(self, exchange: IncomingRequest, params: Any) -> ForwardingResponder | None:
+        """Return what answers a request, or None if the server itself does; raise `McpError` to refuse it.
+
+        Called for each request but ``initialize``, ``ping``, ``server/discover``, ``logging/setLevel`` and those that
+        are about subscriptions.
+
+        Args:
+            params: typed params; JSON for a method that the specification does not have.
+        """
+        ...
+
+    def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
+        """Return the input schema of a tool as it is listed; None if the caller sees no such tool, or it is unknown."""
+        ...
+
+    def listening(
+        self, uris: Sequence[str], peer: Peer, access: Access | None, changed: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Collection[str]]:
+        """Return the block during which changes of resources are reported to one listener.
+
+        It yields those of *uris* that the caller may listen for. *changed* is called with the URI of each resource that
+        has changed; it never waits and never raises.
+        """
+        ...
