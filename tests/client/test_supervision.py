@@ -57,10 +57,10 @@ class UnreliableServer:
     _stream: trio.abc.Stream = field(init=False)
 
     async def start(self, nursery: trio.Nursery) -> Client:
-        return await start_client(nursery, self._connect)
+        return await start_client(nursery, self.connect)
 
     @asynccontextmanager
-    async def _connect(self, client: TransportClient) -> AsyncGenerator[Transport]:
+    async def connect(self, client: TransportClient) -> AsyncGenerator[Transport]:
         self.attempts.append(trio.current_time())
         if self.hangs:
             await trio.sleep_forever()
@@ -496,7 +496,7 @@ async def test_a_client_tells_why_its_connection_is_gone(
 ) -> None:
     async with trio.open_nursery() as servers:
         server = UnreliableServer(servers)
-        async with open_client(server.opener()) as client:
+        async with open_client(server.connect) as client:
             with trio.move_on_after(10):
                 await client.wait_lost()
                 raise AssertionError

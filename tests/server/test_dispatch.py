@@ -13,7 +13,7 @@ import trio.testing
 from tests.server.helpers import text_of
 from trio_mcp import Context, ErrorResponse, Limits, McpError, Server, open_client, types
 from trio_mcp.server import AskingMode
-from trio_mcp.server._serving import ROUTES
+from trio_mcp.server._routes import ROUTES
 from trio_mcp.testing import ScriptedPeer, open_scripted_client
 
 HANDLERS = "tools/call handler"

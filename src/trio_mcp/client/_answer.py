@@ -182,6 +182,9 @@ class Answering:
     _unreadable_logs: int = field(default=0, init=False)
     _logs: deque[JsonObject] = field(factory=deque[JsonObject], init=False)
     _log_wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _is_logging: bool = field(default=False, init=False)
+    """True while a log message is delivered."""
+    _logs_delivered: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.replies = Replies(self._callbacks)
@@ -263,11 +266,19 @@ class Answering:
             nursery.start_soon(self._deliver_logs, self._callbacks.on_log, revision, seconds)
         self.pages.start(nursery, seconds)
 
+    async def logs_delivered(self) -> None:
+        """Wait until the log messages that have arrived were delivered."""
+        while self._logs or self._is_logging:
+            await self._logs_delivered.park()
+
     async def _deliver_logs(self, on_log: OnLog, revision: str, seconds: float) -> None:
         """Pass log messages to `on_log` one by one, for ever. A failure affects one message."""
         while True:
+            self._is_logging = False
+            self._logs_delivered.unpark_all()
             while not self._logs:
                 await self._log_wakeup.park()
+            self._is_logging = True
             try:
                 message = types.structure(
                     self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision

@@ -274,6 +274,10 @@ class ClientExtensionPoints:
         finally:
             request.leave()
 
+    async def logs_delivered(self) -> None:
+        """Wait until `on_log` has taken the log messages that have arrived so far."""
+        await _connection_of(self.client).answering.logs_delivered()
+
     def read_tool_result(
         self, json: JsonObject, *, name: str | None = None, raise_on_error: bool = False
     ) -> types.CallToolResult:

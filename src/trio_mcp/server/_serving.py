@@ -6,13 +6,11 @@ request that passes middleware. The order of refusals is the specification's: un
 
 Rules of this file:
 
-1. A route is worked out once for each method and revision. The responder of a request is looked up when the request is
-   answered, because tools, resources and prompts come and go while the server is being served.
-2. `McpError` is the handler's own choice of a protocol error, `ToolError` that of a tool error.
-3. A capability that the client has not declared is -32021 in a modern revision. Legacy revisions have no code for it:
+1. `McpError` is the handler's own choice of a protocol error, `ToolError` that of a tool error.
+2. A capability that the client has not declared is -32021 in a modern revision. Legacy revisions have no code for it:
    there it is a tool error, or -32603 with the same message.
-4. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
-5. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
+3. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
+4. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
    with an internal error that says nothing more, and so is a tool whose return value cannot be sent.
 """
 
@@ -20,10 +18,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -31,7 +29,7 @@ from attrs import define, field, frozen
 
 from .. import types
 from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
-from .._extensions import is_specified, with_plain_extensions
+from .._extensions import is_specified
 from .._misuse import require_trio
 from .._tracing import TRACING_MODULE
 from .._util import owned_nursery
@@ -61,7 +59,6 @@ from ..wire import (
     JsonObject,
     decode,
     encode,
-    is_modern,
 )
 from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
@@ -70,24 +67,21 @@ from ._extensions import ExtensionResult, complete_result, refusal_of
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
+from ._routes import ROUTES, SMALL, Responder, Route, find_responder
 from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
-from .asking import ASKABLE, AskingMode, PastRounds, Seals, pin, resume
+from .asking import AskingMode, PastRounds, Seals, pin, resume
 from .features import (
     NOT_KEPT,
-    CacheableMethod,
     CacheHint,
     Catalog,
     ChangeHub,
     ListenFilter,
     ListenSubscription,
     ListResponder,
-    NotFound,
     NotReturnable,
     Resources,
     SessionListeners,
-    SessionSubscription,
-    listen,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +90,6 @@ if TYPE_CHECKING:
     from ._server import Server, ServerInternals
 
 __all__ = [
-    "ROUTES",
     "ActiveServer",
     "ServerStatistics",
     "finish_result",
@@ -325,181 +318,6 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
             _log.warning("%s goes on in a worker thread after the stop; it stands at %s", left.name, left.place)
 
 
-# --- Routes ---
-
-AnswerAtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
-"""Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
-
-
-class Responder(Protocol):
-    """An object that answers a request in the handler pool: a tool, for example, or a list."""
-
-    @property
-    def waits(self) -> bool:
-        """True if answering may wait for something."""
-        ...
-
-    @property
-    def may_ask(self) -> bool:
-        """True if its handler may ask questions in the result of the request: then the request is pinned before."""
-        ...
-
-    def call(self, context: Context, params: Any, /) -> Awaitable[Any]:
-        """Answer: take typed params, and return a typed result, or a list in its JSON form, or raise."""
-        ...
-
-
-FindResponder: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Responder]"
-"""Looks up the responder of a request with these typed params; raises `McpError` to refuse it."""
-
-
-@frozen
-class Route:
-    """The way in which one method of the specification is answered in one revision."""
-
-    offered: Callable[[ActiveServer], bool]
-    """Tells whether the server offers the method's feature."""
-    read: Callable[[Any], Any]
-    """Makes typed params of JSON; raises `StructureError`."""
-    at_once: AnswerAtOnce | None
-    """Answers without the handler pool, if the method can be answered so."""
-    find: FindResponder | None
-    """Looks up the responder in the handler pool; None if there is `at_once`."""
-    may_come_back: bool
-    """True if a request may be a retry that brings answers to questions."""
-    is_kept: bool
-    """True if clients of this revision may cache the results."""
-
-
-class _Routes(dict[str, Route | None]):
-    """The routes of one revision, each made at its first use: that takes time, and most connections need a few."""
-
-    def __init__(self, revision: str) -> None:
-        super().__init__()
-        self._revision = revision
-
-    def __missing__(self, method: str) -> Route | None:
-        if method not in _ANSWERED:  # a peer may send any name: unknown ones are not stored
-            return None
-        route = self[method] = _route(method, self._revision)
-        return route
-
-
-def _route(method: str, revision: str) -> Route | None:
-    row = types.METHODS[revision].get(method)
-    if row is None or row.direction == "server":
-        return None
-    return Route(
-        offered=_OFFERED.get(method.partition("/")[0], _always),
-        read=types.structurer(row.params, revision),
-        at_once=_AT_ONCE.get(method),
-        find=_IN_POOL.get(method),
-        may_come_back=method in ASKABLE and is_modern(revision),
-        is_kept=method in get_args(CacheableMethod) and is_modern(revision),
-    )
-
-
-def _always(_: ActiveServer) -> bool:
-    return True
-
-
-_NEVER_FORWARDED = frozenset({LISTEN, "resources/subscribe"})
-"""The requests whose responders ask the forwarder themselves."""
-
-
-def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder:
-    return serving.lists[exchange.method]
-
-
-def _tool(serving: ActiveServer, exchange: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
-    tool = serving.tools.find(params.name, exchange.context.access)
-    return tool or NotFound("tool", params.name, serving.tools)
-
-
-def _prompt(serving: ActiveServer, exchange: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
-    prompt = serving.prompts.find(params.name, exchange.context.access)
-    return prompt or NotFound("prompt", params.name, serving.prompts)
-
-
-def _resource(serving: ActiveServer, exchange: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:
-    resources = serving.resources
-    return resources.catalog.find(params.uri, exchange.context.access) or resources
-
-
-def _completions(serving: ActiveServer, _: IncomingRequest, __: Any) -> Responder:
-    return serving.server.completions
-
-
-def _initialize(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> types.InitializeResult:
-    server, declared = serving.server, serving.server.capabilities
-    serving.subscribers.begin(exchange.peer, declared, exchange.context.access)
-    return types.InitializeResult(
-        protocol_version=exchange.context.revision,
-        capabilities=with_plain_extensions(declared),
-        server_info=server.info,
-        instructions=server.instructions,
-    )
-
-
-def _discover(serving: ActiveServer, _: IncomingRequest, __: Any) -> types.DiscoverResult:
-    server = serving.server
-    hint = server.cache.get("server/discover", NOT_KEPT)
-    return types.DiscoverResult(
-        result_type="complete",
-        supported_versions=list(server.revisions),
-        capabilities=server.capabilities,
-        instructions=server.instructions,
-        ttl_ms=hint.ttl_ms,
-        cache_scope=hint.scope,
-    )
-
-
-def _empty(_: ActiveServer, __: IncomingRequest, ___: Any) -> types.EmptyResult:
-    return types.EmptyResult()
-
-
-def _subscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> Responder:
-    return SessionSubscription(serving.subscribers, exchange.peer, params.uri, exchange.context.access)
-
-
-def _unsubscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
-    serving.subscribers.unsubscribe(exchange.peer, params.uri)
-    return types.EmptyResult()
-
-
-_OFFERED: Mapping[str, Callable[[ActiveServer], bool]] = {
-    "completion": lambda serving: serving.server.completions.offered,
-    "prompts": lambda serving: serving.prompts.offered,
-    "resources": lambda serving: serving.resources.offered,
-    "tools": lambda serving: serving.tools.offered,
-}
-"""Whether a server offers a feature, by the first part of the method names; other methods are always offered."""
-_AT_ONCE: Mapping[str, AnswerAtOnce] = {
-    "initialize": _initialize,
-    "logging/setLevel": _empty,  # the connection's admission remembers the level
-    "ping": _empty,
-    "resources/unsubscribe": _unsubscribe,
-    "server/discover": _discover,
-}
-_SMALL = frozenset({*_AT_ONCE, "resources/subscribe"})
-"""The requests that wait for no other handler of their connection to end."""
-_IN_POOL: Mapping[str, FindResponder] = {
-    "completion/complete": _completions,
-    "prompts/get": _prompt,
-    "prompts/list": _list,
-    "resources/list": _list,
-    "resources/read": _resource,
-    "resources/subscribe": _subscribe,
-    "resources/templates/list": _list,
-    "tools/call": _tool,
-    "tools/list": _list,
-    LISTEN: listen,
-}
-_ANSWERED = frozenset({*_AT_ONCE, *_IN_POOL})
-ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) for revision in types.REVISIONS}
-"""The routes by revision and method; None if there is no such method, or the server does not answer it."""
-
-
 # --- Dispatch ---
 
 
@@ -523,7 +341,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
                 result = route.at_once(serving, exchange, params)
                 exchange.respond(finish_result(result, exchange.context, internals.info_json))
                 return
-            responder = _find(serving, exchange, route, params)
+            responder = find_responder(serving, exchange, route, params)
     except McpError as error:
         if not middleware:
             exchange.respond(error)
@@ -544,7 +362,7 @@ def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
     """Return the slots from which a request takes its slot."""
     if exchange.method == LISTEN:
         return exchange.peer.listens
-    if exchange.method in _SMALL:
+    if exchange.method in SMALL:
         return serving.small_answers.of(exchange.peer, exchange.method)
     return exchange.peer.slots
 
@@ -572,17 +390,6 @@ def _read_params(
     return custom.read(dict(params), exchange.context)
 
 
-def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
-    forwarder = serving.forwarder
-    if forwarder is not None and exchange.method not in _NEVER_FORWARDED:
-        found = forwarder.find(exchange, params)
-        if found is not None:
-            return found
-    if route is None or route.find is None:
-        return serving.internals.custom.methods[exchange.method]
-    return route.find(serving, exchange, params)
-
-
 @define(eq=False)
 class _PooledRequest:
     """A request that is answered in the handler pool, through the middleware if there is any."""
@@ -608,7 +415,7 @@ class _PooledRequest:
         serving.background.adopt()
         responder = self.responder
         if responder is None and not self._middleware:
-            responder = _find(serving, exchange, route, self._params)
+            responder = find_responder(serving, exchange, route, self._params)
         pinned = b""
         if route is not None and route.may_come_back and (responder is None or responder.may_ask):
             pinned = pin(exchange)
@@ -695,7 +502,7 @@ class _PooledRequest:
             raise self._refusal  # a retry that was refused passes only if the middleware has removed its state
         if route is not None and route.at_once is not None:
             return route.at_once(serving, exchange, params)
-        return await _find(serving, exchange, route, params).call(context, params)
+        return await find_responder(serving, exchange, route, params).call(context, params)
 
 
 # --- Results and failures ---
@@ -728,7 +535,7 @@ def finish_result(
 def _explain(
     server: Server, method: str, params: Any, context: ExchangeContext, failure: Exception
 ) -> types.CallToolResult | McpError:
-    """Return the answer that stands for an exception of a handler: a tool error, or a protocol error (rules 2 to 5).
+    """Return the answer that stands for an exception of a handler: a tool error, or a protocol error (rules 1 to 4).
 
     Args:
         params: the params that the handler was given.

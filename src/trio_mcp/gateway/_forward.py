@@ -1,0 +1,307 @@
+"""The requests that a gateway forwards: their way to a server, the messages in between, and the result.
+
+Rules of this file:
+
+1. What the server answers is passed on as it is, except where the revision of the caller is older than that of the
+   server: then it is read and written again, in the form of the caller's revision.
+2. A modern caller gets the questions of a modern server in the result, and its answers go to the server with the state
+   that the server gave. The gateway keeps nothing in between; it seals the state, so that it is good for this request
+   and this principal alone.
+3. In every other case the gateway asks: the request waits, and is answered as any handler of this package answers.
+4. Of the caller's `_meta`, all is passed on but what belongs to one connection: the envelope and the progress token.
+5. A failure between the gateway and the server is told in the gateway's words: it may hold secrets of the server.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from attrs import define, field, frozen
+
+from .. import (
+    Ask,
+    AskExpired,
+    Client,
+    ConnectionLost,
+    Context,
+    Elicit,
+    ErrorResponse,
+    ListRoots,
+    McpError,
+    MissingCapability,
+    RequestTimedOut,
+    ResponseLost,
+    Sample,
+    StructureError,
+    ToolError,
+    TooManyParked,
+    TrioMcpError,
+    Visit,
+    types,
+)
+from ..lowlevel import ClientExtensionPoints, checked_result, interim_result, past_of, run_of, serving_of
+from ..wire import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LOG_LEVEL_KEY,
+    METHOD_NOT_FOUND,
+    PROGRESS_TOKEN_KEY,
+    REVISION_KEY,
+    SERVER_INFO_KEY,
+    JsonObject,
+    is_modern,
+    is_object,
+)
+from ._upstream import UpstreamClient, current_call
+
+__all__ = ["PASSED_EXTENSIONS", "Finish", "ForwardedRequest", "Resolve", "Target", "capabilities_for", "failure_of"]
+
+_log = logging.getLogger("trio_mcp.gateway")
+
+_OF_CONNECTION: Final = frozenset({REVISION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY, PROGRESS_TOKEN_KEY})
+"""The members of `_meta` that belong to one connection (rule 4)."""
+_OF_ATTEMPT: Final = frozenset({"_meta", "requestState", "inputResponses"})
+"""The members of params that belong to one attempt."""
+_RESOURCE_NOT_FOUND: Final = -32002
+"""The code of legacy revisions for a resource that does not exist; modern ones use `INVALID_PARAMS`."""
+PASSED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills"})
+"""The extensions of a caller that are declared to servers as well: what they add needs no help of the gateway."""
+
+Finish: TypeAlias = Callable[[JsonObject], JsonObject]
+"""Changes a result that is not passed on as it is; it may change its argument."""
+
+
+@frozen(eq=False)
+class Target:
+    """The server to which a request goes, and what it gets there."""
+
+    client: UpstreamClient
+    members: Mapping[str, Any]
+    """The members of the params that differ from those of the caller."""
+    finish: Finish | None = None
+    """Changes the result; None if it is passed on as it is."""
+
+
+Resolve: TypeAlias = Callable[[], Awaitable[Target]]
+"""Finds the server to which a request goes; raises `McpError` if there is none."""
+
+
+@define(eq=False)
+class ForwardedRequest:
+    """Forwards one request to the server that `resolve` finds, and answers it: a responder, and a call in flight."""
+
+    method: str
+    params: Mapping[str, Any]
+    """The params as they were received."""
+    resolve: Resolve
+    caller: Hashable
+    may_ask: bool = True
+    waits: bool = field(default=True, init=False)
+    _context: Context[Any] = field(init=False)
+    _upstream: UpstreamClient = field(init=False)
+    """The server, for errors."""
+
+    async def call(self, context: Context[Any], params: Any) -> Any:
+        """Return the result of the server.
+
+        Raises:
+            McpError: the server has refused the request, or there is no such server.
+            ToolError: the server of a tool is gone, or does not answer.
+        """
+        del params
+        self._context = context
+        target = await self.resolve()
+        upstream = self._upstream = target.client
+        token = current_call.set(self)
+        try:
+            if upstream.is_limited:
+                async with upstream.turn(self):
+                    return await self._forward(await upstream.client(), target)
+            upstream.calls[self] = None
+            try:
+                return await self._forward(await upstream.client(), target)
+            finally:
+                upstream.ended(self)
+        except TrioMcpError as failure:
+            raise self._failure(failure) from failure
+        finally:
+            current_call.reset(token)
+
+    async def _forward(self, client: Client, target: Target) -> Any:
+        context, run = self._context, run_of(self._context)
+        facts, points = run.context, ClientExtensionPoints(client)
+        server_is_modern = is_modern(client.revision)
+        if facts.log_level is not None and not server_is_modern:
+            await target.client.want_logs(client, facts.log_level)
+        result = await points.request_json(
+            self.method,
+            self._params(target, server_is_modern),
+            on_update=None if facts.progress_token is None else self._pass_update,
+            capabilities=capabilities_for(facts.capabilities) if server_is_modern else None,
+            returns_questions=server_is_modern and facts.modern,
+        )
+        if facts.log_level is not None:
+            await points.logs_delivered()
+        return self._answer(result, client.revision, target, context)
+
+    def _params(self, target: Target, server_is_modern: bool) -> JsonObject:
+        params = {name: each for name, each in self.params.items() if name not in _OF_ATTEMPT}
+        params.update(target.members)
+        meta = {name: each for name, each in self._context.meta.items() if name not in _OF_CONNECTION}
+        level = run_of(self._context).context.log_level
+        if level is not None and server_is_modern:
+            meta[LOG_LEVEL_KEY] = level
+        if meta:
+            params["_meta"] = meta
+        past = past_of(self._context)
+        if past is not None and server_is_modern:
+            answers = past.answers or past.offered
+            if answers:
+                params["inputResponses"] = answers
+            if past.kept is not None:
+                params["requestState"] = past.kept
+        return params
+
+    def _answer(self, result: JsonObject, revision: str, target: Target, context: Context[Any]) -> Any:
+        kind, facts = result.get("resultType", "complete"), run_of(context).context
+        if kind == "input_required":
+            exchange = run_of(context).exchange
+            if exchange is None:  # the caller has gone
+                return result
+            requests: Any = result.get("inputRequests")
+            return interim_result(
+                serving_of(context), exchange, requests if is_object(requests) else {}, result.get("requestState")
+            )
+        if target.finish is not None:
+            result = target.finish(result)
+        meta: Any = result.get("_meta")
+        if is_object(meta) and SERVER_INFO_KEY in meta:  # the caller talks to the gateway
+            others = {name: each for name, each in meta.items() if name != SERVER_INFO_KEY}
+            result = {**result, "_meta": others}
+            if not others:
+                del result["_meta"]
+        if revision <= facts.revision:
+            return result
+        if self.method not in types.METHODS[facts.revision]:
+            return {name: each for name, each in result.items() if name != "resultType"}
+        return checked_result(result, self.method, facts.revision, str(self.params.get("name", "")))
+
+    # --- Messages in between ---
+
+    async def _pass_update(self, method: str, params: JsonObject) -> None:
+        """Pass a notification about the progress of the request on, in its place."""
+        run = run_of(self._context)
+        exchange = run.exchange
+        if exchange is None or run.context.progress_token is None:
+            return
+        if not exchange.has_room():
+            await exchange.room()
+        exchange.notify(method, {**params, PROGRESS_TOKEN_KEY: run.context.progress_token})
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Send the caller a log message, if it wants messages of this level."""
+        await self._context.log(message.level, message.data, logger=message.logger)
+
+    async def elicit(self, question: Any) -> types.ElicitResult:
+        """Ask the caller's user; raises `McpError` if that is not possible."""
+        answer: types.ElicitResult = await self._ask(_ForwardedQuestion("elicitation/create", question))
+        return answer
+
+    async def sample(self, question: Any) -> types.CreateMessageResult:
+        """Ask the caller's model; raises `McpError` if that is not possible."""
+        answer: types.CreateMessageResult = await self._ask(_ForwardedQuestion("sampling/createMessage", question))
+        return answer
+
+    async def roots(self) -> Sequence[types.Root]:
+        """Ask the caller for its roots; raises `McpError` if that is not possible."""
+        return await self._ask(ListRoots())
+
+    async def _ask(self, question: Ask[Any]) -> Any:
+        try:
+            (answer,) = await self._context.ask_all(question)
+        except MissingCapability as missing:
+            raise McpError(METHOD_NOT_FOUND, str(missing)) from missing
+        except (AskExpired, TooManyParked) as expired:
+            raise McpError(INTERNAL_ERROR, str(expired)) from expired
+        except ErrorResponse as refusal:
+            raise McpError(refusal.code, refusal.message, refusal.data) from refusal
+        return answer
+
+    def _failure(self, failure: TrioMcpError) -> Exception:
+        return failure_of(failure, self._upstream.mount.name, self.method, run_of(self._context).context.modern)
+
+
+def failure_of(failure: TrioMcpError, server: str, method: str, modern: bool) -> Exception:
+    """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 5)."""
+    if isinstance(failure, McpError):
+        return failure
+    if isinstance(failure, ErrorResponse):
+        code = INVALID_PARAMS if failure.code == _RESOURCE_NOT_FOUND and modern else failure.code
+        return McpError(code, failure.message, failure.data)
+    if isinstance(failure, MissingCapability | AskExpired | TooManyParked | ToolError):
+        return failure
+    if isinstance(failure, RequestTimedOut):
+        what = "did not answer in time"
+    elif isinstance(failure, ResponseLost):
+        what = "was reached, but its answer was lost"
+    elif isinstance(failure, ConnectionLost):
+        what = "is not connected, or the connection was lost before it answered"
+    else:
+        _log.warning("server %r: %s", server, failure)
+        what = "gave an answer that breaks the protocol"
+    text = f"the server {server!r} behind this gateway {what}"
+    return ToolError(text) if method == "tools/call" else McpError(INTERNAL_ERROR, text)
+
+
+def capabilities_for(capabilities: JsonObject) -> JsonObject:
+    """Return the capabilities that a request declares to a modern server: those of the caller."""
+    declared = {name: each for name, each in capabilities.items() if name in _ASKED}
+    extensions: Any = capabilities.get("extensions")
+    if is_object(extensions):
+        passed = {id: each for id, each in extensions.items() if id in PASSED_EXTENSIONS}
+        if passed:
+            declared["extensions"] = passed
+    return declared
+
+
+_ASKED: Final = frozenset({"elicitation", "sampling", "roots"})
+
+
+@frozen
+class _ForwardedQuestion(Ask[Any]):
+    """A question of a server, for the caller of the gateway; its answer is checked where it arrives at the server."""
+
+    method: str
+    question: Any
+    """The params of the question, typed."""
+    key: str | None = None
+
+    def params(self, revision: str) -> JsonObject:
+        """Return the params of the question in the revision of the caller."""
+        json: JsonObject = types.unstructure(self.question, revision=revision)
+        return {name: each for name, each in json.items() if name not in {"_meta", "task"}}
+
+    def lacking(self, context: Any) -> MissingCapability | None:
+        """Return the capability that the caller has not declared."""
+        question = self.question
+        if isinstance(question, types.CreateMessageRequestParams):
+            probe: Ask[Any] = Sample("", max_tokens=1, tools=question.tools, tool_choice=question.tool_choice)
+        elif isinstance(question, types.ElicitRequestURLParams):
+            probe = Visit(question.message, question.url)
+        else:
+            probe = cast("Ask[Any]", Elicit("", {"type": "object", "properties": {}}))
+        return probe.lacking(context)
+
+    def read(self, answer: Any, revision: str) -> Any:
+        """Return the answer, typed."""
+        kind: Any = types.CreateMessageResult if self.method == "sampling/createMessage" else types.ElicitResult
+        try:
+            return types.structure(answer, kind, revision=revision)
+        except StructureError as fault:
+            raise McpError(INVALID_PARAMS, f"the answer does not fit: {'; '.join(fault.faults)}") from None

@@ -1,0 +1,265 @@
+"""The gateway: a server that stands for many others.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/architecture
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, get_args
+
+import trio
+from attrs import evolve
+
+from .. import Access, Restart, Server, types
+from ..lowlevel import ServerExtensionPoints, ServingPart
+from ..wire import JsonText
+from ._forward import PASSED_EXTENSIONS
+from ._merged import METHODS
+from ._mount import Credentials, Edit, Mount, Share, Visible, starts_of
+from ._serving import GatewayServing
+from ._upstream import Upstream, UpstreamClient, UpstreamStatus
+
+__all__ = ["Gateway"]
+
+
+class Gateway(Server):
+    """A server that stands for many others; it is served, tested and opened like any `Server`.
+
+    ::
+
+        desk = Gateway("desk", servers="mcp.json")
+        desk.mount("https://example.com/mcp", prefix="crm", only=["find_*"])
+        trio.run(partial(serve_http, desk, port=8000))
+
+    Tools, prompts, resources and resource templates of all servers are listed together, and each request goes to the
+    server that has what it names: progress, log messages, questions, cancellation and changes pass in both directions,
+    whatever revisions both sides speak. Tools and prompts that are registered at the gateway itself precede those of
+    the servers.
+
+    Args:
+        name: the name of the gateway.
+        servers: the path of an ``mcpServers`` file, or its contents; each of its servers is mounted.
+        options: as of `Server`.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is not valid.
+
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/architecture
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str = "0",
+        *,
+        servers: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, version=version, **options)
+        self._upstreams: dict[str, Upstream] = {}
+        self._active: list[GatewayServing] = []
+        points = ServerExtensionPoints(self)
+        part: ServingPart[Any] = points.add_part(self._open)
+        points.forward(part)
+        if servers is not None:
+            self.mount(servers)
+
+    @asynccontextmanager
+    async def _open(self, _: Server, nursery: trio.Nursery) -> AsyncGenerator[GatewayServing]:
+        serving = GatewayServing(self, nursery)
+        self._active.append(serving)
+        try:
+            serving.begin()
+            yield serving
+        finally:
+            self._active.remove(serving)
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """The capabilities that the gateway declares: all that servers may have, and the extensions that they do."""
+        extensions = {**self._extensions_of_servers(), **self.extensions}
+        return evolve(
+            super().capabilities,
+            completions={},
+            tools=types.ToolsCapability(list_changed=True),
+            prompts=types.PromptsCapability(list_changed=True),
+            resources=types.ResourcesCapability(subscribe=True, list_changed=True),
+            extensions=extensions or None,
+        )
+
+    def _extensions_of_servers(self) -> dict[str, Any]:
+        declared: dict[str, Any] = {}
+        for upstream in self._upstreams.values():
+            for client in self._clients(upstream):
+                connected = None if client.server is None else client.server.client
+                for id, settings in ((connected and connected.server_capabilities.extensions) or {}).items():
+                    if id in PASSED_EXTENSIONS:
+                        declared.setdefault(id, settings)
+        return declared
+
+    @property
+    def mounts(self) -> Sequence[Mount]:
+        """The terms of all servers, in the order in which they were mounted."""
+        return [upstream.mount for upstream in self._upstreams.values()]
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The servers by name, in the order in which they were mounted."""
+        return dict(self._upstreams)
+
+    @property
+    def status(self) -> Mapping[str, UpstreamStatus]:
+        """The state of each server: a snapshot."""
+        return {name: upstream.status for name, upstream in self._upstreams.items()}
+
+    def mount(
+        self,
+        target: Any,
+        *,
+        name: str | None = None,
+        prefix: str | None = None,
+        only: Sequence[str] | None = None,
+        without: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+        fix: Mapping[str, Any] | None = None,
+        edit: Edit | None = None,
+        visible: Visible | None = None,
+        share: Share = "all",
+        auth: Credentials | None = None,
+        restart: Restart | None = Restart(),  # noqa: B008 # frozen
+        timeout: float | None = None,
+        at_start: bool = True,
+        idle: float | None = None,
+        max_concurrency: int | None = None,
+        per_second: float | None = None,
+    ) -> Sequence[Upstream]:
+        """Make a server, or each server of a file, a part of the gateway. It takes effect at once, also while served.
+
+        Args:
+            target: as of `open_client`: a URL, a command as a list, an entry of an ``mcpServers`` table, a `Server` of
+                this process, or an `abc.TransportOpener`. Or the path of an ``mcpServers`` file, or its contents.
+            name: the name of the server in the gateway; by default that in the file, the host of the URL, the program,
+                or the name of the server in this process. With several servers, it precedes their names.
+            prefix: tools and prompts are called ``prefix__name``; by default only where names clash.
+            only: patterns (``"find_*"``) of the names of tools and prompts, and of the names or URIs of resources, that
+                are shown; by default all.
+            without: patterns of those that are not shown.
+            rename: names of tools and prompts, by their names on the server.
+            fix: arguments by name, which callers neither see nor choose.
+            edit: a plain function that returns a tool with another description, title or annotations, or None to leave
+                the tool out.
+            visible: a plain function that decides whether a caller sees a tool, prompt, resource or template, given
+                that and its `Access`, which is None without authentication.
+            share: the callers that share one connection to the server: ``"all"``, those of one ``"principal"``, or
+                those of one ``"session"``, which is one connection to the gateway.
+            auth: the credentials of the gateway at the server, or a plain function that returns those for a caller.
+                Those of callers are never passed on.
+            restart: the pauses before a server that is gone is connected to again; None to leave it alone.
+            timeout: the seconds within which the server must answer a request; by default those of `TimeLimits`.
+            at_start: connect when the gateway is served; otherwise when the server is first needed. Connections that
+                not all callers share are always opened when they are first needed.
+            idle: the seconds without a request after which a connection is closed; by default never if all callers
+                share it, and otherwise 300.
+            max_concurrency: the number of requests that the server works on at the same time; others wait.
+            per_second: the number of requests per second that are sent to the server; others wait.
+
+        Returns:
+            The servers: one, or those of the file.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: a name is taken, or an option is out of range.
+            TypeError: the target is of a type that cannot be connected to.
+        """
+        _check_options(share, timeout, idle, max_concurrency, per_second, only, without)
+        starts = starts_of(target)
+        added: list[Upstream] = []
+        for given, start in starts.items():
+            chosen = given if name is None else name if len(starts) == 1 else f"{name}-{given}"
+            mount = Mount(
+                name=chosen if name is not None or len(starts) > 1 else self._free(chosen),
+                start=start,
+                prefix=prefix,
+                only=None if only is None else tuple(only),
+                without=tuple(without),
+                rename=dict(rename or {}),
+                fix=dict(fix or {}),
+                edit=edit,
+                visible=visible,
+                share=share,
+                auth=auth,
+                restart=restart,
+                timeout=timeout,
+                at_start=at_start,
+                idle=idle,
+                max_concurrency=max_concurrency,
+                per_second=per_second,
+            )
+            if mount.name in self._upstreams:
+                raise ValueError(f"mount(): a server {mount.name!r} is mounted already; choose another name=")
+            upstream = self._upstreams[mount.name] = Upstream(mount, self._clients)
+            added.append(upstream)
+            for serving in self._active:
+                serving.mounted(mount)
+        return tuple(added)
+
+    def unmount(self, name: str) -> None:
+        """Remove a server. Its connections are closed, and its calls in flight fail.
+
+        Raises:
+            KeyError: there is no server of this name.
+        """
+        upstream = self._upstreams.pop(name)
+        for serving in self._active:
+            serving.unmounted(upstream.mount)
+
+    def _free(self, name: str) -> str:
+        free, number = name, 2
+        while free in self._upstreams:
+            free, number = f"{name}-{number}", number + 1
+        return free
+
+    def _clients(self, upstream: Upstream) -> Sequence[UpstreamClient]:
+        return [client for serving in self._active for client in serving.clients_of(upstream.mount)]
+
+    def own_list(self, method: str, revision: str, access: Access | None) -> JsonText | list[Any] | None:
+        """Return what the gateway itself has registered of one kind; None if it never has."""
+        catalog: Any = {
+            "tools/list": self.tools.catalog,
+            "prompts/list": self.prompts.catalog,
+            "resources/list": self.resources.catalog,
+            "resources/templates/list": self.resources.templates,
+        }[method]
+        if not catalog.offered:
+            return None
+        _, member = METHODS[method]
+        page: Mapping[str, Any] = catalog.page(revision, None, None, None, access)
+        entries: JsonText | list[Any] = page[member]
+        return entries
+
+
+def _check_options(
+    share: object,
+    timeout: object,
+    idle: object,
+    max_concurrency: object,
+    per_second: object,
+    only: object,
+    without: object,
+) -> None:
+    if share not in get_args(Share):
+        raise ValueError(f"mount(share={share!r}): must be one of {', '.join(map(repr, get_args(Share)))}")
+    numbers = {"timeout": timeout, "idle": idle, "per_second": per_second}
+    for name, number in numbers.items():
+        if number is not None and (not isinstance(number, int | float) or not 0 < number < math.inf):
+            raise ValueError(f"mount({name}={number!r}): must be a number above 0")
+    if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+        raise ValueError(f"mount(max_concurrency={max_concurrency!r}): must be an integer of at least 1")
+    for name, patterns in (("only", only), ("without", without)):
+        if isinstance(patterns, str):
+            raise ValueError(f"mount({name}={patterns!r}): must be a list of patterns, such as [{patterns!r}]")

@@ -1,0 +1,389 @@
+"""One serving of a gateway: its connections to the servers, and which of them answers a request.
+
+Rules of this file:
+
+1. Each mount has one connection for each key: None if all callers share it, the principal, or the caller's connection.
+   Callers without authentication count as one principal.
+2. What the gateway has registered itself is answered by itself, and precedes what servers offer.
+3. A request that names what is unknown waits until each server was asked for its lists, and is refused then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from attrs import define, field, frozen
+
+from .. import Access, Context, McpError, TrioMcpError
+from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
+from ..wire import INVALID_PARAMS, JsonObject, decode, is_modern, is_object, json_text
+from ._forward import ForwardedRequest, Resolve, Target, failure_of
+from ._merged import METHODS, Entry, MergedLists, Places
+from ._mount import Mount
+from ._upstream import ListKind, UpstreamClient
+
+if TYPE_CHECKING:
+    from ._gateway import Gateway
+
+__all__ = ["GatewayServing"]
+
+_MOST_MERGED: Final = 256
+"""The number of merged lists that are kept; those of other callers are merged again when needed."""
+
+
+@frozen
+class _Caller:
+    """The caller of a request: its connection, and who it is."""
+
+    peer: Peer | None
+    """Its connection; None if that is not known, and no server asks for it."""
+    access: Access | None
+
+    @property
+    def identity(self) -> Hashable:
+        """The same for requests whose messages may be confused: those of one principal, or of one connection."""
+        return self.peer if self.access is None else self.access.principal
+
+    def key(self, mount: Mount) -> Hashable:
+        """Return the key of its connection to a server (rule 1)."""
+        match mount.share:
+            case "all":
+                return None
+            case "principal":
+                return "" if self.access is None else self.access.principal
+            case _:
+                return self.peer
+
+
+@define(eq=False)
+class GatewayServing:
+    """A forwarder of the requests of one serving."""
+
+    _gateway: Gateway
+    _nursery: trio.Nursery
+    _clients: dict[tuple[str, Hashable], UpstreamClient] = field(
+        factory=dict[tuple[str, Hashable], UpstreamClient], init=False
+    )
+    """The connections, by the name of the mount and the key."""
+    _places: Places = field(factory=Places, init=False)
+    _merged: OrderedDict[tuple[object, ...], MergedLists] = field(
+        factory=OrderedDict[tuple[object, ...], MergedLists], init=False
+    )
+
+    @property
+    def _points(self) -> ServerExtensionPoints:
+        return ServerExtensionPoints(self._gateway)
+
+    # --- Connections ---
+
+    def begin(self) -> None:
+        """Open the connections that all callers share."""
+        for mount in self._gateway.mounts:
+            self.mounted(mount)
+
+    def mounted(self, mount: Mount) -> None:
+        """Open the connection to a server, if all callers share it."""
+        self._merged.clear()
+        if mount.share == "all" and mount.at_start:
+            self._client(mount, None, None).begin()
+
+    def unmounted(self, mount: Mount) -> None:
+        """Close the connections to a server."""
+        for client in self.clients_of(mount):
+            client.forget()
+            for kind in client.lists:
+                self._list_changed(client, kind)
+
+    def clients_of(self, mount: Mount) -> Sequence[UpstreamClient]:
+        """Return the connections to a server, the latest last."""
+        return [client for client in self._clients.values() if client.mount is mount]
+
+    def _client(self, mount: Mount, key: Hashable, access: Access | None) -> UpstreamClient:
+        client = self._clients.get((mount.name, key))
+        if client is None:
+            client = UpstreamClient(
+                mount, key, access, self._gateway.info, self._nursery, self._list_changed, self._closed
+            )
+            self._clients[mount.name, key] = client
+            if mount.share == "session":
+                assert key is not None
+                peer: Any = key
+                peer.on_disconnect(partial(_forget, client))
+        return client
+
+    def _clients_for(self, caller: _Caller) -> list[UpstreamClient]:
+        return [self._client(mount, caller.key(mount), caller.access) for mount in self._gateway.mounts]
+
+    def _closed(self, client: UpstreamClient) -> None:
+        self._clients.pop((client.mount.name, client.key), None)
+        self._merged.clear()
+
+    def _list_changed(self, client: UpstreamClient, kind: ListKind) -> None:
+        self._merged.clear()
+        if len(self._places) > 2 * sum(map(len, self._lists())) + 1000:
+            self._places.keep(self._clients.values())
+        shown_to = partial(_has_principal, client.key) if client.mount.share == "principal" else None
+        self._points.list_changed("resources" if kind == "templates" else kind, shown_to)
+
+    def _lists(self) -> list[Sequence[Any]]:
+        return [each for client in self._clients.values() for each in client.lists.values()]
+
+    # --- Merged lists ---
+
+    def _lists_for(self, caller: _Caller) -> MergedLists:
+        """Return the merged lists of a caller, as far as they are known."""
+        mounts = self._gateway.mounts
+        key = (*(caller.key(mount) for mount in mounts if mount.share != "all"), self._own_names())
+        merged = self._merged.get(key)
+        if merged is None:
+            tools, prompts = self._own_names()
+            clients = self._clients_for(caller)  # which may change what is known
+            merged = self._merged[key] = MergedLists(clients, {"tools": tools, "prompts": prompts}, self._places)
+            if len(self._merged) > _MOST_MERGED:
+                self._merged.popitem(last=False)
+        return merged
+
+    def _own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of the tools and prompts that the gateway itself has registered."""
+        gateway = self._gateway
+        catalogs = (gateway.tools.catalog, gateway.prompts.catalog)
+        tools, prompts = (
+            tuple(each.definition.name for each in catalog) if catalog.offered else () for catalog in catalogs
+        )
+        return tools, prompts
+
+    async def _settled(self, caller: _Caller) -> MergedLists:
+        """Return the lists of a caller when each server has listed what it has, or has failed to in time."""
+        clients = self._clients_for(caller)
+        waiting = [client for client in clients if client.is_unsettled]
+        if waiting:
+            async with trio.open_nursery() as nursery:
+                for client in waiting:
+                    nursery.start_soon(client.wait_listed)
+        else:
+            await trio.lowlevel.checkpoint()
+        return self._lists_for(caller)
+
+    # --- Requests ---
+
+    def find(self, exchange: IncomingRequest, params: Any) -> ForwardedRequest | _ListResponder | None:
+        """Return the responder of a request that servers answer; None for what the gateway answers itself."""
+        method, gateway = exchange.method, self._gateway
+        caller = _Caller(exchange.peer, exchange.context.access)
+        if method in METHODS:
+            return _ListResponder(self, method, caller)
+        if method == "tools/call" and gateway.tools.catalog.find(params.name, caller.access) is None:
+            return self._forwarded(exchange, caller, "tools", params.name)
+        if method == "prompts/get" and gateway.prompts.catalog.find(params.name, caller.access) is None:
+            return self._forwarded(exchange, caller, "prompts", params.name)
+        if method == "resources/read" and not gateway.resources.has(params.uri):
+            return self._request(exchange, caller, partial(self._resource_target, caller, params.uri))
+        if method == "completion/complete":
+            return self._completion(exchange, caller, params)
+        return None
+
+    def _request(
+        self, exchange: IncomingRequest, caller: _Caller, resolve: Resolve, *, may_ask: bool = True
+    ) -> ForwardedRequest:
+        return ForwardedRequest(exchange.method, exchange.params or {}, resolve, caller.identity, may_ask)
+
+    def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> ForwardedRequest:
+        resolve = partial(self._named_target, exchange, caller, kind, name)
+        return self._request(exchange, caller, resolve, may_ask=self._may_ask(exchange, caller, kind, name))
+
+    def _may_ask(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> bool:
+        """Return False if the gateway never asks the caller itself for this request: see rule 2 of `_forward`."""
+        entry = self._lists_for(caller).find(kind, name, caller.access)
+        server = None if entry is None else entry.client.server
+        client = None if server is None else server.client
+        return not (exchange.context.modern and client is not None and is_modern(client.revision))
+
+    async def _named_target(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> Target:
+        entry = self._lists_for(caller).find(kind, name, caller.access)
+        if entry is None:
+            merged = await self._settled(caller)
+            entry = merged.find(kind, name, caller.access)
+        if entry is None:
+            raise McpError(INVALID_PARAMS, f"no {kind.removesuffix('s')} {name!r} on the servers of this gateway")
+        return self._target_of(exchange, caller, kind, entry)
+
+    def _target_of(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, entry: Entry) -> Target:
+        members: dict[str, Any] = {}
+        if entry.original != entry.public:
+            members["name"] = entry.original
+        if kind == "tools" and entry.client.mount.fix:
+            arguments = (exchange.params or {}).get("arguments")
+            original = next(
+                (each for each in entry.client.lists.get("tools", ()) if each.name == entry.original), entry.definition
+            )
+            members["arguments"] = entry.client.mount.arguments(original, arguments)
+        merged = self._lists_for(caller)
+        finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
+        return Target(entry.client, members, finish)
+
+    async def _resource_target(self, caller: _Caller, uri: str) -> Target:
+        merged = await self._settled(caller)
+        found = merged.resource(uri, caller.access)
+        if found is None:
+            found = self._only_server(merged, uri)
+        if found is None:
+            raise McpError(INVALID_PARAMS, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
+        client, original = found
+        if original == uri:
+            return Target(client, {}, partial(_with_public_uris, merged, client) if merged.has_shared_uris else None)
+        return Target(client, {"uri": original}, partial(_with_public_uris, merged, client))
+
+    @staticmethod
+    def _only_server(merged: MergedLists, uri: str) -> tuple[UpstreamClient, str] | None:
+        """Return the server of a resource that no server lists, if only one server has resources and shows them all."""
+        having = [client for client in merged.clients if client.offers_resources]
+        if len(having) == 1 and not having[0].mount.has_patterns and having[0].mount.visible is None:
+            return having[0], uri
+        return None
+
+    def _completion(self, exchange: IncomingRequest, caller: _Caller, params: Any) -> ForwardedRequest | None:
+        ref: Any = (exchange.params or {}).get("ref")
+        if not is_object(ref):
+            return None
+        gateway = self._gateway
+        if "name" in ref:
+            name: str = params.ref.name
+            if gateway.prompts.catalog.find(name, caller.access) is not None:
+                return None
+            resolve: Resolve = partial(self._prompt_completion, exchange, caller, name, ref)
+        else:
+            uri: str = params.ref.uri
+            if gateway.resources.templates.find(uri, caller.access) is not None:
+                return None
+            resolve = partial(self._template_completion, caller, uri, ref)
+        return self._request(exchange, caller, resolve, may_ask=False)
+
+    async def _prompt_completion(
+        self, exchange: IncomingRequest, caller: _Caller, name: str, ref: JsonObject
+    ) -> Target:
+        target = await self._named_target(exchange, caller, "prompts", name)
+        return Target(target.client, {"ref": {**ref, **target.members}})
+
+    async def _template_completion(self, caller: _Caller, uri: str, ref: JsonObject) -> Target:
+        merged = await self._settled(caller)
+        entry = merged.find("templates", uri, caller.access)
+        if entry is None:
+            raise McpError(INVALID_PARAMS, f"no resource template {uri!r} on the servers of this gateway")
+        return Target(entry.client, {"ref": {**ref, "uri": entry.original}})
+
+    def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
+        """Return the input schema of a tool; None if it is unknown, or depends on the connection of the caller."""
+        if any(mount.share == "session" for mount in self._gateway.mounts):
+            return None
+        entry = self._lists_for(_Caller(None, access)).find("tools", tool, access)
+        return None if entry is None else entry.definition.input_schema
+
+    # --- Lists ---
+
+    async def page(self, method: str, context: Context[Any], caller: _Caller, cursor: str | None) -> JsonObject:
+        """Return the page of a list that a request names."""
+        kind, member = METHODS[method]
+        merged = await self._settled(caller)
+        revision, own = context.revision, self._own_page(method, context)
+        if self._gateway.page_size is None and cursor is None and own is None and not merged.varies:
+            if (kind, revision) not in merged.pages:
+                joined = b",".join(bytes(entry.json(revision)) for entry in merged.entries[kind])
+                merged.pages[kind, revision] = json_text(b"[" + joined + b"]")
+            result: JsonObject = {member: merged.pages[kind, revision]}
+        else:
+            entries: list[tuple[int, Any]] = list(enumerate(own or ()))
+            entries += [
+                (_FIRST_PLACE + entry.place, entry.json(revision)) for entry in merged.visible(kind, caller.access)
+            ]
+            shown, following = self._gateway.page(method, entries, cursor)
+            result = {member: shown} if following is None else {member: shown, "nextCursor": following}
+        if is_modern(revision) and (merged.varies or any(client.key is not None for client in merged.clients)):
+            result["cacheScope"] = "private"
+        return result
+
+    def _own_page(self, method: str, context: Context[Any]) -> list[Any] | None:
+        """Return what the gateway itself lists; None if it has registered nothing of this kind."""
+        own = self._gateway.own_list(method, context.revision, context.access)
+        return None if own is None else decode(bytes(own)) if not isinstance(own, list) else own
+
+    # --- Changes of resources ---
+
+    @asynccontextmanager
+    async def listening(
+        self, uris: Sequence[str], peer: Peer, access: Access | None, changed: Callable[[str], None]
+    ) -> AsyncGenerator[Collection[str]]:
+        """Listen on the servers of these resources for as long as the block lasts; yield those that they report."""
+        merged = await self._settled(_Caller(peer, access))
+        wanted: dict[UpstreamClient, dict[str, str]] = {}
+        for uri in uris:
+            found = merged.resource(uri, access) or self._only_server(merged, uri)
+            if found is not None:
+                wanted.setdefault(found[0], {})[found[1]] = uri
+        agreed: list[str] = []
+        async with AsyncExitStack() as stack:
+            for client, public in wanted.items():
+
+                def report(uri: str, public: Mapping[str, str] = public) -> None:
+                    if uri in public:
+                        changed(public[uri])
+
+                try:
+                    honored = await stack.enter_async_context(client.listen(list(public), report))
+                except TrioMcpError as failure:
+                    if len(wanted) == 1:
+                        raise failure_of(failure, client.mount.name, "resources/subscribe", modern=True) from failure
+                    continue  # the acknowledgement says what is left
+                agreed += [public[uri] for uri in honored if uri in public]
+            yield agreed
+
+
+_FIRST_PLACE: Final = 2**32
+"""The place of the first entry of a server, behind what the gateway itself lists."""
+
+
+def _forget(client: UpstreamClient, _: object) -> None:
+    client.forget()
+
+
+def _has_principal(key: Hashable, access: Access | None) -> bool:
+    return ("" if access is None else access.principal) == key
+
+
+@frozen(eq=False)
+class _ListResponder:
+    """Answers a request for one of the lists."""
+
+    _serving: GatewayServing
+    _method: str
+    _caller: _Caller
+    waits: bool = field(default=True, init=False)
+    may_ask: bool = field(default=False, init=False)
+
+    async def call(self, context: Context[Any], params: Any) -> JsonObject:
+        """Return the page that the request names."""
+        return await self._serving.page(self._method, context, self._caller, params.cursor)
+
+
+def _with_public_uris(merged: MergedLists, client: UpstreamClient, result: JsonObject) -> JsonObject:
+    """Return a result whose links and contents have the URIs of the gateway."""
+
+    def changed(each: Any) -> Any:
+        if not is_object(each):
+            return each
+        if isinstance(each.get("uri"), str):
+            return {**each, "uri": merged.public_uri(client, each["uri"])}
+        if is_object(each.get("resource")):
+            return {**each, "resource": changed(each["resource"])}
+        if is_object(each.get("content")):  # of a prompt's message
+            return {**each, "content": changed(each["content"])}
+        return each
+
+    for member in ("content", "contents", "messages"):
+        if isinstance(result.get(member), list):
+            result = {**result, member: [changed(each) for each in result[member]]}
+    return result
