@@ -167,7 +167,7 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
 
 
 def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    if options.command != "serve":
+    if options.command not in {"serve", "gateway"}:
         return
     if options.http is None and (useless := _given(options, _HTTP_ONLY)):
         parser.error(f"{useless} can only be used with --http PORT")
@@ -236,6 +236,7 @@ class _Adder:
         self._add_task()
         self._add_watch()
         self._add_serve()
+        self._add_gateway()
         self._add_hosts()
         self._add_dev()
         self._add_inspect()
@@ -263,36 +264,7 @@ class _Adder:
             metavar="LEVEL",
             help=f"log on standard error, from info on with a line for each request: {', '.join(_SERVER_LEVELS)}",
         )
-        serve.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any free port")
-        serve.add_argument("--host", metavar="HOST", help="the host name or address to listen on (default: 127.0.0.1)")
-        serve.add_argument("--path", metavar="PATH", help="the path of the endpoint (default: /mcp)")
-        serve.add_argument(
-            "--allow-host",
-            action="append",
-            metavar="NAME",
-            help="a host name that clients may use, such as example.com:*, or 'any'; may be repeated",
-        )
-        serve.add_argument(
-            "--allow-origin",
-            action="append",
-            metavar="ORIGIN",
-            help="an origin whose web pages may connect, such as https://example.com, or 'any'; may be repeated",
-        )
-        serve.add_argument(
-            "--auth",
-            action="append",
-            metavar="ISSUER",
-            help="accept only requests with an access token of this authorization server; may be repeated",
-        )
-        serve.add_argument("--auth-url", metavar="URL", help="with --auth: the URL by which clients reach this server")
-        serve.add_argument(
-            "--auth-scope",
-            action="append",
-            metavar="SCOPE",
-            help="with --auth: a scope that every request needs; may be repeated",
-        )
-        serve.add_argument("--certfile", metavar="FILE", help="serve over HTTPS with this certificate (PEM)")
-        serve.add_argument("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
+        _add_http(serve)
         serve.add_argument(
             "--workers",
             type=_count,
@@ -306,21 +278,74 @@ class _Adder:
             help="replace a process that is stopped, or blocked by a handler, for this long (default: 30)",
         )
         serve.add_argument(
-            "--health-path",
-            metavar="PATH",
-            help="answer a health check at this path, such as /healthz: 200, or 503 while the server stops",
-        )
-        serve.add_argument(
-            "--access-log",
-            action="store_true",
-            default=None,
-            help="write a line for each request to standard error: method, path, status, duration, principal",
-        )
-        serve.add_argument(
             "--inspect",
             action="store_true",
             help="permit `trio-mcp inspect`, as TRIO_MCP_INSPECT=1 in the environment does",
         )
+
+    def _add_gateway(self) -> None:
+        gateway = self._add(
+            "gateway",
+            "serve the servers of a file, or one server, as one: over standard input and output, or over HTTP",
+            "gateway --config mcp.json --http 8000",
+        )
+        gateway.usage = f"%(prog)s [OPTIONS]\n       {_TARGET}"
+        gateway.takes_server = True
+        gateway.add_argument(
+            "--config", metavar="FILE [NAME]", help="an mcpServers file; with a name, only that server of it"
+        )
+        gateway.add_argument(_NAME_OPTION, help=argparse.SUPPRESS)
+        gateway.add_argument("--name", default="gateway", metavar="NAME", help="the name of the gateway (gateway)")
+        gateway.add_argument(
+            "--prefix",
+            action="store_true",
+            help="call every tool and prompt SERVER__NAME; by default only where names clash",
+        )
+        gateway.add_argument(
+            "--only",
+            action="append",
+            metavar="PATTERN",
+            help="show only tools, prompts and resources whose name matches, such as 'find_*'; may be repeated",
+        )
+        gateway.add_argument(
+            "--without",
+            action="append",
+            default=[],
+            metavar="PATTERN",
+            help="hide those whose name matches; may be repeated",
+        )
+        gateway.add_argument(
+            "--search",
+            type=_tokens,
+            metavar="TOKENS",
+            help="if the tools need more than about this number of tokens, list two tools that find and use them",
+        )
+        gateway.add_argument(
+            "--header",
+            action="append",
+            default=[],
+            metavar="NAME:VALUE",
+            help="a header to send with each request to a URL, such as Authorization; may be repeated",
+        )
+        gateway.add_argument(
+            "--login",
+            action="store_true",
+            help="sign in with the browser if a server requires authentication; the tokens are stored",
+        )
+        gateway.add_argument(
+            "--timeout", type=_seconds, metavar="SECONDS", help="the time limit of each request to a server"
+        )
+        gateway.add_argument(
+            "--trace", metavar="FILE", help="write each message to and from a server to FILE; - is standard error"
+        )
+        gateway.add_argument(
+            "--log-level",
+            choices=_SERVER_LEVELS,
+            metavar="LEVEL",
+            help=f"log on standard error (default: info): {', '.join(_SERVER_LEVELS)}",
+        )
+        _add_http(gateway)
+        gateway.set_defaults(workers=None, worker_timeout=None)
 
     def _add_hosts(self) -> None:
         install = self._add(
@@ -499,6 +524,51 @@ def _common_options() -> _Parser:
     return common
 
 
+def _add_http(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that serve over HTTP."""
+    parser.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any free port")
+    parser.add_argument("--host", metavar="HOST", help="the host name or address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--path", metavar="PATH", help="the path of the endpoint (default: /mcp)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="a host name that clients may use, such as example.com:*, or 'any'; may be repeated",
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="an origin whose web pages may connect, such as https://example.com, or 'any'; may be repeated",
+    )
+    parser.add_argument(
+        "--auth",
+        action="append",
+        metavar="ISSUER",
+        help="accept only requests with an access token of this authorization server; may be repeated",
+    )
+    parser.add_argument("--auth-url", metavar="URL", help="with --auth: the URL by which clients reach this server")
+    parser.add_argument(
+        "--auth-scope",
+        action="append",
+        metavar="SCOPE",
+        help="with --auth: a scope that every request needs; may be repeated",
+    )
+    parser.add_argument("--certfile", metavar="FILE", help="serve over HTTPS with this certificate (PEM)")
+    parser.add_argument("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
+    parser.add_argument(
+        "--health-path",
+        metavar="PATH",
+        help="answer a health check at this path, such as /healthz: 200, or 503 while the server stops",
+    )
+    parser.add_argument(
+        "--access-log",
+        action="store_true",
+        default=None,
+        help="write a line for each request to standard error: method, path, status, duration, principal",
+    )
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the tool")
     parser.add_argument(
@@ -533,6 +603,10 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
     return seconds
+
+
+def _tokens(text: str) -> int:
+    return _whole_number(text, 1, 10_000_000)
 
 
 def _port(text: str) -> int:

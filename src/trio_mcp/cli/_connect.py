@@ -67,7 +67,7 @@ from ._tools import list_tools_of_all, tools
 if TYPE_CHECKING:
     from ..apps import AppHost
 
-__all__ = ["Interrupts", "Trace", "open_trace", "run_connected"]
+__all__ = ["Interrupts", "Trace", "headers_of", "open_trace", "run_connected", "sign_in_by_browser"]
 
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -118,12 +118,19 @@ class Trace:
     _began: float = field(factory=time.perf_counter, init=False)
 
     def __call__(self, direction: Direction, message: bytes) -> None:
+        self._write("", direction, message)
+
+    def of(self, server: str, direction: Direction, message: bytes) -> None:
+        """Write a line for a message to or from one of several servers."""
+        self._write(f"{server} ", direction, message)
+
+    def _write(self, server: str, direction: Direction, message: bytes) -> None:
         if self.failure is not None:
             return
         seconds = time.perf_counter() - self._began
         text = visible_json(message.decode("utf-8", "backslashreplace"))
         try:
-            self._file.write(f"{seconds:10.4f} {_ARROWS[direction]} {text}\n")
+            self._file.write(f"{seconds:10.4f} {server}{_ARROWS[direction]} {text}\n")
             self._file.flush()
         except OSError as error:
             self.failure = error
@@ -271,7 +278,7 @@ def _app_host() -> AppHost:
 async def _connected(options: argparse.Namespace, given: ClientOptions, notes: Notes) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         try:
-            sign_in = _sign_in(notes) if options.login else None
+            sign_in = sign_in_by_browser(notes) if options.login else None
             client = await stack.enter_async_context(await _open_target(options, given, sign_in))
         except ValueError as error:
             raise UsageError(str(error)) from None
@@ -311,7 +318,7 @@ def _reading(path: str) -> Generator[None]:
         raise UsageError(str(error)) from None
 
 
-def _sign_in(notes: Notes) -> ClientAuth:
+def sign_in_by_browser(notes: Notes) -> ClientAuth:
     """Return OAuth with the browser. Its tokens are in the file that programs of this user share by default."""
     show = partial(auth.open_browser, say=notes.say)
     return auth.OAuth(client_name="trio-mcp", storage=auth.FileTokenStorage(), show=show)
@@ -332,7 +339,7 @@ async def _open_target(
     if command is None:
         return await _open_entry(options.config, given, sign_in)
     if is_url:
-        headers = _headers(options.header)
+        headers = headers_of(options.header)
         if sign_in is not None and "authorization" in map(str.lower, headers):
             raise UsageError("--login and --header Authorization exclude each other: use one of them")
         return open_http_client(command[0], headers=headers, auth=sign_in, **given)
@@ -347,7 +354,7 @@ def _check_header(options: argparse.Namespace) -> None:
         raise UsageError("--header needs a URL after --; for a config file, write 'headers' in the entry")
 
 
-def _headers(given: Iterable[str]) -> dict[str, str]:
+def headers_of(given: Iterable[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for each in given:
         name, colon, value = each.partition(":")

@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = read_arguments(arguments)
-    # `serve` talks to its client over standard input and output, so it fails if one of them is closed.
-    prepare_streams(["stderr"] if options.command == "serve" else ["stdin", "stdout", "stderr"])
+    # These talk to their client over standard input and output, so they fail if one of them is closed.
+    prepare_streams(["stderr"] if options.command in {"serve", "gateway"} else ["stdin", "stdout", "stderr"])
     try:
         _run(options, arguments)
         with printing():
@@ -81,6 +81,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 _FUNCTIONS = {
     "completion": ("_completion", "completion"),
     "dev": ("_dev", "develop"),
+    "gateway": ("_gateway", "serve_gateway"),
     "hosts": ("_hosts", "list_hosts"),
     "inspect": ("_inspect", "inspect_process"),
     "install": ("_hosts", "install"),

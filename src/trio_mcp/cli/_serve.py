@@ -40,7 +40,7 @@ from ._terminal import visible_line
 if TYPE_CHECKING:
     from ..auth import ResourceServer
 
-__all__ = ["place_and_name", "serve", "serve_over_http", "server_of"]
+__all__ = ["announce", "http_service", "place_and_name", "serve", "serve_over_http", "server_of"]
 
 _USUAL_NAME = "server"
 
@@ -234,18 +234,19 @@ def serve_over_http(options: argparse.Namespace, arguments: Sequence[str]) -> No
     inheritance = take_inheritance(HttpListening())  # before the program is imported, which may start processes
     with shared_key():
         server = _logged_server(options)
-    service = _service(server, options)
+    service = http_service(server, options)
     if inheritance is not None:
         trio.run(serve_as_worker, service, inheritance)
     elif options.workers in {None, 1}:
-        trio.run(partial(service.run, signals=True, on_bound=_announce(server)))
+        trio.run(partial(service.run, signals=True, on_bound=announce(server.info.name)))
     else:
         command = [sys.executable, "-m", "trio_mcp", *arguments]
         timeout = options.worker_timeout
-        trio.run(serve_in_workers, service, command, options.workers, _announce(server), timeout)
+        trio.run(serve_in_workers, service, command, options.workers, announce(server.info.name), timeout)
 
 
-def _service(server: Server, options: argparse.Namespace) -> HttpService:
+def http_service(server: Server, options: argparse.Namespace) -> HttpService:
+    """Return the service that the options of a command line describe; raises `UsageError` if they are invalid."""
     given: ServeHttpOptions = {
         "allowed_hosts": _names(options.allow_host),
         "allowed_origins": _names(options.allow_origin),
@@ -291,10 +292,10 @@ def _names(given: Sequence[str] | None) -> Sequence[str] | Literal["any"] | None
     return "any" if given == ["any"] else given
 
 
-def _announce(server: Server) -> Callable[[HttpBound], None]:
-    """Return a callback that prints the URLs of the server."""
+def announce(what: str) -> Callable[[HttpBound], None]:
+    """Return a callback that prints what is served, and its URLs."""
 
-    def announce(bound: HttpBound) -> None:
-        _say(f"serving {server.info.name} at {' and '.join(bound.urls)}")
+    def say(bound: HttpBound) -> None:
+        _say(f"serving {what} at {' and '.join(bound.urls)}")
 
-    return announce
+    return say

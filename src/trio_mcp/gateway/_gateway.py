@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, get_args
 
 import trio
 from attrs import evolve
 
 from .. import Access, Restart, Server, types
+from ..abc import Direction
 from ..lowlevel import ServerExtensionPoints, ServingPart
 from ..wire import JsonText
 from ._forward import PASSED_EXTENSIONS
@@ -43,6 +45,7 @@ class Gateway(Server):
     Args:
         name: the name of the gateway.
         servers: the path of an ``mcpServers`` file, or its contents; each of its servers is mounted.
+        tap: called with the name of a server and each message to and from it; see `ClientOptions.tap`.
         options: as of `Server`.
 
     Raises:
@@ -58,11 +61,13 @@ class Gateway(Server):
         version: str = "0",
         *,
         servers: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        tap: Callable[[str, Direction, bytes], None] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(name, version=version, **options)
         self._upstreams: dict[str, Upstream] = {}
         self._active: list[GatewayServing] = []
+        self._tap = tap
         points = ServerExtensionPoints(self)
         part: ServingPart[Any] = points.add_part(self._open)
         points.forward(part)
@@ -181,9 +186,11 @@ class Gateway(Server):
         added: list[Upstream] = []
         for given, start in starts.items():
             chosen = given if name is None else name if len(starts) == 1 else f"{name}-{given}"
+            chosen = chosen if name is not None or len(starts) > 1 else self._free(chosen)
             mount = Mount(
-                name=chosen if name is not None or len(starts) > 1 else self._free(chosen),
+                name=chosen,
                 start=start,
+                tap=None if self._tap is None else partial(self._tap, chosen),
                 prefix=prefix,
                 only=None if only is None else tuple(only),
                 without=tuple(without),

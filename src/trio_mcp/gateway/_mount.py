@@ -24,7 +24,7 @@ import trio
 from attrs import evolve, field, frozen
 
 from .. import Access, Client, ClientOptions, Restart, Server, start_client, start_http_client, types
-from ..abc import ClientAuth
+from ..abc import ClientAuth, Tap
 from ..lowlevel import ServerTable, load_server_table, sanitized_name
 from ..wire import JsonObject, is_array, is_object
 
@@ -49,6 +49,8 @@ class Mount:
     name: str
     """The name of the server in the gateway, for its status and for errors."""
     start: Start
+    tap: Tap | None = None
+    """Sees each message to and from the server."""
     prefix: str | None = None
     only: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()

@@ -193,6 +193,7 @@ class UpstreamClient:
             "sample_with_context": True,
             "roots": self._on_roots,
             "on_log": self._on_log,
+            "tap": self.mount.tap,
         }
         client = await self.mount.start(nursery, self.mount.credentials(self.access), options)
         self._log_level = None
