@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .server import ServerExtensionPoints as ServerExtensionPoints
     from .server import ServerStatistics as ServerStatistics
     from .server import ServingPart as ServingPart
+    from .server import TasklessResponder as TasklessResponder
     from .server import TaskMode as TaskMode
     from .server import TokenBucket as TokenBucket
     from .server import checked_result as checked_result
@@ -74,8 +75,8 @@ else:
             "schema": ("SchemaError", "Validator", "compile_schema"),
             "server": (
                 "ActiveServer", "Around", "Forwarder", "ForwardingResponder", "ServerExtensionPoints",
-                "ServerStatistics", "ServingPart", "TaskMode", "TokenBucket", "checked_result", "interim_result",
-                "past_of", "progress_of", "run_of", "serving_of", "tool_json",
+                "ServerStatistics", "ServingPart", "TaskMode", "TasklessResponder", "TokenBucket", "checked_result",
+                "interim_result", "past_of", "progress_of", "run_of", "serving_of", "tool_json",
             ),
             "transports": ("stream_transport",),
         },

@@ -22,7 +22,7 @@ from ._answer import answers_to
 from ._callbacks import declaration
 from ._connection import Connection
 from ._lists import MAX_PAGES, PageIterator, PageLike
-from ._requests import OpenRequest, call_params
+from ._requests import CallbackAttempt, OpenRequest, call_params
 
 if TYPE_CHECKING:
     from .._capabilities import TaskHandle
@@ -273,6 +273,39 @@ class ClientExtensionPoints:
             return await request.result()
         finally:
             request.leave()
+
+    def request_nowait(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        on_outcome: Callable[[JsonObject | Exception], None],
+        *,
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> Callable[[], None] | None:
+        """Send a request as `request_json` does, without a task that waits for its result.
+
+        Args:
+            method, params, capabilities: as of `request_json`.
+            on_outcome: called with the JSON of the result, of whatever type it is, or with the exception that
+                `request_json` would raise; in another task, and perhaps before this returns. It must not raise. Long
+                members of the result may be `wire.JsonText`.
+
+        Returns:
+            A function that cancels the request; or None, with nothing sent, if sending needs to wait, the connection
+            is not up, or its requests carry header fields.
+        """
+        connection = _connection_of(self.client)
+        if connection.is_closed or connection.gone.is_set() or connection.transport.has_fields:
+            return None
+        outgoing = connection.ask(
+            method,
+            dict(params),
+            undeclared=True,
+            capabilities=None if capabilities is None else dict(capabilities),
+        )
+        outgoing.keeps_text = True
+        attempt = CallbackAttempt(connection.clocks, outgoing, on_outcome)
+        return attempt.leave if attempt.begin_nowait() else None
 
     async def logs_delivered(self) -> None:
         """Wait until `on_log` has taken the log messages that have arrived so far."""

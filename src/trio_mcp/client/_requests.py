@@ -46,13 +46,13 @@ from ._callbacks import IDEMPOTENT, call_with_consent
 from ._timing import RequestClocks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from ._answer import ResultInProgress
     from ._callbacks import Consent
     from ._connection import Connection
 
-__all__ = ["Attempt", "OpenRequest", "call_params", "members_of"]
+__all__ = ["Attempt", "CallbackAttempt", "OpenRequest", "call_params", "members_of"]
 
 _log = logging.getLogger("trio_mcp.client")
 
@@ -175,6 +175,51 @@ class Attempt:
         self._total_deadline += now - max(stopped_at, self._began)
         last_activity = max(self._last_activity, self.outgoing.last_update_at)
         self._last_activity = last_activity + now - max(stopped_at, last_activity)
+
+
+@define(eq=False)
+class CallbackAttempt(Attempt):
+    """An attempt without a task that waits for it: a function is called with the outcome.
+
+    Args:
+        on_outcome: called once, with the result or the reason why there is none; not after `leave`.
+    """
+
+    _on_outcome: Callable[[JsonObject | Exception], None]
+
+    def begin_nowait(self) -> bool:
+        """Send the request if that needs no waiting; return False, with nothing sent, if it needs to wait.
+
+        Raises what sending raises; then the attempt has ended.
+        """
+        outgoing, clocks = self.outgoing, self._clocks
+        if not outgoing.begin_nowait():
+            return False
+        if outgoing.state is ExchangeState.OPEN:  # else the outcome has arrived
+            outgoing.on_outcome = self._finish
+            self._start()
+            deadline = min(self._last_activity + clocks.limits.idle, self._total_deadline)
+            if deadline < clocks.next_check:
+                clocks.check_at(deadline)
+        return True
+
+    def check(self, now: float) -> float:
+        """End the request if a limit is reached; return the time of the next check."""
+        deadline = min(self._last_activity + self._clocks.limits.idle, self._total_deadline)
+        if now < deadline:
+            return deadline
+        self.leave()
+        self._on_outcome(self._timed_out(now))
+        return math.inf
+
+    def leave(self) -> None:
+        """End the attempt; the function is not called any more."""
+        self.outgoing.on_outcome = None
+        super().leave()
+
+    def _finish(self, outcome: JsonObject | Exception) -> None:
+        self._clocks.running.discard(self)
+        self._on_outcome(outcome)
 
 
 _OF_EXTENSION = "the function of the extension"

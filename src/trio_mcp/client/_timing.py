@@ -116,7 +116,7 @@ class RequestClocks:
     def _check(self) -> None:
         if math.isinf(self.stopped_at):
             now = self.now()
-            self.check_at(min((attempt.check(now) for attempt in self.running), default=math.inf))
+            self.check_at(min((attempt.check(now) for attempt in [*self.running]), default=math.inf))
 
     def interrupt_only(self, reason: BaseException) -> None:
         """Raise *reason* in the task that waits for a request, if there is exactly one such request."""

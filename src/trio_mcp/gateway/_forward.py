@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from attrs import define, field, frozen
@@ -43,7 +44,16 @@ from .. import (
     Visit,
     types,
 )
-from ..lowlevel import ClientExtensionPoints, checked_result, interim_result, past_of, run_of, serving_of
+from ..lowlevel import (
+    ClientExtensionPoints,
+    IncomingRequest,
+    TasklessResponder,
+    checked_result,
+    interim_result,
+    past_of,
+    run_of,
+    serving_of,
+)
 from ..wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -55,6 +65,7 @@ from ..wire import (
     REVISION_KEY,
     SERVER_INFO_KEY,
     JsonObject,
+    decoded,
     is_modern,
     is_object,
 )
@@ -93,17 +104,19 @@ Resolve: TypeAlias = Callable[[], Awaitable[Target]]
 
 
 @define(eq=False)
-class ForwardedRequest:
-    """Forwards one request to the server that `resolve` finds, and answers it: a responder, and a call in flight."""
+class ForwardedRequest(TasklessResponder):
+    """Forwards one request, and answers it: a responder, and a call in flight."""
 
     method: str
     params: Mapping[str, Any]
     """The params as they were received."""
-    resolve: Resolve
+    target: Resolve | Target
+    """The server, or a function that finds it."""
     caller: Hashable
     may_ask: bool = True
     waits: bool = field(default=True, init=False)
-    _context: Context[Any] = field(init=False)
+    _context: Context[Any] | None = field(default=None, init=False)
+    """The context of the handler; None without one."""
     _upstream: UpstreamClient = field(init=False)
     """The server, for errors."""
 
@@ -116,7 +129,7 @@ class ForwardedRequest:
         """
         del params
         self._context = context
-        target = await self.resolve()
+        target = self.target if isinstance(self.target, Target) else await self.target()
         upstream = self._upstream = target.client
         token = current_call.set(self)
         try:
@@ -129,54 +142,123 @@ class ForwardedRequest:
             finally:
                 upstream.ended(self)
         except TrioMcpError as failure:
-            raise self._failure(failure) from failure
+            modern = run_of(context).context.modern
+            raise failure_of(failure, upstream.mount.name, self.method, modern=modern) from failure
         finally:
             current_call.reset(token)
 
+    def begin_nowait(
+        self, serving: Any, exchange: IncomingRequest, done: Callable[[JsonObject | Exception], None]
+    ) -> Callable[[], None] | None:
+        """Forward the request without a task, if nothing can come between it and the result but questions in it.
+
+        That is so between two modern sides, if the caller wants neither progress nor log messages.
+        """
+        target, facts = self.target, exchange.context
+        if not isinstance(target, Target) or not facts.modern or facts.progress_token is not None or facts.log_level:
+            return None
+        upstream = self._upstream = target.client
+        client = None if upstream.server is None else upstream.server.client
+        if client is None or upstream.is_limited or client.is_lost or not is_modern(client.revision):
+            return None
+
+        def answered(outcome: JsonObject | Exception) -> None:
+            upstream.ended(self)
+            if isinstance(outcome, TrioMcpError):
+                outcome = failure_of(outcome, upstream.mount.name, self.method, modern=True)
+            elif not isinstance(outcome, Exception):
+                outcome = self._answer(outcome, client.revision, target, serving, exchange)
+            done(outcome)
+
+        upstream.calls[self] = None
+        try:
+            cancel = ClientExtensionPoints(client).request_nowait(
+                self.method,
+                self._params(target, facts.meta),
+                answered,
+                capabilities=capabilities_for(facts.capabilities),
+            )
+        except TrioMcpError as failure:
+            answered(failure)
+            return _nothing
+        if cancel is None:
+            upstream.ended(self)
+            return None
+        return partial(_give_up, cancel, upstream, self)
+
     async def _forward(self, client: Client, target: Target) -> Any:
-        context, run = self._context, run_of(self._context)
+        context = self._context
+        assert context is not None
+        run = run_of(context)
         facts, points = run.context, ClientExtensionPoints(client)
         server_is_modern = is_modern(client.revision)
         if facts.log_level is not None and not server_is_modern:
             await target.client.want_logs(client, facts.log_level)
         result = await points.request_json(
             self.method,
-            self._params(target, server_is_modern),
+            self._params_for(client, target),
             on_update=None if facts.progress_token is None else self._pass_update,
             capabilities=capabilities_for(facts.capabilities) if server_is_modern else None,
             returns_questions=server_is_modern and facts.modern,
         )
         if facts.log_level is not None:
             await points.logs_delivered()
-        return self._answer(result, client.revision, target, context)
+        return self._answer(result, client.revision, target, serving_of(context), run.exchange)
 
-    def _params(self, target: Target, server_is_modern: bool) -> JsonObject:
+    def _params_for(self, client: Client, target: Target) -> JsonObject:
+        assert self._context is not None
+        facts, past = run_of(self._context).context, past_of(self._context)
+        if not is_modern(client.revision):
+            return self._params(target, facts.meta)
+        if past is None:
+            return self._params(target, facts.meta, facts.log_level)
+        return self._params(target, facts.meta, facts.log_level, past.answers or past.offered, past.kept)
+
+    def _params(
+        self,
+        target: Target,
+        received: Mapping[str, Any],
+        level: str | None = None,
+        answers: Mapping[str, Any] | None = None,
+        state: Any = None,
+    ) -> JsonObject:
+        """Return the params for the server.
+
+        Args:
+            received: the `_meta` of the request.
+            level: the log level that a modern server is asked for.
+            answers: those of a modern caller to the questions of a modern server.
+            state: the state that came with the questions.
+        """
         params = {name: each for name, each in self.params.items() if name not in _OF_ATTEMPT}
         params.update(target.members)
-        meta = {name: each for name, each in self._context.meta.items() if name not in _OF_CONNECTION}
-        level = run_of(self._context).context.log_level
-        if level is not None and server_is_modern:
+        meta = {name: each for name, each in received.items() if name not in _OF_CONNECTION}
+        if level is not None:
             meta[LOG_LEVEL_KEY] = level
         if meta:
             params["_meta"] = meta
-        past = past_of(self._context)
-        if past is not None and server_is_modern:
-            answers = past.answers or past.offered
-            if answers:
-                params["inputResponses"] = answers
-            if past.kept is not None:
-                params["requestState"] = past.kept
+        if answers:
+            params["inputResponses"] = answers
+        if state is not None:
+            params["requestState"] = state
         return params
 
-    def _answer(self, result: JsonObject, revision: str, target: Target, context: Context[Any]) -> Any:
-        kind, facts = result.get("resultType", "complete"), run_of(context).context
-        if kind == "input_required":
-            exchange = run_of(context).exchange
-            if exchange is None:  # the caller has gone
-                return result
+    def _answer(
+        self, result: JsonObject, revision: str, target: Target, serving: Any, exchange: IncomingRequest | None
+    ) -> Any:
+        """Return the answer for the caller.
+
+        Args:
+            revision: the revision of the server.
+            exchange: the request; None if the caller has gone.
+        """
+        if exchange is None:
+            return result
+        facts = exchange.context
+        if result.get("resultType") == "input_required":
             requests: Any = result.get("inputRequests")
             return interim_result(
-                serving_of(context), exchange, requests if is_object(requests) else {}, result.get("requestState")
+                serving, exchange, requests if is_object(requests) else {}, result.get("requestState")
             )
         if target.finish is not None:
             result = target.finish(result)
@@ -188,6 +270,7 @@ class ForwardedRequest:
                 del result["_meta"]
         if revision <= facts.revision:
             return result
+        result = {name: decoded(each) for name, each in result.items()}
         if self.method not in types.METHODS[facts.revision]:
             return {name: each for name, each in result.items() if name != "resultType"}
         return checked_result(result, self.method, facts.revision, str(self.params.get("name", "")))
@@ -196,6 +279,7 @@ class ForwardedRequest:
 
     async def _pass_update(self, method: str, params: JsonObject) -> None:
         """Pass a notification about the progress of the request on, in its place."""
+        assert self._context is not None
         run = run_of(self._context)
         exchange = run.exchange
         if exchange is None or run.context.progress_token is None:
@@ -206,7 +290,8 @@ class ForwardedRequest:
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Send the caller a log message, if it wants messages of this level."""
-        await self._context.log(message.level, message.data, logger=message.logger)
+        if self._context is not None:  # else it wants none
+            await self._context.log(message.level, message.data, logger=message.logger)
 
     async def elicit(self, question: Any) -> types.ElicitResult:
         """Ask the caller's user; raises `McpError` if that is not possible."""
@@ -223,6 +308,8 @@ class ForwardedRequest:
         return await self._ask(ListRoots())
 
     async def _ask(self, question: Ask[Any]) -> Any:
+        if self._context is None:
+            raise McpError(INTERNAL_ERROR, "a server of this revision asks in its results")
         try:
             (answer,) = await self._context.ask_all(question)
         except MissingCapability as missing:
@@ -233,11 +320,17 @@ class ForwardedRequest:
             raise McpError(refusal.code, refusal.message, refusal.data) from refusal
         return answer
 
-    def _failure(self, failure: TrioMcpError) -> Exception:
-        return failure_of(failure, self._upstream.mount.name, self.method, run_of(self._context).context.modern)
+
+def _give_up(cancel: Callable[[], None], upstream: UpstreamClient, request: ForwardedRequest) -> None:
+    cancel()
+    upstream.ended(request)
 
 
-def failure_of(failure: TrioMcpError, server: str, method: str, modern: bool) -> Exception:
+def _nothing() -> None:
+    """Do nothing: there is nothing to give up."""
+
+
+def failure_of(failure: TrioMcpError, server: str, method: str, *, modern: bool) -> Exception:
     """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 5)."""
     if isinstance(failure, McpError):
         return failure

@@ -66,6 +66,7 @@ class Gateway(Server):
     ) -> None:
         super().__init__(name, version=version, **options)
         self._upstreams: dict[str, Upstream] = {}
+        self._mounts: tuple[Mount, ...] = ()
         self._active: list[GatewayServing] = []
         self._tap = tap
         points = ServerExtensionPoints(self)
@@ -110,7 +111,7 @@ class Gateway(Server):
     @property
     def mounts(self) -> Sequence[Mount]:
         """The terms of all servers, in the order in which they were mounted."""
-        return [upstream.mount for upstream in self._upstreams.values()]
+        return self._mounts
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
@@ -210,6 +211,7 @@ class Gateway(Server):
             if mount.name in self._upstreams:
                 raise ValueError(f"mount(): a server {mount.name!r} is mounted already; choose another name=")
             upstream = self._upstreams[mount.name] = Upstream(mount, self._clients)
+            self._mounts = (*self._mounts, mount)
             added.append(upstream)
             for serving in self._active:
                 serving.mounted(mount)
@@ -222,6 +224,7 @@ class Gateway(Server):
             KeyError: there is no server of this name.
         """
         upstream = self._upstreams.pop(name)
+        self._mounts = tuple(mount for mount in self._mounts if mount is not upstream.mount)
         for serving in self._active:
             serving.unmounted(upstream.mount)
 

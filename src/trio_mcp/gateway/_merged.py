@@ -136,6 +136,8 @@ class MergedLists:
     """The entries of each list, by place."""
     varies: bool = field(init=False)
     """True if some entries are hidden from some callers."""
+    has_shared_uris: bool = field(init=False)
+    """True if the URIs of some server may have to be changed: more than one has resources."""
     _by_name: dict[ListKind, dict[str, Entry]] = field(init=False)
     _owners: dict[str, UpstreamClient] = field(init=False)
     """The first server that lists a URI or a template."""
@@ -145,6 +147,8 @@ class MergedLists:
 
     def __attrs_post_init__(self) -> None:
         self.varies = any(client.mount.visible is not None for client in self.clients)
+        having = [client for client in self.clients if "resources" in client.lists or "templates" in client.lists]
+        self.has_shared_uris = len(having) > 1
         self._owners, self._templates = {}, []
         for client in self.clients:
             for kind in ("resources", "templates"):
@@ -206,11 +210,6 @@ class MergedLists:
             (each.entry.client for each in self._templates if each.template.match(uri) is not None), None
         )
         return uri if owner is None or owner is client else f"{client.mount.label}+{uri}"
-
-    @property
-    def has_shared_uris(self) -> bool:
-        """True if the URIs of some server may have to be changed: more than one has resources."""
-        return sum("resources" in client.lists or "templates" in client.lists for client in self.clients) > 1
 
     def _public_meta(self, client: UpstreamClient, meta: Mapping[str, Any]) -> JsonObject:
         """Return the `_meta` of a tool, with the public URI of its app."""

@@ -93,14 +93,10 @@ class Mount:
             tool = evolve(tool, input_schema=_without_properties(tool.input_schema, self.fix))
         return tool if self.edit is None else self.edit(tool)
 
-    def arguments(self, tool: types.Tool, arguments: Any) -> Any:
-        """Return the arguments of a call, with those that are fixed (rule 3)."""
+    def fixed_of(self, tool: types.Tool) -> Mapping[str, Any]:
+        """Return the arguments of a tool that are fixed (rule 3)."""
         properties: Any = tool.input_schema.get("properties")
-        fixed = {name: value for name, value in self.fix.items() if is_object(properties) and name in properties}
-        if not fixed:
-            return arguments
-        given: JsonObject = arguments if is_object(arguments) else {}
-        return {**given, **fixed}
+        return {name: value for name, value in self.fix.items() if is_object(properties) and name in properties}
 
     def credentials(self, access: Access | None) -> ClientAuth | None:
         """Return the credentials with which the server is reached for a caller."""

@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 
 from .. import Access, Context, McpError, TrioMcpError
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
-from ..wire import INVALID_PARAMS, JsonObject, decode, is_modern, is_object, json_text
+from ..wire import INVALID_PARAMS, JsonObject, JsonText, decode, decoded, is_array, is_modern, is_object, json_text
 from ._forward import ForwardedRequest, Resolve, Target, failure_of
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GatewayServing"]
 
+_NOTHING: Final = (False, False)
 _MOST_MERGED: Final = 256
 """The number of merged lists that are kept; those of other callers are merged again when needed."""
 
@@ -137,25 +138,32 @@ class GatewayServing:
 
     def _lists_for(self, caller: _Caller) -> MergedLists:
         """Return the merged lists of a caller, as far as they are known."""
-        mounts = self._gateway.mounts
-        key = (*(caller.key(mount) for mount in mounts if mount.share != "all"), self._own_names())
+        key = self._key(caller)
         merged = self._merged.get(key)
         if merged is None:
-            tools, prompts = self._own_names()
             clients = self._clients_for(caller)  # which may change what is known
-            merged = self._merged[key] = MergedLists(clients, {"tools": tools, "prompts": prompts}, self._places)
+            merged = self._merged[key] = MergedLists(clients, self._own_names(), self._places)
             if len(self._merged) > _MOST_MERGED:
                 self._merged.popitem(last=False)
         return merged
 
-    def _own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of the tools and prompts that the gateway itself has registered."""
+    def _key(self, caller: _Caller) -> tuple[object, ...]:
+        """Return what the lists of a caller depend on, apart from what servers list."""
         gateway = self._gateway
-        catalogs = (gateway.tools.catalog, gateway.prompts.catalog)
-        tools, prompts = (
-            tuple(each.definition.name for each in catalog) if catalog.offered else () for catalog in catalogs
-        )
-        return tools, prompts
+        own = (gateway.tools.catalog.offered, gateway.prompts.catalog.offered)
+        connections = [caller.key(mount) for mount in gateway.mounts if mount.share != "all"]
+        if not connections and own == _NOTHING:
+            return _NOTHING
+        names = self._own_names()
+        return (*connections, tuple(names["tools"]), tuple(names["prompts"]))
+
+    def _own_names(self) -> dict[ListKind, list[str]]:
+        """Return the names of the tools and prompts that the gateway itself has registered."""
+        tools, prompts = self._gateway.tools.catalog, self._gateway.prompts.catalog
+        return {
+            "tools": [each.definition.name for each in tools],
+            "prompts": [each.definition.name for each in prompts],
+        }
 
     async def _settled(self, caller: _Caller) -> MergedLists:
         """Return the lists of a caller when each server has listed what it has, or has failed to in time."""
@@ -187,42 +195,41 @@ class GatewayServing:
             return self._completion(exchange, caller, params)
         return None
 
+    @staticmethod
     def _request(
-        self, exchange: IncomingRequest, caller: _Caller, resolve: Resolve, *, may_ask: bool = True
+        exchange: IncomingRequest, caller: _Caller, resolve: Resolve | Target, *, entry: Entry | None = None
     ) -> ForwardedRequest:
+        may_ask = True
+        if entry is not None and exchange.context.modern:  # then the gateway asks itself only for a legacy server
+            server = entry.client.server
+            client = None if server is None else server.client
+            may_ask = client is None or not is_modern(client.revision)
         return ForwardedRequest(exchange.method, exchange.params or {}, resolve, caller.identity, may_ask)
 
     def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> ForwardedRequest:
-        resolve = partial(self._named_target, exchange, caller, kind, name)
-        return self._request(exchange, caller, resolve, may_ask=self._may_ask(exchange, caller, kind, name))
-
-    def _may_ask(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> bool:
-        """Return False if the gateway never asks the caller itself for this request: see rule 2 of `_forward`."""
-        entry = self._lists_for(caller).find(kind, name, caller.access)
-        server = None if entry is None else entry.client.server
-        client = None if server is None else server.client
-        return not (exchange.context.modern and client is not None and is_modern(client.revision))
+        merged = self._lists_for(caller)
+        entry = merged.find(kind, name, caller.access)
+        if entry is None:
+            return self._request(exchange, caller, partial(self._named_target, exchange, caller, kind, name))
+        return self._request(exchange, caller, self._target_of(exchange, merged, kind, entry), entry=entry)
 
     async def _named_target(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> Target:
-        entry = self._lists_for(caller).find(kind, name, caller.access)
-        if entry is None:
-            merged = await self._settled(caller)
-            entry = merged.find(kind, name, caller.access)
+        merged = await self._settled(caller)
+        entry = merged.find(kind, name, caller.access)
         if entry is None:
             raise McpError(INVALID_PARAMS, f"no {kind.removesuffix('s')} {name!r} on the servers of this gateway")
-        return self._target_of(exchange, caller, kind, entry)
+        return self._target_of(exchange, merged, kind, entry)
 
-    def _target_of(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, entry: Entry) -> Target:
+    @staticmethod
+    def _target_of(exchange: IncomingRequest, merged: MergedLists, kind: ListKind, entry: Entry) -> Target:
         members: dict[str, Any] = {}
+        mount = entry.client.mount
         if entry.original != entry.public:
             members["name"] = entry.original
-        if kind == "tools" and entry.client.mount.fix:
-            arguments = (exchange.params or {}).get("arguments")
-            original = next(
-                (each for each in entry.client.lists.get("tools", ()) if each.name == entry.original), entry.definition
-            )
-            members["arguments"] = entry.client.mount.arguments(original, arguments)
-        merged = self._lists_for(caller)
+        if kind == "tools" and mount.fix:
+            fixed, arguments = entry.client.fixed_of(entry.original), (exchange.params or {}).get("arguments")
+            if fixed:
+                members["arguments"] = {**(arguments if is_object(arguments) else {}), **fixed}
         finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
         return Target(entry.client, members, finish)
 
@@ -261,7 +268,7 @@ class GatewayServing:
             if gateway.resources.templates.find(uri, caller.access) is not None:
                 return None
             resolve = partial(self._template_completion, caller, uri, ref)
-        return self._request(exchange, caller, resolve, may_ask=False)
+        return self._request(exchange, caller, resolve)
 
     async def _prompt_completion(
         self, exchange: IncomingRequest, caller: _Caller, name: str, ref: JsonObject
@@ -384,6 +391,9 @@ def _with_public_uris(merged: MergedLists, client: UpstreamClient, result: JsonO
         return each
 
     for member in ("content", "contents", "messages"):
-        if isinstance(result.get(member), list):
-            result = {**result, member: [changed(each) for each in result[member]]}
+        parts: Any = result.get(member)
+        if isinstance(parts, JsonText) and b'"uri"' in bytes(parts):
+            parts = decoded(parts)
+        if is_array(parts):
+            result = {**result, member: [changed(each) for each in parts]}
     return result

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -141,6 +141,8 @@ class UpstreamClient:
     """The connection; None while it is closed because it was idle."""
     listed: trio.Event = field(factory=trio.Event, init=False)
     """Set when the lists were read, or the first attempt to connect has failed."""
+    _fixed: Mapping[str, Mapping[str, Any]] = field(factory=dict[str, Mapping[str, Any]], init=False)
+    """The arguments that are fixed, by the name of the tool."""
     _listening: int = field(default=0, init=False)
     """The number of blocks of `listen` that are open."""
     _used_at: float = field(factory=trio.current_time, init=False)
@@ -313,6 +315,7 @@ class UpstreamClient:
     def _shown(self, kind: ListKind, latest: Sequence[Any]) -> list[Any]:
         mount = self.mount
         if kind == "tools":
+            self._fixed = {tool.name: mount.fixed_of(tool) for tool in latest} if mount.fix else {}
             edited = {tool.name: mount.edited(tool) for tool in latest}
             return [tool for tool in edited.values() if tool is not None]
         if kind == "prompts":
@@ -336,6 +339,10 @@ class UpstreamClient:
         """True if the server has declared resources."""
         client = None if self.server is None else self.server.client
         return client is not None and client.server_capabilities.resources is not None
+
+    def fixed_of(self, tool: str) -> Mapping[str, Any]:
+        """Return the arguments of a tool that are fixed."""
+        return self._fixed.get(tool, {})
 
     async def wait_listed(self) -> None:
         """Wait until the lists are known, for a bounded time, and read old ones again (rule 3)."""

@@ -44,6 +44,7 @@ from ..wire import (
     is_id,
     parse_line,
     parse_message,
+    parse_reply,
     subscription_id,
 )
 from ._context import Admission, ExchangeContext
@@ -172,6 +173,8 @@ _SHOWN = 80
 """How many bytes the log shows of a line that is not a message."""
 _MAX_LOGGED_VIOLATIONS = 10
 """How many protocol violations are logged for each connection."""
+_LARGE = 64 * 1024
+"""The number of bytes from which a message may be worth a look before it is decoded."""
 _MAX_REASON = 300
 """How many characters of the peer's reason for a cancellation are kept."""
 
@@ -321,13 +324,21 @@ class MessageConnection(abc.ABC):
             fault = f"a message may have at most {line.limit} bytes"
             self._on_malformed(Malformed(None, INVALID_REQUEST, fault), outlet)
             return
-        message = parse_line(line)
+        message = (parse_reply(line, self._keeps_text) if self._is_kept(line) else None) or parse_line(line)
         if isinstance(message, list):
             self._on_batch(message, len(line), outlet)
         elif isinstance(message, Malformed):
             self._on_malformed(message, outlet, line=line)
         else:
             self._on_message(message, len(line), outlet)
+
+    def _is_kept(self, line: bytes) -> bool:
+        """Return True if a message may be the result of a request that keeps long members of it as text."""
+        return len(line) > _LARGE and any(request.keeps_text for request in self.ledger.outgoing.values())
+
+    def _keeps_text(self, id: RequestId) -> bool:
+        request = self.ledger.outgoing.get(id)
+        return request is not None and request.keeps_text
 
     def take_value(self, value: Any, size: int, outlet: Outlet, message: Message | None = None) -> None:
         """Process a message that the caller has decoded, as `take` does.

@@ -26,7 +26,7 @@ from __future__ import annotations
 import abc
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
@@ -208,6 +208,10 @@ class OutgoingRequest(abc.ABC):
     is_awaited_at_once: bool = field(init=False)
     """True if a task waits for the outcome from the moment on at which the request was sent. Set before sending. Such a
     task may read from the connection itself."""
+    keeps_text: bool = field(init=False)
+    """True if long members of the result may be `wire.JsonText`, because they are passed on. Set before sending."""
+    on_outcome: Callable[[JsonObject | Exception], None] | None = field(init=False)
+    """Called with the outcome, in the task that reads it; None if a task waits for it. Must not raise."""
     listener: UpdateListener | None = field(init=False)
     """The receiver of the notifications of a subscription. It is called at once, while the exchange is open."""
     _updates: deque[tuple[Update, int]] | None = field(init=False)
@@ -228,6 +232,8 @@ class OutgoingRequest(abc.ABC):
         self.fields = NO_HEADERS
         self.repeatable = False
         self.is_awaited_at_once = False
+        self.keeps_text = False
+        self.on_outcome = None
         self.listener = None
         self._updates = None
         self._outcome = None
@@ -319,6 +325,8 @@ class OutgoingRequest(abc.ABC):
             _end_span(self.span, outcome)
         if self.listener is not None:
             self.listener.on_outcome(outcome)
+        if self.on_outcome is not None:
+            self.on_outcome(outcome)
         self._wake()
 
     def deliver(self, method: str, params: JsonObject) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._extensions import ExtensionResult as ExtensionResult
     from ._forwarder import Forwarder as Forwarder
     from ._forwarder import ForwardingResponder as ForwardingResponder
+    from ._forwarder import TasklessResponder as TasklessResponder
     from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
     from ._middleware import Middleware as Middleware
@@ -75,7 +76,7 @@ else:
             "_context": ("Context", "past_of", "progress_of", "run_of", "serving_of"),
             "_extension_points": ("ServerExtensionPoints", "ServingPart", "internals_of"),
             "_extensions": ("ExtensionResult",),
-            "_forwarder": ("Forwarder", "ForwardingResponder"),
+            "_forwarder": ("Forwarder", "ForwardingResponder", "TasklessResponder"),
             "_inspection": ("inspection_sockets",),
             "_middleware": ("CallNext", "Middleware", "RateLimit", "Request", "checked_result"),
             "_progress": ("TokenBucket",),

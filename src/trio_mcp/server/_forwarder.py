@@ -5,15 +5,16 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from ..peer import Access, IncomingRequest, Peer
 from ..wire import JsonObject
-from ._context import Context
+from ._context import Context, HandlerServing
 
-__all__ = ["Forwarder", "ForwardingResponder"]
+__all__ = ["Forwarder", "ForwardingResponder", "TasklessResponder"]
 
 
 class ForwardingResponder(Protocol):
@@ -35,6 +36,23 @@ class ForwardingResponder(Protocol):
         The result is typed, or JSON in the revision of the request. JSON may be of any result type.
         """
         ...
+
+
+class TasklessResponder(abc.ABC):
+    """A `ForwardingResponder` that can answer some requests without a task; its `find` decides for which."""
+
+    @abc.abstractmethod
+    def begin_nowait(
+        self, serving: HandlerServing, exchange: IncomingRequest, done: Callable[[JsonObject | Exception], None]
+    ) -> Callable[[], None] | None:
+        """Begin to answer, if that needs no waiting; otherwise return None with nothing begun, and `call` is used.
+
+        Args:
+            done: takes the result, JSON in the revision of the request, or the exception that `call` would raise.
+
+        Returns:
+            A function that gives the request up; *done* is not called after it.
+        """
 
 
 class Forwarder(Protocol):

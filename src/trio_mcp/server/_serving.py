@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -64,6 +64,7 @@ from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
 from ._extension_points import internals_of, open_parts
 from ._extensions import ExtensionResult, complete_result, refusal_of
+from ._forwarder import TasklessResponder
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
@@ -347,9 +348,18 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
             exchange.respond(error)
             return
         refusal = error
-    slots = _slots(serving, exchange)
     request = _PooledRequest(serving, exchange, route, params, past, middleware, refusal, responder)
-    waits = responder is None or responder.waits or past is not None
+    _begin(request, responder, _slots(serving, exchange))
+
+
+def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerSlots) -> None:
+    """Start the handler of a request in the pool, or forward the request without one."""
+    serving, exchange = request.serving, request.exchange
+    is_retry = request.past is not None
+    if serving.forwarder is not None and not is_retry and isinstance(responder, TasklessResponder):
+        serving.pool.begin_forwarding(exchange, request.forward, request.handle, request.explain, slots)
+        return
+    waits = responder is None or responder.waits or is_retry
     serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits)
     if isinstance(responder, ListenSubscription):
         if exchange.run is not None:  # else there are too many already
@@ -394,13 +404,13 @@ def _read_params(
 class _PooledRequest:
     """A request that is answered in the handler pool, through the middleware if there is any."""
 
-    _serving: ActiveServer
-    _exchange: IncomingRequest
+    serving: ActiveServer
+    exchange: IncomingRequest
     _route: Route | None
     """None for a custom method."""
     _params: Any
     """Typed; or as they came, if the middleware is to see a request that is refused."""
-    _past: PastRounds | None
+    past: PastRounds | None
     """The answers of earlier rounds, for a handler that is replayed."""
     _middleware: Sequence[Middleware]
     _refusal: McpError | None
@@ -411,7 +421,7 @@ class _PooledRequest:
 
     async def handle(self, run: HandlerRun) -> JsonObject:
         """Return the result; raises what `explain` takes."""
-        serving, exchange, past, route = self._serving, self._exchange, self._past, self._route
+        serving, exchange, past, route = self.serving, self.exchange, self.past, self._route
         serving.background.adopt()
         responder = self.responder
         if responder is None and not self._middleware:
@@ -440,9 +450,25 @@ class _PooledRequest:
             return {**result, **NOT_KEPT.to_wire()}  # it depends on the client's answers: no other client may get it
         return result
 
+    def forward(self, done: Callable[[JsonObject | McpError], None]) -> Callable[[], None] | None:
+        """Let a `TasklessResponder` begin to answer; see `peer.Forward`."""
+        responder = self.responder
+        assert isinstance(responder, TasklessResponder)
+        return responder.begin_nowait(self.serving, self.exchange, partial(self._answered, done))
+
+    def _answered(self, done: Callable[[JsonObject | McpError], None], outcome: JsonObject | Exception) -> None:
+        serving, exchange = self.serving, self.exchange
+        if isinstance(outcome, Exception):
+            done(self.explain(outcome))
+            return
+        hint = None
+        if self._route is not None and self._route.is_kept:
+            hint = serving.server.cache.get(exchange.method, NOT_KEPT)
+        done(finish_result(outcome, exchange.context, serving.info_json, hint))
+
     def explain(self, failure: Exception) -> JsonObject | McpError:
         """Return the answer to a request whose handler, or middleware, has raised an exception."""
-        serving, exchange, chain, params = self._serving, self._exchange, self._chain, self._params
+        serving, exchange, chain, params = self.serving, self.exchange, self._chain, self._params
         serving.changes.notify_now()
         if chain is not None:
             if failure is not chain.handler_failure and not isinstance(failure, (*_DELIBERATE, OutOfTimeError)):
@@ -460,7 +486,7 @@ class _PooledRequest:
         Raises:
             Exception: raised by the handler or the middleware.
         """
-        serving, exchange = self._serving, self._exchange
+        serving, exchange = self.serving, self.exchange
         method, rows = exchange.method, types.METHODS[run.context.revision]
         page: JsonObject = {}
         interim: JsonObject | None = None
@@ -497,7 +523,7 @@ class _PooledRequest:
 
     async def _answer(self, context: Context, params: Any) -> Any:
         """Answer with the params that the middleware has handed on."""
-        serving, exchange, route = self._serving, self._exchange, self._route
+        serving, exchange, route = self.serving, self.exchange, self._route
         if self._refusal is not None and isinstance(self._params, types.Model) and params.request_state is not None:
             raise self._refusal  # a retry that was refused passes only if the middleware has removed its state
         if route is not None and route.at_once is not None:

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from ._jsonrpc import Undecodable as Undecodable
     from ._jsonrpc import copy_json as copy_json
     from ._jsonrpc import decode as decode
+    from ._jsonrpc import decoded as decoded
     from ._jsonrpc import digest as digest
     from ._jsonrpc import encode as encode
     from ._jsonrpc import encode_error as encode_error
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from ._jsonrpc import json_text as json_text
     from ._jsonrpc import parse_line as parse_line
     from ._jsonrpc import parse_message as parse_message
+    from ._jsonrpc import parse_reply as parse_reply
     from ._jsonrpc import without_preamble as without_preamble
     from ._revisions import BATCH_REVISION as BATCH_REVISION
     from ._revisions import CAPABILITIES_KEY as CAPABILITIES_KEY
@@ -144,9 +146,9 @@ else:
                 "INTERNAL_ERROR", "INVALID_PARAMS", "INVALID_REQUEST", "METHOD_NOT_FOUND", "PARSE_ERROR",
                 "BrokenResponse", "ErrorReply", "JsonObject", "JsonRpcRequest", "JsonText", "LineFramer", "Malformed",
                 "Message", "NotJsonError", "Notification", "Oversized", "Reply", "RequestId", "Undecodable",
-                "copy_json", "decode", "digest", "encode", "encode_error", "encode_notification", "encode_request",
-                "encode_result", "is_array", "is_id", "is_object", "json_text", "parse_line", "parse_message",
-                "without_preamble",
+                "copy_json", "decode", "decoded", "digest", "encode", "encode_error", "encode_notification",
+                "encode_request", "encode_result", "is_array", "is_id", "is_object", "json_text", "parse_line",
+                "parse_message", "parse_reply", "without_preamble",
             ),
             "_revisions": (
                 "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "LEGACY_REVISIONS", "LOG_LEVELS",

@@ -56,6 +56,7 @@ __all__ = [
     "Undecodable",
     "copy_json",
     "decode",
+    "decoded",
     "digest",
     "encode",
     "encode_error",
@@ -68,6 +69,7 @@ __all__ = [
     "json_text",
     "parse_line",
     "parse_message",
+    "parse_reply",
     "without_preamble",
 ]
 
@@ -287,6 +289,49 @@ def parse_line(line: bytes) -> Message | list[Any]:
     except Undecodable as exc:
         return Malformed(None, PARSE_ERROR, f"not a JSON message: {exc}")
     return value if is_array(value) else parse_message(value)
+
+
+class _Response(msgspec.Struct):
+    """The members of a response, those of its result not decoded."""
+
+    id: Any = None
+    jsonrpc: Any = None
+    result: dict[str, msgspec.Raw] | None = None
+    error: msgspec.Raw = msgspec.Raw(b"")
+    method: Any = None
+
+
+_decode_response: Callable[[bytes], _Response] = msgspec.json.Decoder(_Response).decode
+_LONG = 4096
+"""The number of bytes above which `parse_reply` does not decode a member of a result."""
+
+
+def parse_reply(line: bytes, keeps_text: Callable[[RequestId], bool]) -> Reply | None:
+    """Return the response with a result in *line*, with the long members of the result as `JsonText`.
+
+    None if it is any other message or value, or if *keeps_text* returns False for its id: then `parse_line` reads it.
+    """
+    try:
+        response = _decode_response(line)
+        if response.jsonrpc != "2.0" or not is_id(response.id) or response.method is not None:
+            return None
+        if response.result is None or response.error or not keeps_text(response.id):
+            return None
+        if not line.isascii():
+            str(line, "utf-8")  # what is skipped is not checked
+        members = response.result.items()
+        return Reply(response.id, {name: each if len(each) > _LONG else decode(each) for name, each in members})
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Undecodable):
+        return None
+
+
+def decoded(value: Any) -> Any:
+    """Return *value*, decoded if it is `JsonText`.
+
+    Raises:
+        Undecodable: as `decode` does.
+    """
+    return decode(memoryview(value)) if isinstance(value, msgspec.Raw) else value
 
 
 def parse_message(value: Any) -> Message:
