@@ -31,11 +31,11 @@ from tests.architecture.sources import (
 # Each folder may import the folders named before it.
 LAYERS = (
     *("schema", "types", "wire", "peer", "auth", "transports", "client", "server", "llm"),
-    *("tasks", "skills", "apps", "openapi"),
+    *("tasks", "skills", "apps", "openapi", "gateway"),
     *("testing", "cli"),
 )
 # Layers beside the core, which import only public names of it and nothing of one another.
-CAPABILITIES = {"tasks", "skills", "apps", "openapi"}
+CAPABILITIES = {"tasks", "skills", "apps", "openapi", "gateway"}
 PUBLIC = {"_facade", "abc", "lowlevel", "types", "wire", *vars(trio_mcp)["__all__"]}
 # Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
@@ -279,6 +279,7 @@ PRIVATE_MODULES_OF_TESTS = {
     },
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json", "_supervision"},
+    "gateway": {"_ranking"},
     "schema": {"_cost", "_count", "_validate", "_work"},
     "server": {
         *("_collection", "_process_worker", "_processes", "_progress", "_serve_http", "_serving"),

@@ -1,0 +1,1 @@
+"""The search for tools among those of many servers."""
