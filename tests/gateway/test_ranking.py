@@ -110,6 +110,7 @@ def test_the_name_counts_most_then_title_description_and_parameters() -> None:
 
 def test_the_title_in_the_annotations_counts_if_there_is_no_other() -> None:
     assert found("parrot", tool("a", annotations={"title": "Parrot"})) == ["a"]
+    assert found("parrot", tool("a", title=1, annotations={"title": "Parrot"})) == ["a"]
     assert found("parrot", tool("a", title="Dog", annotations={"title": "Parrot"})) == []
 
 
@@ -379,10 +380,11 @@ def test_a_token_is_estimated_for_every_four_characters(value: dict[str, Any]) -
 
 def test_the_estimate_is_that_of_the_tools_of_a_web_api() -> None:
     description = "Weather in all towns. " * 9 + "Or in one."
-    operation = {"operationId": "weather", "description": description, "responses": {}}
-    document = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {"/w": {"get": operation}}}
+    operation: dict[str, Any] = {"operationId": "weather", "description": description, "responses": {}}
+    info = {"title": "t", "version": "1"}
+    document: dict[str, Any] = {"openapi": "3.1.0", "info": info, "paths": {"/w": {"get": operation}}}
     added = add_openapi(Server("web"), document, include=["*"], base_url="http://localhost")
-    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
     published = {"name": "weather", "description": description, "schema": schema}
 
     assert added.names == ["weather"]

@@ -77,7 +77,7 @@ def estimated_tokens(tool: JSONObject) -> int:
     return len(json.dumps(tool, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
 
 
-@define(eq=False)
+@define(eq=False, init=False)
 class ToolIndex:
     """An index of tools that finds those that fit a query. It is made anew when the tools change.
 
@@ -96,6 +96,7 @@ class ToolIndex:
     _positions: Mapping[str, Sequence[int]]
     """The positions of the tools with each name, as `_name_key` writes it."""
     _size: int
+    """The number of tools."""
 
     def __init__(self, tools: Sequence[JSONObject]) -> None:
         forms = _Forms()
@@ -175,13 +176,13 @@ class ToolIndex:
 def _fields_of(tool: JSONObject, forms: _Forms) -> dict[str, list[str]]:
     """Return the words of each field of a tool."""
     annotations, schema = tool.get("annotations"), tool.get("inputSchema")
-    title = tool.get("title") or (annotations.get("title") if is_object(annotations) else None)
+    other_title = annotations.get("title") if is_object(annotations) else None
     properties: Any = schema.get("properties") if is_object(schema) else None
     if not is_object(properties):
         properties = {}
     texts = {
         "name": _text(tool.get("name")),
-        "title": _text(title),
+        "title": _text(tool.get("title")) or _text(other_title),
         "description": _text(tool.get("description")),
         "parameter names": _joined(properties),
         "parameter descriptions": _joined(_descriptions_of(properties.values())),
