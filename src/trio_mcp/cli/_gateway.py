@@ -14,7 +14,7 @@ import trio
 
 from ..abc import ClientAuth
 from ..client import load_server_table
-from ..gateway import Gateway
+from ..gateway import Gateway, ToolSearch
 from ..server import serve_stdio
 from ..wire import is_object
 from ._connect import headers_of, open_trace, sign_in_by_browser
@@ -38,7 +38,8 @@ def serve_gateway(options: argparse.Namespace) -> None:
     _log_to_standard_error(options.log_level or "info")
     with open_trace(options.trace) as trace:
         try:
-            gateway = Gateway(options.name, tap=None if trace is None else trace.of)
+            search = None if options.search is None else ToolSearch(at_most_tokens=options.search)
+            gateway = Gateway(options.name, search=search, tap=None if trace is None else trace.of)
             _mount(gateway, options)
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from None

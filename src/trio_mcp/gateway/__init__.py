@@ -9,6 +9,7 @@ from .._facade import lazy_names
 if TYPE_CHECKING:
     from ._gateway import Gateway as Gateway
     from ._mount import Share as Share
+    from ._search import ToolSearch as ToolSearch
     from ._upstream import Upstream as Upstream
     from ._upstream import UpstreamStatus as UpstreamStatus
 else:
@@ -17,6 +18,7 @@ else:
         {
             "_gateway": ("Gateway",),
             "_mount": ("Share",),
+            "_search": ("ToolSearch",),
             "_upstream": ("Upstream", "UpstreamStatus"),
         },
     )  # fmt: skip

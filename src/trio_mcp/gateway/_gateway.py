@@ -22,6 +22,7 @@ from ..wire import JsonText
 from ._forward import PASSED_EXTENSIONS
 from ._merged import METHODS
 from ._mount import Credentials, Edit, Mount, Share, Visible, starts_of
+from ._search import ToolSearch
 from ._serving import GatewayServing
 from ._upstream import Upstream, UpstreamClient, UpstreamStatus
 
@@ -45,6 +46,7 @@ class Gateway(Server):
     Args:
         name: the name of the gateway.
         servers: the path of an ``mcpServers`` file, or its contents; each of its servers is mounted.
+        search: lists two tools that find and use others, if there are more than fit into the context of a model.
         tap: called with the name of a server and each message to and from it; see `ClientOptions.tap`.
         options: as of `Server`.
 
@@ -61,6 +63,7 @@ class Gateway(Server):
         version: str = "0",
         *,
         servers: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        search: ToolSearch | None = None,
         tap: Callable[[str, Direction, bytes], None] | None = None,
         **options: Any,
     ) -> None:
@@ -69,6 +72,7 @@ class Gateway(Server):
         self._mounts: tuple[Mount, ...] = ()
         self._active: list[GatewayServing] = []
         self._tap = tap
+        self.search = search
         points = ServerExtensionPoints(self)
         part: ServingPart[Any] = points.add_part(self._open)
         points.forward(part)

@@ -21,6 +21,7 @@ from attrs import define, evolve, field, frozen
 from .. import Access, types
 from ..lowlevel import assign_names, qualified_name, tool_json
 from ..wire import JsonObject, JsonText, UriTemplate, encode, is_object, json_text
+from ._ranking import ToolIndex
 from ._upstream import LISTS, ListKind, UpstreamClient
 
 __all__ = ["METHODS", "Entry", "MergedLists", "Places"]
@@ -142,6 +143,10 @@ class MergedLists:
     _owners: dict[str, UpstreamClient] = field(init=False)
     """The first server that lists a URI or a template."""
     _templates: list[_ListedTemplate] = field(init=False)
+    tokens: Mapping[int, int] | None = field(default=None, init=False)
+    """The estimated tokens of each tool, by the id of its entry; None until they are needed."""
+    index: ToolIndex | None = field(default=None, init=False)
+    """The index of all tools; None until it is needed."""
     pages: dict[tuple[ListKind, str], JsonText] = field(factory=dict[tuple[ListKind, str], JsonText], init=False)
     """Whole lists by revision, if they are the same for everybody."""
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from attrs import define, field, frozen
 
-from .. import Access, Context, McpError, TrioMcpError
+from .. import Access, Context, McpError, ToolError, TrioMcpError
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, JsonText, decode, decoded, is_array, is_modern, is_object, json_text
 from ._forward import ForwardedRequest, Resolve, Target, failure_of
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
+from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, search_tools, used_tool
 from ._upstream import ListKind, UpstreamClient
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GatewayServing"]
 
+_SEARCH_TOOLS: Final = (FIND_TOOLS, USE_TOOL)
 _NOTHING: Final = (False, False)
 _MOST_MERGED: Final = 256
 """The number of merged lists that are kept; those of other callers are merged again when needed."""
@@ -161,7 +163,7 @@ class GatewayServing:
         """Return the names of the tools and prompts that the gateway itself has registered."""
         tools, prompts = self._gateway.tools.catalog, self._gateway.prompts.catalog
         return {
-            "tools": [each.definition.name for each in tools],
+            "tools": [*(each.definition.name for each in tools), *(_SEARCH_TOOLS if self._gateway.search else ())],
             "prompts": [each.definition.name for each in prompts],
         }
 
@@ -179,12 +181,16 @@ class GatewayServing:
 
     # --- Requests ---
 
-    def find(self, exchange: IncomingRequest, params: Any) -> ForwardedRequest | _ListResponder | None:
+    def find(
+        self, exchange: IncomingRequest, params: Any
+    ) -> ForwardedRequest | _ListResponder | _SearchResponder | None:
         """Return the responder of a request that servers answer; None for what the gateway answers itself."""
         method, gateway = exchange.method, self._gateway
         caller = _Caller(exchange.peer, exchange.context.access)
         if method in METHODS:
             return _ListResponder(self, method, caller)
+        if method == "tools/call" and gateway.search is not None and params.name in _SEARCH_TOOLS:
+            return self._search_call(exchange, caller, params)
         if method == "tools/call" and gateway.tools.catalog.find(params.name, caller.access) is None:
             return self._forwarded(exchange, caller, "tools", params.name)
         if method == "prompts/get" and gateway.prompts.catalog.find(params.name, caller.access) is None:
@@ -212,6 +218,37 @@ class GatewayServing:
         if entry is None:
             return self._request(exchange, caller, partial(self._named_target, exchange, caller, kind, name))
         return self._request(exchange, caller, self._target_of(exchange, merged, kind, entry), entry=entry)
+
+    def _search_call(
+        self, exchange: IncomingRequest, caller: _Caller, params: Any
+    ) -> ForwardedRequest | _SearchResponder:
+        """Return the responder of a call of one of the two tools that stand for all others."""
+        if params.name == FIND_TOOLS:
+            return _SearchResponder(self, caller)
+        return self._request(exchange, caller, partial(self._used_target, exchange, caller, params.arguments))
+
+    async def _used_target(self, exchange: IncomingRequest, caller: _Caller, arguments: Any) -> Target:
+        used = used_tool(arguments)
+        if used is None:
+            raise ToolError(f"{USE_TOOL} takes the name of a tool, and its arguments as an object")
+        name, inner = used
+        merged = await self._settled(caller)
+        entry = merged.find("tools", name, caller.access)
+        if entry is None:
+            raise ToolError(f"there is no tool {name!r}; {FIND_TOOLS} finds the names of tools")
+        target = self._target_of(exchange, merged, "tools", entry)
+        fixed = entry.client.fixed_of(entry.original)
+        return Target(target.client, {"name": entry.original, "arguments": {**inner, **fixed}}, target.finish)
+
+    async def search(self, caller: _Caller, arguments: Any) -> JsonObject:
+        """Return the result of a call of ``find_tools``."""
+        assert self._gateway.search is not None
+        given: Any = arguments or {}
+        query, at_most = given.get("query"), given.get("at_most", self._gateway.search.at_once)
+        if not isinstance(query, str) or type(at_most) is not int or at_most < 1:
+            raise ToolError(f"{FIND_TOOLS} takes a query as a string, and at_most as an integer of at least 1")
+        merged = await self._settled(caller)
+        return await found_tools(merged, list(merged.visible("tools", caller.access)), query, at_most)
 
     async def _named_target(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> Target:
         merged = await self._settled(caller)
@@ -297,6 +334,13 @@ class GatewayServing:
         kind, member = METHODS[method]
         merged = await self._settled(caller)
         revision, own = context.revision, self._own_page(method, context)
+        search = self._gateway.search if kind == "tools" else None
+        if search is not None:
+            visible = list(merged.visible(kind, caller.access))
+            if is_needed(search, merged, visible):
+                stand_ins = [*(own or ()), *search_tools(search, len(visible))]
+                shown, following = self._gateway.page(method, enumerate(stand_ins), cursor)
+                return {member: shown} if following is None else {member: shown, "nextCursor": following}
         if self._gateway.page_size is None and cursor is None and own is None and not merged.varies:
             if (kind, revision) not in merged.pages:
                 joined = b",".join(bytes(entry.json(revision)) for entry in merged.entries[kind])
@@ -359,6 +403,21 @@ def _forget(client: UpstreamClient, _: object) -> None:
 
 def _has_principal(key: Hashable, access: Access | None) -> bool:
     return ("" if access is None else access.principal) == key
+
+
+@frozen(eq=False)
+class _SearchResponder:
+    """Answers a call of ``find_tools``."""
+
+    _serving: GatewayServing
+    _caller: _Caller
+    waits: bool = field(default=True, init=False)
+    may_ask: bool = field(default=False, init=False)
+
+    async def call(self, context: Context[Any], params: Any) -> JsonObject:
+        """Return the tools that fit the query."""
+        del context
+        return await self._serving.search(self._caller, params.arguments)
 
 
 @frozen(eq=False)
