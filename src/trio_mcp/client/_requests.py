@@ -193,10 +193,10 @@ class CallbackAttempt(Attempt):
         Raises what sending raises; then the attempt has ended.
         """
         outgoing, clocks = self.outgoing, self._clocks
+        outgoing.on_outcome = self._finish
         if not outgoing.begin_nowait():
             return False
         if outgoing.state is ExchangeState.OPEN:  # else the outcome has arrived
-            outgoing.on_outcome = self._finish
             self._start()
             deadline = min(self._last_activity + clocks.limits.idle, self._total_deadline)
             if deadline < clocks.next_check:
