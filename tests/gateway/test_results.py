@@ -251,6 +251,16 @@ async def test_a_resource_that_does_not_exist_is_refused_with_the_code_of_the_re
             await client.read_resource("notes://nowhere")
 
     assert missing.value.code == (-32602 if way.is_modern else -32002)
+    assert missing.value.data == {"uri": "notes://nowhere"}
+
+
+@in_all_eras
+async def test_a_resource_of_no_server_is_refused_with_the_code_of_the_revision(way: Way) -> None:
+    async with opened(front(server_of(way.upstream)), way) as client:
+        with pytest.raises(ErrorResponse, match="no resource 'a://b' on the servers of this gateway") as missing:
+            await client.read_resource("a://b")
+
+    assert (missing.value.code, missing.value.data) == (-32602 if way.is_modern else -32002, {"uri": "a://b"})
 
 
 @everywhere

@@ -60,7 +60,16 @@ from ..wire import (
 )
 from ._upstream import UpstreamClient, current_call
 
-__all__ = ["PASSED_EXTENSIONS", "Finish", "ForwardedRequest", "Resolve", "Target", "capabilities_for", "failure_of"]
+__all__ = [
+    "PASSED_EXTENSIONS",
+    "Finish",
+    "ForwardedRequest",
+    "Resolve",
+    "Target",
+    "capabilities_for",
+    "failure_of",
+    "resource_not_found",
+]
 
 _log = logging.getLogger("trio_mcp.gateway")
 
@@ -242,8 +251,7 @@ def failure_of(failure: TrioMcpError, server: str, method: str, modern: bool) ->
     if isinstance(failure, McpError):
         return failure
     if isinstance(failure, ErrorResponse):
-        code = INVALID_PARAMS if failure.code == _RESOURCE_NOT_FOUND and modern else failure.code
-        return McpError(code, failure.message, failure.data)
+        return McpError(_code_for(failure, method, modern=modern), failure.message, failure.data)
     if isinstance(failure, MissingCapability | AskExpired | TooManyParked | ToolError):
         return failure
     if isinstance(failure, RequestTimedOut):
@@ -257,6 +265,20 @@ def failure_of(failure: TrioMcpError, server: str, method: str, modern: bool) ->
         what = "gave an answer that breaks the protocol"
     text = f"the server {server!r} behind this gateway {what}"
     return ToolError(text) if method == "tools/call" else McpError(INTERNAL_ERROR, text)
+
+
+def _code_for(error: ErrorResponse, method: str, *, modern: bool) -> int:
+    """Return the code of an error in the era of the caller."""
+    if modern:
+        return INVALID_PARAMS if error.code == _RESOURCE_NOT_FOUND else error.code
+    names_resource = method == "resources/read" and is_object(error.data) and "uri" in error.data
+    return _RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_resource else error.code
+
+
+def resource_not_found(uri: str, *, modern: bool) -> McpError:
+    """Return the error for a resource that no server has."""
+    code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND
+    return McpError(code, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
 
 
 def capabilities_for(capabilities: JsonObject) -> JsonObject:
