@@ -9,7 +9,8 @@ Rules of this file:
    and this principal alone.
 3. In every other case the gateway asks: the request waits, and is answered as any handler of this package answers.
 4. Of the caller's `_meta`, all is passed on but what belongs to one connection: the envelope and the progress token.
-5. A failure between the gateway and the server is told in the gateway's words: it may hold secrets of the server.
+5. A result that the server declares public is private if callers do not see the same of the server.
+6. A failure between the gateway and the server is told in the gateway's words: it may hold secrets of the server.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -195,6 +196,8 @@ class ForwardedRequest:
             result = {**result, "_meta": others}
             if not others:
                 del result["_meta"]
+        if result.get("cacheScope") == "public" and _is_personal(target.client):
+            result = {**result, "cacheScope": "private"}
         if revision <= facts.revision:
             return result
         if self.method not in types.METHODS[facts.revision]:
@@ -246,8 +249,13 @@ class ForwardedRequest:
         return failure_of(failure, self._upstream.mount.name, self.method, run_of(self._context).context.modern)
 
 
+def _is_personal(client: UpstreamClient) -> bool:
+    """Return True if not every caller sees the same of a server; then its results are not for everybody."""
+    return client.key is not None or client.mount.visible is not None
+
+
 def failure_of(failure: TrioMcpError, server: str, method: str, modern: bool) -> Exception:
-    """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 5)."""
+    """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 6)."""
     if isinstance(failure, McpError):
         return failure
     if isinstance(failure, ErrorResponse):
