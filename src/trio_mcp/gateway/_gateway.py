@@ -5,6 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/architec
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -61,6 +62,7 @@ class Gateway(Server):
         **options: Any,
     ) -> None:
         super().__init__(name, version=version, **options)
+        self._visible: Visible | None = options.get("visible")
         self._upstreams: dict[str, Upstream] = {}
         self._active: list[GatewayServing] = []
         points = ServerExtensionPoints(self)
@@ -154,7 +156,8 @@ class Gateway(Server):
             edit: a plain function that returns a tool with another description, title or annotations, or None to leave
                 the tool out.
             visible: a plain function that decides whether a caller sees a tool, prompt, resource or template, given
-                that and its `Access`, which is None without authentication.
+                that and its `Access`, which is None without authentication; in addition to that of the gateway. What it
+                fails for is hidden.
             share: the callers that share one connection to the server: ``"all"``, those of one ``"principal"``, or
                 those of one ``"session"``, which is one connection to the gateway.
             auth: the credentials of the gateway at the server, or a plain function that returns those for a caller.
@@ -174,9 +177,11 @@ class Gateway(Server):
         Raises:
             OSError: the file cannot be read.
             ValueError: a name is taken, or an option is out of range.
-            TypeError: the target is of a type that cannot be connected to.
+            TypeError: the target is of a type that cannot be connected to, or *edit* or *visible* is not a plain
+                function.
         """
         _check_options(share, timeout, idle, max_concurrency, per_second, only, without)
+        _check_functions(edit=edit, visible=visible)
         starts = starts_of(target)
         added: list[Upstream] = []
         for given, start in starts.items():
@@ -190,7 +195,7 @@ class Gateway(Server):
                 rename=dict(rename or {}),
                 fix=dict(fix or {}),
                 edit=edit,
-                visible=visible,
+                visible=_both(self._visible, visible),
                 share=share,
                 auth=auth,
                 restart=restart,
@@ -241,6 +246,19 @@ class Gateway(Server):
         page: Mapping[str, Any] = catalog.page(revision, None, None, None, access)
         entries: JsonText | list[Any] = page[member]
         return entries
+
+
+def _both(first: Visible | None, second: Visible | None) -> Visible | None:
+    """Return the function that shows what both functions show."""
+    if first is None or second is None:
+        return first or second
+    return lambda entry, access: first(entry, access) and second(entry, access)
+
+
+def _check_functions(**functions: object) -> None:
+    for name, function in functions.items():
+        if function is not None and (not callable(function) or inspect.iscoroutinefunction(function)):
+            raise TypeError(f"mount({name}={function!r}): must be a plain function")
 
 
 def _check_options(

@@ -12,6 +12,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -24,6 +25,8 @@ from ..wire import JsonObject, JsonText, UriTemplate, encode, is_object, json_te
 from ._upstream import LISTS, ListKind, UpstreamClient
 
 __all__ = ["METHODS", "Entry", "MergedLists", "Places"]
+
+_log = logging.getLogger("trio_mcp.gateway")
 
 METHODS: Final[Mapping[str, tuple[ListKind, str]]] = {
     "tools/list": ("tools", "tools"),
@@ -58,7 +61,13 @@ class Entry:
     def is_visible(self, access: Access | None) -> bool:
         """Return True if a caller sees it."""
         visible = self.client.mount.visible
-        return visible is None or bool(visible(self.definition, access))
+        if visible is None:
+            return True
+        try:
+            return bool(visible(self.definition, access))
+        except Exception:  # an application's function
+            _log.exception("visible= of %r of server %r failed, which hides it", self.public, self.client.mount.name)
+            return False
 
 
 def published(definition: Any, revision: str) -> JsonObject:
