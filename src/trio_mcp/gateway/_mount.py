@@ -91,14 +91,21 @@ class Mount:
             tool = evolve(tool, input_schema=_without_properties(tool.input_schema, self.fix))
         return tool if self.edit is None else self.edit(tool)
 
-    def arguments(self, tool: types.Tool, arguments: Any) -> Any:
-        """Return the arguments of a call, with those that are fixed (rule 3)."""
+    def fixed(self, tool: types.Tool) -> Mapping[str, Any]:
+        """Return the arguments of a tool that are fixed, as the server has the tool."""
         properties: Any = tool.input_schema.get("properties")
-        fixed = {name: value for name, value in self.fix.items() if is_object(properties) and name in properties}
-        if not fixed:
-            return arguments
+        return {name: value for name, value in self.fix.items() if is_object(properties) and name in properties}
+
+    def arguments(self, fixed: Mapping[str, Any], arguments: Any) -> Any:
+        """Return the arguments of a call, with those that are fixed (rule 3).
+
+        Args:
+            fixed: the arguments of the tool that are fixed; see `fixed`.
+            arguments: as the caller sent them. What it sends for others that are fixed is replaced, too.
+        """
         given: JsonObject = arguments if is_object(arguments) else {}
-        return {**given, **fixed}
+        replaced = {name: value for name, value in self.fix.items() if name in given}
+        return {**given, **fixed, **replaced} if fixed or replaced else arguments
 
     def credentials(self, access: Access | None) -> ClientAuth | None:
         """Return the credentials with which the server is reached for a caller."""

@@ -217,11 +217,10 @@ class GatewayServing:
         if entry.original != entry.public:
             members["name"] = entry.original
         if kind == "tools" and entry.client.mount.fix:
-            arguments = (exchange.params or {}).get("arguments")
-            original = next(
-                (each for each in entry.client.lists.get("tools", ()) if each.name == entry.original), entry.definition
-            )
-            members["arguments"] = entry.client.mount.arguments(original, arguments)
+            given, fixed = (exchange.params or {}).get("arguments"), entry.client.fixed.get(entry.original, {})
+            arguments = entry.client.mount.arguments(fixed, given)
+            if arguments is not None:
+                members["arguments"] = arguments
         merged = self._lists_for(caller)
         finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
         return Target(entry.client, members, finish)

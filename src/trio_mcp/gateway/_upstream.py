@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -133,6 +133,8 @@ class UpstreamClient:
     _on_closed: Callable[[UpstreamClient], None]
     lists: dict[ListKind, Sequence[Any]] = field(factory=dict[ListKind, Sequence[Any]], init=False)
     """The latest lists, as far as the server has them, as they are shown apart from their names."""
+    fixed: dict[str, Mapping[str, Any]] = field(factory=dict[str, Mapping[str, Any]], init=False)
+    """The arguments of each tool that are fixed, by its name on the server."""
     version: int = field(default=0, init=False)
     """Grows with each change of a list."""
     calls: dict[CallInFlight, None] = field(factory=dict["CallInFlight", None], init=False)
@@ -312,6 +314,7 @@ class UpstreamClient:
     def _shown(self, kind: ListKind, latest: Sequence[Any]) -> list[Any]:
         mount = self.mount
         if kind == "tools":
+            self.fixed = {tool.name: mount.fixed(tool) for tool in latest}
             edited = {tool.name: mount.edited(tool) for tool in latest}
             return [tool for tool in edited.values() if tool is not None]
         if kind == "prompts":
