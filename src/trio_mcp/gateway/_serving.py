@@ -124,11 +124,34 @@ class GatewayServing:
         self._merged.clear()
 
     def _list_changed(self, client: UpstreamClient, kind: ListKind) -> None:
+        before = dict(self._merged)
         self._merged.clear()
         if len(self._places) > 2 * sum(map(len, self._lists())) + 1000:
             self._places.keep(self._clients.values())
-        shown_to = partial(_has_principal, client.key) if client.mount.share == "principal" else None
+
+        def shown_to(access: Access | None) -> bool:
+            if client.mount.share == "principal" and not _has_principal(client.key, access):
+                return False
+            return self._sees_change(before, kind, access)
+
         self._points.list_changed("resources" if kind == "templates" else kind, shown_to)
+
+    def _sees_change(
+        self, before: Mapping[tuple[object, ...], MergedLists], kind: ListKind, access: Access | None
+    ) -> bool:
+        """Return False if all that has changed in a list is hidden from a caller, as far as that is known."""
+        mounts = self._gateway.mounts
+        if any(mount.share == "session" for mount in mounts) or all(mount.visible is None for mount in mounts):
+            return True
+        caller = _Caller(None, access)
+        earlier = before.get(self._key_of(caller))
+        if earlier is None:
+            return True
+        shown = [
+            {each.public: each.definition for each in merged.visible(kind, access)}
+            for merged in (earlier, self._lists_for(caller))
+        ]
+        return shown[0] != shown[1]
 
     def _lists(self) -> list[Sequence[Any]]:
         return [each for client in self._clients.values() for each in client.lists.values()]
@@ -137,8 +160,7 @@ class GatewayServing:
 
     def _lists_for(self, caller: _Caller) -> MergedLists:
         """Return the merged lists of a caller, as far as they are known."""
-        mounts = self._gateway.mounts
-        key = (*(caller.key(mount) for mount in mounts if mount.share != "all"), self._own_names())
+        key = self._key_of(caller)
         merged = self._merged.get(key)
         if merged is None:
             tools, prompts = self._own_names()
@@ -147,6 +169,10 @@ class GatewayServing:
             if len(self._merged) > _MOST_MERGED:
                 self._merged.popitem(last=False)
         return merged
+
+    def _key_of(self, caller: _Caller) -> tuple[object, ...]:
+        """Return the key of the merged lists of a caller."""
+        return (*(caller.key(mount) for mount in self._gateway.mounts if mount.share != "all"), self._own_names())
 
     def _own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names of the tools and prompts that the gateway itself has registered."""
