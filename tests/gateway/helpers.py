@@ -14,6 +14,7 @@ from attrs import frozen
 
 from tests.gateway.upstream_server import make_server
 from tests.interaction.over_http import over_http, over_http_socket, served_at_socket
+from tests.interaction.serving_with_principal import ServingWithPrincipal
 from trio_mcp import Client, ClientOptions, Server, open_client, types
 from trio_mcp.gateway import Gateway
 from trio_mcp.testing import open_memory_client
@@ -159,3 +160,14 @@ async def uris(client: Client) -> list[str]:
 async def settled() -> None:
     """Wait until no task has anything to do: every change has arrived where it goes."""
     await trio.testing.wait_all_tasks_blocked()
+
+
+@asynccontextmanager
+async def two_principals(gateway: Gateway, way: Way, **options: Any) -> AsyncGenerator[tuple[Client, Client]]:
+    """Open a client of each of two principals, ``ada`` and ``bob``, in one serving of a gateway."""
+    async with (
+        gateway.serving() as serving,
+        open_client(ServingWithPrincipal(serving, "ada"), revision=way.downstream, **options) as ada,
+        open_client(ServingWithPrincipal(serving, "bob"), revision=way.downstream, **options) as bob,
+    ):
+        yield ada, bob

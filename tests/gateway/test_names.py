@@ -179,6 +179,21 @@ async def test_an_argument_that_is_fixed_is_neither_shown_nor_chosen_by_callers(
         assert await said(client, "plain") == "nothing"
 
 
+async def test_a_caller_cannot_send_a_fixed_argument_to_a_tool_that_does_not_name_it() -> None:
+    server = server_of(MODERN)
+
+    @server.tool(input_schema={"type": "object", "allOf": [{"properties": {"tenant": {"type": "string"}}}]})
+    async def find(tenant: str = "nobody") -> str:
+        return tenant
+
+    gateway = front()
+    gateway.mount(server, fix={"tenant": "acme"})
+
+    async with opened(gateway, HERE) as client:
+        assert await said(client, "find", {"tenant": "evil"}) == "acme"
+        assert await said(client, "find") == "nobody"
+
+
 @in_all_eras
 async def test_a_tool_can_be_edited_or_left_out(way: Way) -> None:
     def edit(tool: types.Tool) -> types.Tool | None:
@@ -282,17 +297,14 @@ async def test_a_caller_is_not_told_of_a_change_of_what_it_does_not_see(way: Way
     gateway = front()
     gateway.mount(server, visible=hides_from_bob)
 
-    async with (
-        two_principals(gateway, way) as (ada, bob),
-        ada.listen(tools=True) as for_ada,
-        bob.listen(tools=True) as for_bob,
-    ):
-        await names(bob)
-        server.tool(name="secret_new")(_saying("x"))
-        assert await anext(for_ada) == ListChanged("tools")
-        server.tool(name="new")(_saying("x"))
-        assert await anext(for_bob) == ListChanged("tools")
-        assert await names(bob) == ["find", "new"]  # one change told, and both had been made
+    async with two_principals(gateway, way) as (ada, bob):
+        assert await names(bob) == ["find"]
+        async with ada.listen(tools=True) as for_ada, bob.listen(tools=True) as for_bob:
+            server.tool(name="secret_new")(_saying("x"))
+            assert await anext(for_ada) == ListChanged("tools")
+            server.tool(name="new")(_saying("x"))
+            assert await anext(for_bob) == ListChanged("tools")
+            assert await names(bob) == ["find", "new"]  # it was told once, when both had been added
 
 
 @pytest.mark.parametrize("name", ["edit", "visible"])
