@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import pytest
 import trio
+import trio.testing
 from attrs import frozen
 
 from tests.gateway.upstream_server import make_server
