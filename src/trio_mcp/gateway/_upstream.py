@@ -273,7 +273,7 @@ class UpstreamClient:
 
     @staticmethod
     async def _wait_changed(server: SupervisedServer, client: Client) -> None:
-        while server.client is client and server.status.state == "connected":
+        while server.client is client:  # a client that is lost for good is kept
             await server.changed.wait()
 
     async def _follow_client(self, client: Client) -> None:
