@@ -17,6 +17,7 @@ from tests.gateway.upstream_server import make_server
 from tests.interaction.over_http import over_http, over_http_socket, served_at_socket
 from tests.interaction.serving_with_principal import ServingWithPrincipal
 from trio_mcp import Client, ClientOptions, Server, open_client, types
+from trio_mcp.abc import Serving
 from trio_mcp.gateway import Gateway
 from trio_mcp.testing import open_memory_client
 
@@ -163,12 +164,22 @@ async def settled() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
+def client_of(
+    serving: Serving, way: Way, principal: str | None = None, **options: Unpack[ClientOptions]
+) -> AbstractAsyncContextManager[Client]:
+    """Open a client of a gateway that is served already, for a principal if one is given."""
+    options.setdefault("revision", way.downstream)
+    return open_client(ServingWithPrincipal(serving, principal), **options)
+
+
 @asynccontextmanager
-async def two_principals(gateway: Gateway, way: Way, **options: Any) -> AsyncGenerator[tuple[Client, Client]]:
+async def two_principals(
+    gateway: Gateway, way: Way, **options: Unpack[ClientOptions]
+) -> AsyncGenerator[tuple[Client, Client]]:
     """Open a client of each of two principals, ``ada`` and ``bob``, in one serving of a gateway."""
     async with (
         gateway.serving() as serving,
-        open_client(ServingWithPrincipal(serving, "ada"), revision=way.downstream, **options) as ada,
-        open_client(ServingWithPrincipal(serving, "bob"), revision=way.downstream, **options) as bob,
+        client_of(serving, way, "ada", **options) as ada,
+        client_of(serving, way, "bob", **options) as bob,
     ):
         yield ada, bob
