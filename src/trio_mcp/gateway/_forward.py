@@ -10,7 +10,9 @@ Rules of this file:
 3. In every other case the gateway asks: the request waits, and is answered as any handler of this package answers.
 4. Of the caller's `_meta`, all is passed on but what belongs to one connection: the envelope and the progress token.
 5. A result that the server declares public is private if callers do not see the same of the server.
-6. A failure between the gateway and the server is told in the gateway's words: it may hold secrets of the server.
+6. If a server fails because the caller cannot answer its question, the caller is told which capability it lacks, as its
+   revision tells that.
+7. A failure between the gateway and the server is told in the gateway's words: it may hold secrets of the server.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -52,6 +54,7 @@ from ..wire import (
     INVALID_PARAMS,
     LOG_LEVEL_KEY,
     METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
     SERVER_INFO_KEY,
@@ -116,6 +119,8 @@ class ForwardedRequest:
     _context: Context[Any] = field(init=False)
     _upstream: UpstreamClient = field(init=False)
     """The server, for errors."""
+    _lacking: MissingCapability | None = field(default=None, init=False)
+    """The reason why a question of a legacy server could not be passed on to the caller."""
 
     async def call(self, context: Context[Any], params: Any) -> Any:
         """Return the result of the server.
@@ -188,6 +193,8 @@ class ForwardedRequest:
             return interim_result(
                 serving_of(context), exchange, requests if is_object(requests) else {}, result.get("requestState")
             )
+        if self._lacking is not None and facts.modern and result.get("isError") is True:
+            raise self._lacking
         if target.finish is not None:
             result = target.finish(result)
         meta: Any = result.get("_meta")
@@ -238,6 +245,7 @@ class ForwardedRequest:
         try:
             (answer,) = await self._context.ask_all(question)
         except MissingCapability as missing:
+            self._lacking = missing
             raise McpError(METHOD_NOT_FOUND, str(missing)) from missing
         except (AskExpired, TooManyParked) as expired:
             raise McpError(INTERNAL_ERROR, str(expired)) from expired
@@ -246,6 +254,8 @@ class ForwardedRequest:
         return answer
 
     def _failure(self, failure: TrioMcpError) -> Exception:
+        if self._lacking is not None and isinstance(failure, ErrorResponse):
+            return self._lacking
         return failure_of(failure, self._upstream.mount.name, self.method, run_of(self._context).context.modern)
 
 
@@ -255,10 +265,13 @@ def _is_personal(client: UpstreamClient) -> bool:
 
 
 def failure_of(failure: TrioMcpError, server: str, method: str, modern: bool) -> Exception:
-    """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 6)."""
+    """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 7)."""
     if isinstance(failure, McpError):
         return failure
     if isinstance(failure, ErrorResponse):
+        if failure.code == MISSING_CAPABILITY and not modern:
+            needed: Any = failure.data.get("requiredCapabilities") if is_object(failure.data) else None
+            return MissingCapability(failure.message, needed if is_object(needed) else {})
         return McpError(_code_for(failure, method, modern=modern), failure.message, failure.data)
     if isinstance(failure, MissingCapability | AskExpired | TooManyParked | ToolError):
         return failure
