@@ -20,6 +20,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -324,11 +325,16 @@ class _ForwardedQuestion(Ask[Any]):
     question: Any
     """The params of the question, typed."""
     key: str | None = None
+    _id: str = field(factory=lambda: secrets.token_urlsafe(16), init=False)
+    """Names the page for a legacy caller, if the server does not name it."""
 
     def params(self, revision: str) -> JsonObject:
         """Return the params of the question in the revision of the caller."""
         json: JsonObject = types.unstructure(self.question, revision=revision)
-        return {name: each for name, each in json.items() if name not in {"_meta", "task"}}
+        params = {name: each for name, each in json.items() if name not in {"_meta", "task"}}
+        if isinstance(self.question, types.ElicitRequestURLParams) and not is_modern(revision):
+            params.setdefault("elicitationId", self._id)  # modern servers have none
+        return params
 
     def lacking(self, context: Any) -> MissingCapability | None:
         """Return the capability that the caller has not declared."""
