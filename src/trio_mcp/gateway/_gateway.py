@@ -20,7 +20,7 @@ from ..lowlevel import ServerExtensionPoints, ServingPart
 from ..wire import JsonText
 from ._forward import PASSED_EXTENSIONS
 from ._merged import METHODS
-from ._mount import Credentials, Edit, Mount, Share, Visible, starts_of
+from ._mount import Credentials, Edit, Mount, Share, Visible, free_label, starts_of
 from ._serving import GatewayServing
 from ._upstream import Upstream, UpstreamClient, UpstreamStatus
 
@@ -186,9 +186,13 @@ class Gateway(Server):
         added: list[Upstream] = []
         for given, start in starts.items():
             chosen = given if name is None else name if len(starts) == 1 else f"{name}-{given}"
+            unique = chosen if name is not None or len(starts) > 1 else self._free(chosen)
+            if unique in self._upstreams:
+                raise ValueError(f"mount(): a server {unique!r} is mounted already; choose another name=")
             mount = Mount(
-                name=chosen if name is not None or len(starts) > 1 else self._free(chosen),
+                name=unique,
                 start=start,
+                label=free_label({each.label for each in self.mounts}, prefix or unique, unique),
                 prefix=prefix,
                 only=None if only is None else tuple(only),
                 without=tuple(without),
@@ -205,8 +209,6 @@ class Gateway(Server):
                 max_concurrency=max_concurrency,
                 per_second=per_second,
             )
-            if mount.name in self._upstreams:
-                raise ValueError(f"mount(): a server {mount.name!r} is mounted already; choose another name=")
             upstream = self._upstreams[mount.name] = Upstream(mount, self._clients)
             added.append(upstream)
             for serving in self._active:
