@@ -13,6 +13,7 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -120,6 +121,15 @@ def _original(kind: ListKind, definition: Any) -> str:
             return template
 
 
+_EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
+_VARIABLE: Final = re.compile(r"[\w.%]+")
+
+
+def _form(uri: str) -> str:
+    """Return a template without the names of its variables, or a URI as it is."""
+    return _EXPRESSION.sub(lambda found: _VARIABLE.sub("_", found[0]), uri) if "{" in uri else uri
+
+
 @frozen(eq=False)
 class _ListedTemplate:
     """A resource template of a server, ready to be matched."""
@@ -147,7 +157,7 @@ class MergedLists:
     """True if some entries are hidden from some callers."""
     _by_name: dict[ListKind, dict[str, Entry]] = field(init=False)
     _owners: dict[str, UpstreamClient] = field(init=False)
-    """The first server that lists a URI or a template."""
+    """The first server that lists a URI or a template, by its form: the names of variables do not count."""
     _templates: list[_ListedTemplate] = field(init=False)
     pages: dict[tuple[ListKind, str], JsonText] = field(factory=dict[tuple[ListKind, str], JsonText], init=False)
     """Whole lists by revision, if they are the same for everybody."""
@@ -158,7 +168,7 @@ class MergedLists:
         for client in self.clients:
             for kind in ("resources", "templates"):
                 for each in client.lists.get(kind, ()):
-                    self._owners.setdefault(_original(kind, each), client)
+                    self._owners.setdefault(_form(_original(kind, each)), client)
         self.entries = {kind: [] for kind in LISTS}
         self.entries["templates"] = self._uri_entries("templates")
         for entry in self.entries["templates"]:
@@ -211,7 +221,7 @@ class MergedLists:
 
     def public_uri(self, client: UpstreamClient, uri: str) -> str:
         """Return the URI in the gateway of a resource, or a template, of one server."""
-        owner = self._owners.get(uri) or next(
+        owner = self._owners.get(_form(uri)) or next(
             (each.entry.client for each in self._templates if each.template.match(uri) is not None), None
         )
         return uri if owner is None or owner is client else f"{client.mount.label}+{uri}"
