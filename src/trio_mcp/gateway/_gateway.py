@@ -20,7 +20,7 @@ from ..lowlevel import ServerExtensionPoints, ServingPart
 from ..wire import JsonText
 from ._forward import PASSED_EXTENSIONS
 from ._merged import METHODS
-from ._mount import Credentials, Edit, Mount, Share, Visible, free_label, starts_of
+from ._mount import Credentials, Edit, Mount, Share, Start, Visible, free_label, starts_of
 from ._serving import GatewayServing
 from ._upstream import Upstream, UpstreamClient, UpstreamStatus
 
@@ -182,13 +182,9 @@ class Gateway(Server):
         """
         _check_options(share, timeout, idle, max_concurrency, per_second, only, without)
         _check_functions(edit=edit, visible=visible)
-        starts = starts_of(target)
+        starts = self._named(starts_of(target), name)
         added: list[Upstream] = []
-        for given, start in starts.items():
-            chosen = given if name is None else name if len(starts) == 1 else f"{name}-{given}"
-            unique = chosen if name is not None or len(starts) > 1 else self._free(chosen)
-            if unique in self._upstreams:
-                raise ValueError(f"mount(): a server {unique!r} is mounted already; choose another name=")
+        for unique, start in starts.items():
             mount = Mount(
                 name=unique,
                 start=start,
@@ -224,6 +220,17 @@ class Gateway(Server):
         upstream = self._upstreams.pop(name)
         for serving in self._active:
             serving.unmounted(upstream.mount)
+
+    def _named(self, starts: Mapping[str, Start], name: str | None) -> Mapping[str, Start]:
+        """Return how to connect to new servers by the names that they get in the gateway; see `mount`."""
+        if name is None and len(starts) == 1:
+            return {self._free(given): start for given, start in starts.items()}
+        if name is not None:
+            starts = {name if len(starts) == 1 else f"{name}-{given}": start for given, start in starts.items()}
+        for each in starts:
+            if each in self._upstreams:
+                raise ValueError(f"mount(): a server {each!r} is mounted already; choose another name=")
+        return starts
 
     def _free(self, name: str) -> str:
         free, number = name, 2
