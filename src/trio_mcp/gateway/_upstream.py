@@ -467,7 +467,7 @@ class UpstreamClient:
     def _call_of_message(self) -> CallInFlight | None:
         """Return the call that a message belongs to (rule 5)."""
         call = current_call.get()
-        if call is not None:
+        if call in self.calls:  # else it is one of another gateway in this process
             return call
         if not self.calls or len({each.caller for each in self.calls}) > 1:
             return None
