@@ -47,7 +47,15 @@ from .. import (
     Visit,
     types,
 )
-from ..lowlevel import ClientExtensionPoints, checked_result, interim_result, past_of, run_of, serving_of
+from ..lowlevel import (
+    ClientExtensionPoints,
+    IncomingRequest,
+    checked_result,
+    interim_result,
+    past_of,
+    run_of,
+    serving_of,
+)
 from ..wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -73,6 +81,7 @@ __all__ = [
     "Target",
     "capabilities_for",
     "failure_of",
+    "given_params",
     "resource_not_found",
 ]
 
@@ -112,7 +121,7 @@ class ForwardedRequest:
 
     method: str
     params: Mapping[str, Any]
-    """The params as they were received."""
+    """The params as they were received, or as middleware has changed them: see `given_params`."""
     resolve: Resolve
     caller: Hashable
     may_ask: bool = True
@@ -169,7 +178,8 @@ class ForwardedRequest:
     def _params(self, target: Target, server_is_modern: bool) -> JsonObject:
         params = {name: each for name, each in self.params.items() if name not in _OF_ATTEMPT}
         params.update(target.members)
-        meta = {name: each for name, each in self._context.meta.items() if name not in _OF_CONNECTION}
+        given: Any = self.params.get("_meta")
+        meta = {name: each for name, each in given.items() if name not in _OF_CONNECTION} if is_object(given) else {}
         level = run_of(self._context).context.log_level
         if level is not None and server_is_modern:
             meta[LOG_LEVEL_KEY] = level
@@ -258,6 +268,29 @@ class ForwardedRequest:
         if self._lacking is not None and isinstance(failure, ErrorResponse):
             return self._lacking
         return failure_of(failure, self._upstream.mount.name, self.method, run_of(self._context).context.modern)
+
+
+_PLAIN: Final[Mapping[str, Sequence[str]]] = {
+    "tools/call": ("name", "arguments"),
+    "prompts/get": ("name", "arguments"),
+    "resources/read": ("uri",),
+}
+"""The members of params that are the same in typed params and in JSON, apart from ``_meta``."""
+
+
+def given_params(exchange: IncomingRequest, params: Any) -> JsonObject:
+    """Return the JSON of the params of a request: as it was received, unless middleware has handed on other params.
+
+    Args:
+        params: the typed params that the middleware has handed on.
+    """
+    received = exchange.params or {}
+    plain = _PLAIN.get(exchange.method)
+    if plain is not None and params.meta == received.get("_meta"):
+        if all(getattr(params, member) == received.get(member) for member in plain):
+            return received
+    json: JsonObject = types.unstructure(params, revision=exchange.context.revision)
+    return json
 
 
 def _is_personal(client: UpstreamClient) -> bool:

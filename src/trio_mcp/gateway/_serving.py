@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 from .. import Access, Context, McpError, TrioMcpError
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, decode, is_modern, is_object, json_text
-from ._forward import ForwardedRequest, Resolve, Target, failure_of, resource_not_found
+from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._upstream import ListKind, UpstreamClient
@@ -204,23 +204,21 @@ class GatewayServing:
         if method in METHODS:
             return _ListResponder(self, method, caller)
         if method == "tools/call" and gateway.tools.catalog.find(params.name, caller.access) is None:
-            return self._forwarded(exchange, caller, "tools", params.name)
+            return self._forwarded(exchange, caller, "tools", params)
         if method == "prompts/get" and gateway.prompts.catalog.find(params.name, caller.access) is None:
-            return self._forwarded(exchange, caller, "prompts", params.name)
+            return self._forwarded(exchange, caller, "prompts", params)
         if method == "resources/read" and not gateway.resources.has(params.uri):
-            return self._request(exchange, caller, partial(self._resource_target, exchange, caller, params.uri))
+            resolve = partial(self._resource_target, exchange, caller, params.uri)
+            return ForwardedRequest(method, given_params(exchange, params), resolve, caller.identity)
         if method == "completion/complete":
             return self._completion(exchange, caller, params)
         return None
 
-    def _request(
-        self, exchange: IncomingRequest, caller: _Caller, resolve: Resolve, *, may_ask: bool = True
-    ) -> ForwardedRequest:
-        return ForwardedRequest(exchange.method, exchange.params or {}, resolve, caller.identity, may_ask)
-
-    def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> ForwardedRequest:
-        resolve = partial(self._named_target, exchange, caller, kind, name)
-        return self._request(exchange, caller, resolve, may_ask=self._may_ask(exchange, caller, kind, name))
+    def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, params: Any) -> ForwardedRequest:
+        given = given_params(exchange, params)
+        resolve = partial(self._named_target, given, caller, kind, params.name)
+        may_ask = self._may_ask(exchange, caller, kind, params.name)
+        return ForwardedRequest(exchange.method, given, resolve, caller.identity, may_ask)
 
     def _may_ask(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> bool:
         """Return False if the gateway never asks the caller itself for this request: see rule 2 of `_forward`."""
@@ -229,22 +227,22 @@ class GatewayServing:
         client = None if server is None else server.client
         return not (exchange.context.modern and client is not None and is_modern(client.revision))
 
-    async def _named_target(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> Target:
+    async def _named_target(self, given: JsonObject, caller: _Caller, kind: ListKind, name: str) -> Target:
         entry = self._lists_for(caller).find(kind, name, caller.access)
         if entry is None:
             merged = await self._settled(caller)
             entry = merged.find(kind, name, caller.access)
         if entry is None:
             raise McpError(INVALID_PARAMS, f"no {kind.removesuffix('s')} {name!r} on the servers of this gateway")
-        return self._target_of(exchange, caller, kind, entry)
+        return self._target_of(given, caller, kind, entry)
 
-    def _target_of(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, entry: Entry) -> Target:
+    def _target_of(self, given: JsonObject, caller: _Caller, kind: ListKind, entry: Entry) -> Target:
         members: dict[str, Any] = {}
         if entry.original != entry.public:
             members["name"] = entry.original
         if kind == "tools" and entry.client.mount.fix:
-            given, fixed = (exchange.params or {}).get("arguments"), entry.client.fixed.get(entry.original, {})
-            arguments = entry.client.mount.arguments(fixed, given)
+            fixed = entry.client.fixed.get(entry.original, {})
+            arguments = entry.client.mount.arguments(fixed, given.get("arguments"))
             if arguments is not None:
                 members["arguments"] = arguments
         merged = self._lists_for(caller)
@@ -272,26 +270,22 @@ class GatewayServing:
         return None
 
     def _completion(self, exchange: IncomingRequest, caller: _Caller, params: Any) -> ForwardedRequest | None:
-        ref: Any = (exchange.params or {}).get("ref")
-        if not is_object(ref):
-            return None
-        gateway = self._gateway
+        given, gateway = given_params(exchange, params), self._gateway
+        ref: JsonObject = given["ref"]
         if "name" in ref:
             name: str = params.ref.name
             if gateway.prompts.catalog.find(name, caller.access) is not None:
                 return None
-            resolve: Resolve = partial(self._prompt_completion, exchange, caller, name, ref)
+            resolve: Resolve = partial(self._prompt_completion, caller, name, ref)
         else:
             uri: str = params.ref.uri
             if gateway.resources.templates.find(uri, caller.access) is not None:
                 return None
             resolve = partial(self._template_completion, caller, uri, ref)
-        return self._request(exchange, caller, resolve, may_ask=False)
+        return ForwardedRequest(exchange.method, given, resolve, caller.identity, may_ask=False)
 
-    async def _prompt_completion(
-        self, exchange: IncomingRequest, caller: _Caller, name: str, ref: JsonObject
-    ) -> Target:
-        target = await self._named_target(exchange, caller, "prompts", name)
+    async def _prompt_completion(self, caller: _Caller, name: str, ref: JsonObject) -> Target:
+        target = await self._named_target({}, caller, "prompts", name)
         return Target(target.client, {"ref": {**ref, **target.members}})
 
     async def _template_completion(self, caller: _Caller, uri: str, ref: JsonObject) -> Target:
