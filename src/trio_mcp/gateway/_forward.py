@@ -9,7 +9,10 @@ Rules of this file:
    and this principal alone.
 3. In every other case the gateway asks: the request waits, and is answered as any handler of this package answers.
 4. Of the caller's `_meta`, all is passed on but what belongs to one connection: the envelope and the progress token.
-5. A failure between the gateway and the server is told in the gateway's words: it may hold secrets of the server.
+5. A result that the server declares public is private if callers do not see the same of the server.
+6. If a server fails because the caller cannot answer its question, the caller is told which capability it lacks, as its
+   revision tells that.
+7. A failure between the gateway and the server is told in the gateway's words: it may hold secrets of the server.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -17,6 +20,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -61,6 +65,7 @@ from ..wire import (
     INVALID_PARAMS,
     LOG_LEVEL_KEY,
     METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
     SERVER_INFO_KEY,
@@ -71,7 +76,17 @@ from ..wire import (
 )
 from ._upstream import UpstreamClient, current_call
 
-__all__ = ["PASSED_EXTENSIONS", "Finish", "ForwardedRequest", "Resolve", "Target", "capabilities_for", "failure_of"]
+__all__ = [
+    "PASSED_EXTENSIONS",
+    "Finish",
+    "ForwardedRequest",
+    "Resolve",
+    "Target",
+    "capabilities_for",
+    "failure_of",
+    "given_params",
+    "resource_not_found",
+]
 
 _log = logging.getLogger("trio_mcp.gateway")
 
@@ -109,7 +124,7 @@ class ForwardedRequest(TasklessResponder):
 
     method: str
     params: Mapping[str, Any]
-    """The params as they were received."""
+    """The params as they were received, or as middleware has changed them: see `given_params`."""
     target: Resolve | Target
     """The server, or a function that finds it."""
     caller: Hashable
@@ -119,6 +134,8 @@ class ForwardedRequest(TasklessResponder):
     """The context of the handler; None without one."""
     _upstream: UpstreamClient = field(init=False)
     """The server, for errors."""
+    _lacking: MissingCapability | None = field(default=None, init=False)
+    """The reason why a question of a legacy server could not be passed on to the caller."""
 
     async def call(self, context: Context[Any], params: Any) -> Any:
         """Return the result of the server.
@@ -174,7 +191,7 @@ class ForwardedRequest(TasklessResponder):
         try:
             cancel = ClientExtensionPoints(client).request_nowait(
                 self.method,
-                self._params(target, facts.meta),
+                self._params(target),
                 answered,
                 capabilities=capabilities_for(facts.capabilities),
             )
@@ -209,15 +226,14 @@ class ForwardedRequest(TasklessResponder):
         assert self._context is not None
         facts, past = run_of(self._context).context, past_of(self._context)
         if not is_modern(client.revision):
-            return self._params(target, facts.meta)
+            return self._params(target)
         if past is None:
-            return self._params(target, facts.meta, facts.log_level)
-        return self._params(target, facts.meta, facts.log_level, past.answers or past.offered, past.kept)
+            return self._params(target, facts.log_level)
+        return self._params(target, facts.log_level, past.answers or past.offered, past.kept)
 
     def _params(
         self,
         target: Target,
-        received: Mapping[str, Any],
         level: str | None = None,
         answers: Mapping[str, Any] | None = None,
         state: Any = None,
@@ -225,14 +241,14 @@ class ForwardedRequest(TasklessResponder):
         """Return the params for the server.
 
         Args:
-            received: the `_meta` of the request.
             level: the log level that a modern server is asked for.
             answers: those of a modern caller to the questions of a modern server.
             state: the state that came with the questions.
         """
         params = {name: each for name, each in self.params.items() if name not in _OF_ATTEMPT}
         params.update(target.members)
-        meta = {name: each for name, each in received.items() if name not in _OF_CONNECTION}
+        given: Any = self.params.get("_meta")
+        meta = {name: each for name, each in given.items() if name not in _OF_CONNECTION} if is_object(given) else {}
         if level is not None:
             meta[LOG_LEVEL_KEY] = level
         if meta:
@@ -260,6 +276,8 @@ class ForwardedRequest(TasklessResponder):
             return interim_result(
                 serving, exchange, requests if is_object(requests) else {}, result.get("requestState")
             )
+        if self._lacking is not None and facts.modern and result.get("isError") is True:
+            raise self._lacking
         if target.finish is not None:
             result = target.finish(result)
         meta: Any = result.get("_meta")
@@ -268,6 +286,8 @@ class ForwardedRequest(TasklessResponder):
             result = {**result, "_meta": others}
             if not others:
                 del result["_meta"]
+        if result.get("cacheScope") == "public" and _is_personal(target.client):
+            result = {**result, "cacheScope": "private"}
         if revision <= facts.revision:
             return result
         result = {name: decoded(each) for name, each in result.items()}
@@ -313,6 +333,7 @@ class ForwardedRequest(TasklessResponder):
         try:
             (answer,) = await self._context.ask_all(question)
         except MissingCapability as missing:
+            self._lacking = missing
             raise McpError(METHOD_NOT_FOUND, str(missing)) from missing
         except (AskExpired, TooManyParked) as expired:
             raise McpError(INTERNAL_ERROR, str(expired)) from expired
@@ -330,13 +351,44 @@ def _nothing() -> None:
     """Do nothing: there is nothing to give up."""
 
 
+_PLAIN: Final[Mapping[str, Sequence[str]]] = {
+    "tools/call": ("name", "arguments"),
+    "prompts/get": ("name", "arguments"),
+    "resources/read": ("uri",),
+}
+"""The members of params that are the same in typed params and in JSON, apart from ``_meta``."""
+
+
+def given_params(exchange: IncomingRequest, params: Any) -> JsonObject:
+    """Return the JSON of the params of a request: as it was received, unless middleware has handed on other params.
+
+    Args:
+        params: the typed params that the middleware has handed on.
+    """
+    received = exchange.params or {}
+    plain = _PLAIN.get(exchange.method, ())
+    if params.meta != received.get("_meta"):
+        plain = ()
+    if plain and all(getattr(params, member) == received.get(member) for member in plain):
+        return received
+    json: JsonObject = types.unstructure(params, revision=exchange.context.revision)
+    return json
+
+
+def _is_personal(client: UpstreamClient) -> bool:
+    """Return True if not every caller sees the same of a server; then its results are not for everybody."""
+    return client.key is not None or client.mount.visible is not None
+
+
 def failure_of(failure: TrioMcpError, server: str, method: str, *, modern: bool) -> Exception:
-    """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 5)."""
+    """Return the exception that tells a caller of a failure of a server, or of the connection to it (rule 7)."""
     if isinstance(failure, McpError):
         return failure
     if isinstance(failure, ErrorResponse):
-        code = INVALID_PARAMS if failure.code == _RESOURCE_NOT_FOUND and modern else failure.code
-        return McpError(code, failure.message, failure.data)
+        if failure.code == MISSING_CAPABILITY and not modern:
+            needed: Any = failure.data.get("requiredCapabilities") if is_object(failure.data) else None
+            return MissingCapability(failure.message, needed if is_object(needed) else {})
+        return McpError(_code_for(failure, method, modern=modern), failure.message, failure.data)
     if isinstance(failure, MissingCapability | AskExpired | TooManyParked | ToolError):
         return failure
     if isinstance(failure, RequestTimedOut):
@@ -350,6 +402,20 @@ def failure_of(failure: TrioMcpError, server: str, method: str, *, modern: bool)
         what = "gave an answer that breaks the protocol"
     text = f"the server {server!r} behind this gateway {what}"
     return ToolError(text) if method == "tools/call" else McpError(INTERNAL_ERROR, text)
+
+
+def _code_for(error: ErrorResponse, method: str, *, modern: bool) -> int:
+    """Return the code of an error in the era of the caller."""
+    if modern:
+        return INVALID_PARAMS if error.code == _RESOURCE_NOT_FOUND else error.code
+    names_resource = method == "resources/read" and is_object(error.data) and "uri" in error.data
+    return _RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_resource else error.code
+
+
+def resource_not_found(uri: str, *, modern: bool) -> McpError:
+    """Return the error for a resource that no server has."""
+    code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND
+    return McpError(code, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
 
 
 def capabilities_for(capabilities: JsonObject) -> JsonObject:
@@ -374,11 +440,16 @@ class _ForwardedQuestion(Ask[Any]):
     question: Any
     """The params of the question, typed."""
     key: str | None = None
+    _id: str = field(factory=lambda: secrets.token_urlsafe(16), init=False)
+    """Names the page for a legacy caller, if the server does not name it."""
 
     def params(self, revision: str) -> JsonObject:
         """Return the params of the question in the revision of the caller."""
         json: JsonObject = types.unstructure(self.question, revision=revision)
-        return {name: each for name, each in json.items() if name not in {"_meta", "task"}}
+        params = {name: each for name, each in json.items() if name not in {"_meta", "task"}}
+        if isinstance(self.question, types.ElicitRequestURLParams) and not is_modern(revision):
+            params.setdefault("elicitationId", self._id)  # modern servers have none
+        return params
 
     def lacking(self, context: Any) -> MissingCapability | None:
         """Return the capability that the caller has not declared."""

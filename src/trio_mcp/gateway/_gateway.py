@@ -5,6 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/architec
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from ..lowlevel import ServerExtensionPoints, ServingPart
 from ..wire import JsonText
 from ._forward import PASSED_EXTENSIONS
 from ._merged import METHODS
-from ._mount import Credentials, Edit, Mount, Share, Visible, starts_of
+from ._mount import Credentials, Edit, Mount, Share, Start, Visible, free_label, starts_of
 from ._search import ToolSearch
 from ._serving import GatewayServing
 from ._upstream import Upstream, UpstreamClient, UpstreamStatus
@@ -68,6 +69,7 @@ class Gateway(Server):
         **options: Any,
     ) -> None:
         super().__init__(name, version=version, **options)
+        self._visible: Visible | None = options.get("visible")
         self._upstreams: dict[str, Upstream] = {}
         self._mounts: tuple[Mount, ...] = ()
         self._active: list[GatewayServing] = []
@@ -164,7 +166,8 @@ class Gateway(Server):
             edit: a plain function that returns a tool with another description, title or annotations, or None to leave
                 the tool out.
             visible: a plain function that decides whether a caller sees a tool, prompt, resource or template, given
-                that and its `Access`, which is None without authentication.
+                that and its `Access`, which is None without authentication; in addition to that of the gateway. What it
+                fails for is hidden.
             share: the callers that share one connection to the server: ``"all"``, those of one ``"principal"``, or
                 those of one ``"session"``, which is one connection to the gateway.
             auth: the credentials of the gateway at the server, or a plain function that returns those for a caller.
@@ -184,25 +187,26 @@ class Gateway(Server):
         Raises:
             OSError: the file cannot be read.
             ValueError: a name is taken, or an option is out of range.
-            TypeError: the target is of a type that cannot be connected to.
+            TypeError: the target is of a type that cannot be connected to, or *edit* or *visible* is not a plain
+                function.
         """
         _check_options(share, timeout, idle, max_concurrency, per_second, only, without)
-        starts = starts_of(target)
+        _check_functions(edit=edit, visible=visible)
+        starts = self._named(starts_of(target), name)
         added: list[Upstream] = []
-        for given, start in starts.items():
-            chosen = given if name is None else name if len(starts) == 1 else f"{name}-{given}"
-            chosen = chosen if name is not None or len(starts) > 1 else self._free(chosen)
+        for unique, start in starts.items():
             mount = Mount(
-                name=chosen,
+                name=unique,
                 start=start,
-                tap=None if self._tap is None else partial(self._tap, chosen),
+                tap=None if self._tap is None else partial(self._tap, unique),
+                label=free_label({each.label for each in self.mounts}, prefix or unique, unique),
                 prefix=prefix,
                 only=None if only is None else tuple(only),
                 without=tuple(without),
                 rename=dict(rename or {}),
                 fix=dict(fix or {}),
                 edit=edit,
-                visible=visible,
+                visible=_both(self._visible, visible),
                 share=share,
                 auth=auth,
                 restart=restart,
@@ -212,8 +216,6 @@ class Gateway(Server):
                 max_concurrency=max_concurrency,
                 per_second=per_second,
             )
-            if mount.name in self._upstreams:
-                raise ValueError(f"mount(): a server {mount.name!r} is mounted already; choose another name=")
             upstream = self._upstreams[mount.name] = Upstream(mount, self._clients)
             self._mounts = (*self._mounts, mount)
             added.append(upstream)
@@ -231,6 +233,17 @@ class Gateway(Server):
         self._mounts = tuple(mount for mount in self._mounts if mount is not upstream.mount)
         for serving in self._active:
             serving.unmounted(upstream.mount)
+
+    def _named(self, starts: Mapping[str, Start], name: str | None) -> Mapping[str, Start]:
+        """Return how to connect to new servers by the names that they get in the gateway; see `mount`."""
+        if name is None and len(starts) == 1:
+            return {self._free(given): start for given, start in starts.items()}
+        if name is not None:
+            starts = {name if len(starts) == 1 else f"{name}-{given}": start for given, start in starts.items()}
+        for each in starts:
+            if each in self._upstreams:
+                raise ValueError(f"mount(): a server {each!r} is mounted already; choose another name=")
+        return starts
 
     def _free(self, name: str) -> str:
         free, number = name, 2
@@ -255,6 +268,19 @@ class Gateway(Server):
         page: Mapping[str, Any] = catalog.page(revision, None, None, None, access)
         entries: JsonText | list[Any] = page[member]
         return entries
+
+
+def _both(first: Visible | None, second: Visible | None) -> Visible | None:
+    """Return the function that shows what both functions show."""
+    if first is None or second is None:
+        return first or second
+    return lambda entry, access: first(entry, access) and second(entry, access)
+
+
+def _check_functions(**functions: object) -> None:
+    for name, function in functions.items():
+        if function is not None and (not callable(function) or inspect.iscoroutinefunction(function)):
+            raise TypeError(f"mount({name}={function!r}): must be a plain function")
 
 
 def _check_options(

@@ -12,6 +12,8 @@ Rules of this file:
 
 from __future__ import annotations
 
+import logging
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -25,6 +27,8 @@ from ._ranking import ToolIndex
 from ._upstream import LISTS, ListKind, UpstreamClient
 
 __all__ = ["METHODS", "Entry", "MergedLists", "Places"]
+
+_log = logging.getLogger("trio_mcp.gateway")
 
 METHODS: Final[Mapping[str, tuple[ListKind, str]]] = {
     "tools/list": ("tools", "tools"),
@@ -59,7 +63,13 @@ class Entry:
     def is_visible(self, access: Access | None) -> bool:
         """Return True if a caller sees it."""
         visible = self.client.mount.visible
-        return visible is None or bool(visible(self.definition, access))
+        if visible is None:
+            return True
+        try:
+            return bool(visible(self.definition, access))
+        except Exception:  # noqa: BLE001 # an application's function
+            _log.exception("visible= of %r of server %r failed, which hides it", self.public, self.client.mount.name)
+            return False
 
 
 def published(definition: Any, revision: str) -> JsonObject:
@@ -112,6 +122,15 @@ def _original(kind: ListKind, definition: Any) -> str:
             return template
 
 
+_EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
+_VARIABLE: Final = re.compile(r"[\w.%]+")
+
+
+def _form(uri: str) -> str:
+    """Return a template without the names of its variables, or a URI as it is."""
+    return _EXPRESSION.sub(lambda found: _VARIABLE.sub("_", found[0]), uri) if "{" in uri else uri
+
+
 @frozen(eq=False)
 class _ListedTemplate:
     """A resource template of a server, ready to be matched."""
@@ -141,7 +160,7 @@ class MergedLists:
     """True if the URIs of some server may have to be changed: more than one has resources."""
     _by_name: dict[ListKind, dict[str, Entry]] = field(init=False)
     _owners: dict[str, UpstreamClient] = field(init=False)
-    """The first server that lists a URI or a template."""
+    """The first server that lists a URI or a template, by its form: the names of variables do not count."""
     _templates: list[_ListedTemplate] = field(init=False)
     tokens: Mapping[int, int] | None = field(default=None, init=False)
     """The estimated tokens of each tool, by the id of its entry; None until they are needed."""
@@ -158,7 +177,7 @@ class MergedLists:
         for client in self.clients:
             for kind in ("resources", "templates"):
                 for each in client.lists.get(kind, ()):
-                    self._owners.setdefault(_original(kind, each), client)
+                    self._owners.setdefault(_form(_original(kind, each)), client)
         self.entries = {kind: [] for kind in LISTS}
         self.entries["templates"] = self._uri_entries("templates")
         for entry in self.entries["templates"]:
@@ -211,7 +230,7 @@ class MergedLists:
 
     def public_uri(self, client: UpstreamClient, uri: str) -> str:
         """Return the URI in the gateway of a resource, or a template, of one server."""
-        owner = self._owners.get(uri) or next(
+        owner = self._owners.get(_form(uri)) or next(
             (each.entry.client for each in self._templates if each.template.match(uri) is not None), None
         )
         return uri if owner is None or owner is client else f"{client.mount.label}+{uri}"

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ from ..abc import ClientAuth, Tap
 from ..lowlevel import ServerTable, load_server_table, sanitized_name
 from ..wire import JsonObject, is_array, is_object
 
-__all__ = ["Credentials", "Mount", "Share", "Start", "is_table", "starts_of"]
+__all__ = ["Credentials", "Edit", "Mount", "Share", "Start", "Visible", "free_label", "is_table", "starts_of"]
 
 Share: TypeAlias = Literal["all", "principal", "session"]
 """The callers that share one connection to a server: all, those of one principal, or those of one connection."""
@@ -49,6 +50,8 @@ class Mount:
     name: str
     """The name of the server in the gateway, for its status and for errors."""
     start: Start
+    label: str
+    """The beginning of a URI that names a resource of this server where its own URI would name another one."""
     tap: Tap | None = None
     """Sees each message to and from the server."""
     prefix: str | None = None
@@ -66,13 +69,6 @@ class Mount:
     idle: float | None = None
     max_concurrency: int | None = None
     per_second: float | None = None
-    label: str = field(init=False)
-    """The beginning of a URI that names a resource of this server where its own URI would name another one."""
-
-    def __attrs_post_init__(self) -> None:
-        name = (self.prefix or self.name).lower()
-        plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in name)
-        object.__setattr__(self, "label", plain if plain[:1].isalpha() else f"s{plain}")
 
     @property
     def has_patterns(self) -> bool:
@@ -93,15 +89,38 @@ class Mount:
             tool = evolve(tool, input_schema=_without_properties(tool.input_schema, self.fix))
         return tool if self.edit is None else self.edit(tool)
 
-    def fixed_of(self, tool: types.Tool) -> Mapping[str, Any]:
-        """Return the arguments of a tool that are fixed (rule 3)."""
+    def fixed(self, tool: types.Tool) -> Mapping[str, Any]:
+        """Return the arguments of a tool that are fixed, as the server has the tool."""
         properties: Any = tool.input_schema.get("properties")
         return {name: value for name, value in self.fix.items() if is_object(properties) and name in properties}
+
+    def arguments(self, fixed: Mapping[str, Any], arguments: Any) -> Any:
+        """Return the arguments of a call, with those that are fixed (rule 3).
+
+        Args:
+            fixed: the arguments of the tool that are fixed; see `fixed`.
+            arguments: as the caller sent them. What it sends for others that are fixed is replaced, too.
+        """
+        given: JsonObject = arguments if is_object(arguments) else {}
+        replaced = {name: value for name, value in self.fix.items() if name in given}
+        return {**given, **fixed, **replaced} if fixed or replaced else arguments
 
     def credentials(self, access: Access | None) -> ClientAuth | None:
         """Return the credentials with which the server is reached for a caller."""
         auth: Any = self.auth
         return cast("ClientAuth | None", auth(access) if callable(auth) else auth)
+
+
+def free_label(taken: Collection[str], *names: str) -> str:
+    """Return the label for a server that has one of these names: the first that is not taken, or one with a number."""
+    labels = [_label(name) for name in names]
+    numbered = (f"{labels[0]}-{number}" for number in count(2))
+    return next(label for label in chain(labels, numbered) if label not in taken)
+
+
+def _label(name: str) -> str:
+    plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in name.lower())
+    return plain if plain[:1].isalpha() else f"s{plain}"
 
 
 def _without_properties(schema: Mapping[str, Any], names: Mapping[str, Any]) -> JsonObject:

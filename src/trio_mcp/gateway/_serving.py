@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 from .. import Access, Context, McpError, ToolError, TrioMcpError
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, JsonText, decode, decoded, is_array, is_modern, is_object, json_text
-from ._forward import ForwardedRequest, Resolve, Target, failure_of
+from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, search_tools, used_tool
@@ -127,11 +127,34 @@ class GatewayServing:
         self._merged.clear()
 
     def _list_changed(self, client: UpstreamClient, kind: ListKind) -> None:
+        before = dict(self._merged)
         self._merged.clear()
         if len(self._places) > 2 * sum(map(len, self._lists())) + 1000:
             self._places.keep(self._clients.values())
-        shown_to = partial(_has_principal, client.key) if client.mount.share == "principal" else None
+
+        def shown_to(access: Access | None) -> bool:
+            if client.mount.share == "principal" and not _has_principal(client.key, access):
+                return False
+            return self._sees_change(before, kind, access)
+
         self._points.list_changed("resources" if kind == "templates" else kind, shown_to)
+
+    def _sees_change(
+        self, before: Mapping[tuple[object, ...], MergedLists], kind: ListKind, access: Access | None
+    ) -> bool:
+        """Return False if all that has changed in a list is hidden from a caller, as far as that is known."""
+        mounts = self._gateway.mounts
+        if any(mount.share == "session" for mount in mounts) or all(mount.visible is None for mount in mounts):
+            return True
+        caller = _Caller(None, access)
+        earlier = before.get(self._key_of(caller))
+        if earlier is None:
+            return True
+        shown = [
+            {each.public: each.definition for each in merged.visible(kind, access)}
+            for merged in (earlier, self._lists_for(caller))
+        ]
+        return shown[0] != shown[1]
 
     def _lists(self) -> list[Sequence[Any]]:
         return [each for client in self._clients.values() for each in client.lists.values()]
@@ -140,7 +163,7 @@ class GatewayServing:
 
     def _lists_for(self, caller: _Caller) -> MergedLists:
         """Return the merged lists of a caller, as far as they are known."""
-        key = self._key(caller)
+        key = self._key_of(caller)
         merged = self._merged.get(key)
         if merged is None:
             clients = self._clients_for(caller)  # which may change what is known
@@ -149,7 +172,7 @@ class GatewayServing:
                 self._merged.popitem(last=False)
         return merged
 
-    def _key(self, caller: _Caller) -> tuple[object, ...]:
+    def _key_of(self, caller: _Caller) -> tuple[object, ...]:
         """Return what the lists of a caller depend on, apart from what servers list."""
         gateway = self._gateway
         own = (gateway.tools.catalog.offered, gateway.prompts.catalog.offered)
@@ -192,32 +215,29 @@ class GatewayServing:
         if method == "tools/call" and gateway.search is not None and params.name in _SEARCH_TOOLS:
             return self._search_call(exchange, caller, params)
         if method == "tools/call" and gateway.tools.catalog.find(params.name, caller.access) is None:
-            return self._forwarded(exchange, caller, "tools", params.name)
+            return self._forwarded(exchange, caller, "tools", params)
         if method == "prompts/get" and gateway.prompts.catalog.find(params.name, caller.access) is None:
-            return self._forwarded(exchange, caller, "prompts", params.name)
+            return self._forwarded(exchange, caller, "prompts", params)
         if method == "resources/read" and not gateway.resources.has(params.uri):
-            return self._request(exchange, caller, partial(self._resource_target, caller, params.uri))
+            resolve = partial(self._resource_target, exchange, caller, params.uri)
+            return ForwardedRequest(method, given_params(exchange, params), resolve, caller.identity)
         if method == "completion/complete":
             return self._completion(exchange, caller, params)
         return None
 
-    @staticmethod
-    def _request(
-        exchange: IncomingRequest, caller: _Caller, resolve: Resolve | Target, *, entry: Entry | None = None
-    ) -> ForwardedRequest:
+    def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, params: Any) -> ForwardedRequest:
+        given, merged = given_params(exchange, params), self._lists_for(caller)
+        entry = merged.find(kind, params.name, caller.access)
+        if entry is None:
+            resolve = partial(self._named_target, given, caller, kind, params.name)
+            return ForwardedRequest(exchange.method, given, resolve, caller.identity)
         may_ask = True
-        if entry is not None and exchange.context.modern:  # then the gateway asks itself only for a legacy server
+        if exchange.context.modern:  # then the gateway asks itself only for a legacy server
             server = entry.client.server
             client = None if server is None else server.client
             may_ask = client is None or not is_modern(client.revision)
-        return ForwardedRequest(exchange.method, exchange.params or {}, resolve, caller.identity, may_ask)
-
-    def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> ForwardedRequest:
-        merged = self._lists_for(caller)
-        entry = merged.find(kind, name, caller.access)
-        if entry is None:
-            return self._request(exchange, caller, partial(self._named_target, exchange, caller, kind, name))
-        return self._request(exchange, caller, self._target_of(exchange, merged, kind, entry), entry=entry)
+        target = self._target_of(given, merged, kind, entry)
+        return ForwardedRequest(exchange.method, given, target, caller.identity, may_ask)
 
     def _search_call(
         self, exchange: IncomingRequest, caller: _Caller, params: Any
@@ -225,9 +245,11 @@ class GatewayServing:
         """Return the responder of a call of one of the two tools that stand for all others."""
         if params.name == FIND_TOOLS:
             return _SearchResponder(self, caller)
-        return self._request(exchange, caller, partial(self._used_target, exchange, caller, params.arguments))
+        given = given_params(exchange, params)
+        resolve = partial(self._used_target, caller, params.arguments)
+        return ForwardedRequest(exchange.method, given, resolve, caller.identity)
 
-    async def _used_target(self, exchange: IncomingRequest, caller: _Caller, arguments: Any) -> Target:
+    async def _used_target(self, caller: _Caller, arguments: Any) -> Target:
         used = used_tool(arguments)
         if used is None:
             raise ToolError(f"{USE_TOOL} takes the name of a tool, and its arguments as an object")
@@ -236,9 +258,8 @@ class GatewayServing:
         entry = merged.find("tools", name, caller.access)
         if entry is None:
             raise ToolError(f"there is no tool {name!r}; {FIND_TOOLS} finds the names of tools")
-        target = self._target_of(exchange, merged, "tools", entry)
-        fixed = entry.client.fixed_of(entry.original)
-        return Target(target.client, {"name": entry.original, "arguments": {**inner, **fixed}}, target.finish)
+        target = self._target_of({"arguments": inner}, merged, "tools", entry)
+        return Target(target.client, {"name": entry.original, "arguments": inner, **target.members}, target.finish)
 
     async def search(self, caller: _Caller, arguments: Any) -> JsonObject:
         """Return the result of a call of ``find_tools``."""
@@ -250,33 +271,33 @@ class GatewayServing:
         merged = await self._settled(caller)
         return await found_tools(merged, list(merged.visible("tools", caller.access)), query, at_most)
 
-    async def _named_target(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, name: str) -> Target:
+    async def _named_target(self, given: JsonObject, caller: _Caller, kind: ListKind, name: str) -> Target:
         merged = await self._settled(caller)
         entry = merged.find(kind, name, caller.access)
         if entry is None:
             raise McpError(INVALID_PARAMS, f"no {kind.removesuffix('s')} {name!r} on the servers of this gateway")
-        return self._target_of(exchange, merged, kind, entry)
+        return self._target_of(given, merged, kind, entry)
 
     @staticmethod
-    def _target_of(exchange: IncomingRequest, merged: MergedLists, kind: ListKind, entry: Entry) -> Target:
+    def _target_of(given: JsonObject, merged: MergedLists, kind: ListKind, entry: Entry) -> Target:
         members: dict[str, Any] = {}
         mount = entry.client.mount
         if entry.original != entry.public:
             members["name"] = entry.original
         if kind == "tools" and mount.fix:
-            fixed, arguments = entry.client.fixed_of(entry.original), (exchange.params or {}).get("arguments")
-            if fixed:
-                members["arguments"] = {**(arguments if is_object(arguments) else {}), **fixed}
+            arguments = mount.arguments(entry.client.fixed.get(entry.original, {}), given.get("arguments"))
+            if arguments is not None:
+                members["arguments"] = arguments
         finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
         return Target(entry.client, members, finish)
 
-    async def _resource_target(self, caller: _Caller, uri: str) -> Target:
+    async def _resource_target(self, exchange: IncomingRequest, caller: _Caller, uri: str) -> Target:
         merged = await self._settled(caller)
         found = merged.resource(uri, caller.access)
         if found is None:
             found = self._only_server(merged, uri)
         if found is None:
-            raise McpError(INVALID_PARAMS, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
+            raise resource_not_found(uri, modern=exchange.context.modern)
         client, original = found
         if original == uri:
             return Target(client, {}, partial(_with_public_uris, merged, client) if merged.has_shared_uris else None)
@@ -291,26 +312,22 @@ class GatewayServing:
         return None
 
     def _completion(self, exchange: IncomingRequest, caller: _Caller, params: Any) -> ForwardedRequest | None:
-        ref: Any = (exchange.params or {}).get("ref")
-        if not is_object(ref):
-            return None
-        gateway = self._gateway
+        given, gateway = given_params(exchange, params), self._gateway
+        ref: JsonObject = given["ref"]
         if "name" in ref:
             name: str = params.ref.name
             if gateway.prompts.catalog.find(name, caller.access) is not None:
                 return None
-            resolve: Resolve = partial(self._prompt_completion, exchange, caller, name, ref)
+            resolve: Resolve = partial(self._prompt_completion, caller, name, ref)
         else:
             uri: str = params.ref.uri
             if gateway.resources.templates.find(uri, caller.access) is not None:
                 return None
             resolve = partial(self._template_completion, caller, uri, ref)
-        return self._request(exchange, caller, resolve)
+        return ForwardedRequest(exchange.method, given, resolve, caller.identity, may_ask=False)
 
-    async def _prompt_completion(
-        self, exchange: IncomingRequest, caller: _Caller, name: str, ref: JsonObject
-    ) -> Target:
-        target = await self._named_target(exchange, caller, "prompts", name)
+    async def _prompt_completion(self, caller: _Caller, name: str, ref: JsonObject) -> Target:
+        target = await self._named_target({}, caller, "prompts", name)
         return Target(target.client, {"ref": {**ref, **target.members}})
 
     async def _template_completion(self, caller: _Caller, uri: str, ref: JsonObject) -> Target:

@@ -133,6 +133,8 @@ class UpstreamClient:
     _on_closed: Callable[[UpstreamClient], None]
     lists: dict[ListKind, Sequence[Any]] = field(factory=dict[ListKind, Sequence[Any]], init=False)
     """The latest lists, as far as the server has them, as they are shown apart from their names."""
+    fixed: dict[str, Mapping[str, Any]] = field(factory=dict[str, Mapping[str, Any]], init=False)
+    """The arguments of each tool that are fixed, by its name on the server."""
     version: int = field(default=0, init=False)
     """Grows with each change of a list."""
     calls: dict[CallInFlight, None] = field(factory=dict["CallInFlight", None], init=False)
@@ -141,8 +143,6 @@ class UpstreamClient:
     """The connection; None while it is closed because it was idle."""
     listed: trio.Event = field(factory=trio.Event, init=False)
     """Set when the lists were read, or the first attempt to connect has failed."""
-    _fixed: Mapping[str, Mapping[str, Any]] = field(factory=dict[str, Mapping[str, Any]], init=False)
-    """The arguments that are fixed, by the name of the tool."""
     _listening: int = field(default=0, init=False)
     """The number of blocks of `listen` that are open."""
     _used_at: float = field(factory=trio.current_time, init=False)
@@ -274,7 +274,7 @@ class UpstreamClient:
 
     @staticmethod
     async def _wait_changed(server: SupervisedServer, client: Client) -> None:
-        while server.client is client and server.status.state == "connected":
+        while server.client is client:  # a client that is lost for good is kept
             await server.changed.wait()
 
     async def _follow_client(self, client: Client) -> None:
@@ -315,7 +315,7 @@ class UpstreamClient:
     def _shown(self, kind: ListKind, latest: Sequence[Any]) -> list[Any]:
         mount = self.mount
         if kind == "tools":
-            self._fixed = {tool.name: mount.fixed_of(tool) for tool in latest} if mount.fix else {}
+            self.fixed = {tool.name: mount.fixed(tool) for tool in latest}
             edited = {tool.name: mount.edited(tool) for tool in latest}
             return [tool for tool in edited.values() if tool is not None]
         if kind == "prompts":
@@ -339,10 +339,6 @@ class UpstreamClient:
         """True if the server has declared resources."""
         client = None if self.server is None else self.server.client
         return client is not None and client.server_capabilities.resources is not None
-
-    def fixed_of(self, tool: str) -> Mapping[str, Any]:
-        """Return the arguments of a tool that are fixed."""
-        return self._fixed.get(tool, {})
 
     async def wait_listed(self) -> None:
         """Wait until the lists are known, for a bounded time, and read old ones again (rule 3)."""
@@ -472,7 +468,7 @@ class UpstreamClient:
     def _call_of_message(self) -> CallInFlight | None:
         """Return the call that a message belongs to (rule 5)."""
         call = current_call.get()
-        if call is not None:
+        if call in self.calls:  # else it is one of another gateway in this process
             return call
         if not self.calls or len({each.caller for each in self.calls}) > 1:
             return None
