@@ -146,9 +146,9 @@ async def test_a_body_is_a_model_that_may_contain_itself(server: Server) -> None
 
 async def test_a_value_that_only_the_application_can_refuse_is_a_tool_error_with_its_reason(server: Server) -> None:
     assert await call(server, "half", number=8) == 4
-    assert await call(server, "half", number=7) == (
-        'the API answered 422 Unprocessable Entity: {"detail": [{"loc": ["query", "number"], "msg": "must be even"}]}'
-    )
+    said = await call(server, "half", number=7)
+    assert said.startswith("the API answered 422 Unprocessable ")
+    assert said.endswith(': {"detail": [{"loc": ["query", "number"], "msg": "must be even"}]}')
 
 
 async def test_a_validation_error_of_the_application_names_the_field(server: Server) -> None:
@@ -165,7 +165,8 @@ async def test_a_validation_error_of_the_application_names_the_field(server: Ser
     add_asgi(other, strict, source=described, include=["days"])
 
     said = await call(other, "days")
-    assert said.startswith('the API answered 422 Unprocessable Entity: {"detail": [{"type": "missing"')
+    assert said.startswith("the API answered 422 Unprocessable ")
+    assert '{"detail": [{"type": "missing"' in said
     assert '"loc": ["query", "date"]' in said
     # What the description says, the server checks before the application is called.
     assert "$.order_id" in await call(server, "get_order", order_id=0)

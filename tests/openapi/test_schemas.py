@@ -161,21 +161,3 @@ async def test_other_results_have_no_output_schema(responses: Any) -> None:
     assert (await tools(server))["get"].output_schema is None
 
 
-@pytest.mark.parametrize(
-    ("schema", "published"),
-    [
-        ({"$ref": "#/components/schemas/Node"}, True),
-        ({"type": "object"}, True),
-        ({"type": "array"}, False),
-        (True, False),
-    ],
-)
-async def test_an_output_schema_is_that_of_an_object(schema: Any, *, published: bool) -> None:
-    responses = {"200": {"content": {"application/json": {"schema": schema}}}}
-    server, _ = add(describe(schemas={"Node": NODE}, get={"responses": responses}), check_responses="refuse")
-
-    tool = (await tools(server))["get"]
-
-    assert isinstance(tool, types.Tool)
-    assert (tool.output_schema is not None) is published
-    assert tool.output_schema is None or tool.output_schema["type"] == "object"

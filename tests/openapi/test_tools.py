@@ -60,7 +60,7 @@ async def test_an_operation_is_a_tool_with_its_words_its_arguments_and_what_its_
             "additionalProperties": False,
         },
         annotations=types.ToolAnnotations(
-            read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
+            read_only_hint=False, idempotent_hint=False, open_world_hint=True
         ),
     )
     assert (added.names, added.left_out) == (["makeOrder"], {})
@@ -74,7 +74,7 @@ async def test_an_operation_is_a_tool_with_its_words_its_arguments_and_what_its_
         ("put", False, True, True),
         ("delete", False, True, True),
         ("patch", False, True, False),
-        ("post", False, False, False),
+        ("post", False, None, False),
     ],
 )
 async def test_methods_say_what_a_tool_does(method: str, *, reads: bool, destroys: bool | None, repeats: bool) -> None:
@@ -215,10 +215,13 @@ def test_an_operation_that_is_nested_too_deeply_is_left_out() -> None:
     ("response", "expected"),
     [
         (JSONResponse({"a": [1]}), {"a": [1]}),
-        (JSONResponse([1, "ä"]), '[1, "ä"]'),
+        (JSONResponse([1, "ä"]), [1, "ä"]),
+        (JSONResponse(None), None),
         (JSONResponse({"a": 1}, media_type="application/hal+json; charset=utf-8"), {"a": 1}),
         (Response("plain", media_type="text/plain"), "plain"),
-        (Response("<a/>", media_type="application/xml"), "<a/>"),
+        (Response("<a/>", media_type="application/atom+xml"), "<a/>"),
+        (Response("naïve".encode("latin-1"), headers={"Content-Type": "text/plain; charset=latin1"}), "naïve"),
+        (Response("naïve", headers={"Content-Type": "text/plain; charset=unknown"}), "naïve"),
         (Response(status_code=204), "204 No Content"),
         (Response(b"\x89PNG", media_type="image/png"), types.ImageContent(data="iVBORw==", mime_type="image/png")),
         (Response(b"ID3", media_type="audio/mpeg"), types.AudioContent(data="SUQz", mime_type="audio/mpeg")),
@@ -255,6 +258,7 @@ async def test_a_response_is_structured_text_or_bytes(response: Response, expect
         (JSONResponse([1], 500), "the API answered 500 Internal Server Error: [1]"),
         (Response("{", 500, media_type="application/json"), "the API answered 500 Internal Server Error: {"),
         (Response("<h1>Sorry</h1>", 502, media_type="text/html"), "the API answered 502 Bad Gateway"),
+        (Response("Not Found", 404), "the API answered 404 Not Found"),
         (Response("x" * 2000, 500), "the API answered 500 Internal Server Error: " + "x" * 1000 + " [...]"),
         (Response(status_code=599), "the API answered 599"),
         (Response(status_code=302, headers={"Location": "http://elsewhere.test/"}), "the API answered 302 Found"),

@@ -48,6 +48,20 @@ _CURE: Final = (
 )
 
 
+class _NeedsAsyncioError(Exception):
+    """The application uses asyncio."""
+
+
+def _failure_of_app(raised: BaseException) -> Exception:
+    """Return the failure of an application that has raised *raised*; see `failure_of`, which may raise it again."""
+    failure = failure_of(raised, "the application", _log)
+    if failure is raised or not isinstance(raised, Exception):
+        return failure
+    explained = _NeedsAsyncioError(f"{failure}. {_CURE}")
+    explained.__cause__ = raised
+    return explained
+
+
 @asynccontextmanager
 async def app_transport(app: App, *, lifespan: bool) -> AsyncGenerator[httpx2.AsyncBaseTransport]:
     """Open a transport that calls an application.
@@ -162,10 +176,10 @@ class _Exchange:
             if not self.is_complete and not self._running.cancelled_caught:
                 _log.error("the application returned without a whole answer to %s %s", self._method, self._path)
         except BaseException as raised:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
-            failure = failure_of(raised, "the application", _log)
+            failure = _failure_of_app(raised)
             _log.log(logging.ERROR, "the application failed at %s %s", self._method, self._path, exc_info=failure)
-            if failure is not raised and isinstance(raised, Exception):  # it says that asyncio is needed
-                self.error = ToolError(f"{failure}. {_CURE}")
+            if isinstance(failure, _NeedsAsyncioError):
+                self.error = ToolError(str(failure))
         finally:
             self._exchanges.discard(self)
             self._sending.close()
@@ -286,7 +300,7 @@ class _Lifespan:
             with self._running:
                 await app({"type": "lifespan", "asgi": _ASGI, "state": self.state}, self._receive, send)
         except BaseException as raised:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
-            failure = failure_of(raised, "the application", _log)
+            failure = _failure_of_app(raised)
             if not self._has_started:
                 raise RuntimeError(f"the application could not start: {failure}") from failure
             _log.log(logging.ERROR, "the lifespan of the application failed", exc_info=failure)

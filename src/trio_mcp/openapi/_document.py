@@ -177,10 +177,30 @@ def read_description(source: Source) -> Description:
         ValueError: it is not a description of a supported version.
     """
     if isinstance(source, Mapping):
-        return Description("the description", dict(source))
+        return Description("the description", _plain(source))
     where = os.fspath(source)
     text = _fetched(where) if _is_url(where) else Path(where).read_bytes()
     return Description(where, _parsed(text, where))
+
+
+def _plain(source: Mapping[str, Any]) -> JSONObject:
+    """Return a copy of a mapping in which all objects and arrays are dicts and lists, as in JSON."""
+    root: JSONObject = {}
+    copies: dict[int, Any] = {id(source): root}
+    waiting: list[tuple[Any, Any]] = [(source, root)]  # a stack, because recursion could go too deep
+    while waiting:
+        value, copy = waiting.pop()
+        is_table = isinstance(copy, dict)
+        for key, each in value.items() if is_table else enumerate(value):
+            inner = copies.get(id(each), each)
+            if inner is each and isinstance(each, Mapping | list | tuple):
+                inner = copies[id(each)] = {} if isinstance(each, Mapping) else []
+                waiting.append((each, inner))
+            if is_table:
+                copy[str(key)] = inner
+            else:
+                copy.append(inner)
+    return root
 
 
 def _is_url(where: str) -> bool:

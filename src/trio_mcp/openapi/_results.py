@@ -89,7 +89,7 @@ def _read(schemas: Schemas, responses: object, place: str) -> Results:
     by_status: dict[str, Any] = {}
     are_complete = True
     for status, each in responses.items() if is_object(responses) else ():
-        code = str(status).upper()  # a program may give a mapping with numbers
+        code = status.upper()
         if not code.startswith("2"):
             continue
         where = f"{place}.{code}"
