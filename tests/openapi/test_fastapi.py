@@ -11,7 +11,19 @@ from typing import Annotated, Any
 
 import pytest
 import trio
-from fastapi import BackgroundTasks, Depends, FastAPI, File, Form, Header, HTTPException, Path, Query, Request, UploadFile
+from fastapi import (
+    BackgroundTasks,
+    Depends,
+    FastAPI,
+    File,
+    Form,
+    Header,
+    HTTPException,
+    Path,
+    Query,
+    Request,
+    UploadFile,
+)
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 

@@ -159,5 +159,3 @@ async def test_other_results_have_no_output_schema(responses: Any) -> None:
 
     assert added.left_out == {}
     assert (await tools(server))["get"].output_schema is None
-
-

@@ -59,9 +59,7 @@ async def test_an_operation_is_a_tool_with_its_words_its_arguments_and_what_its_
             },
             "additionalProperties": False,
         },
-        annotations=types.ToolAnnotations(
-            read_only_hint=False, idempotent_hint=False, open_world_hint=True
-        ),
+        annotations=types.ToolAnnotations(read_only_hint=False, idempotent_hint=False, open_world_hint=True),
     )
     assert (added.names, added.left_out) == (["makeOrder"], {})
     assert 20 < added.estimated_tokens < 100

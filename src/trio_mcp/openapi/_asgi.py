@@ -173,7 +173,7 @@ class _Exchange:
         try:
             with self._running:
                 await app(scope, self._receive, self._send)
-            if not self.is_complete and not self._running.cancelled_caught:
+            if not self.is_complete and not self._running.cancel_called:
                 _log.error("the application returned without a whole answer to %s %s", self._method, self._path)
         except BaseException as raised:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
             failure = _failure_of_app(raised)
@@ -190,8 +190,8 @@ class _Exchange:
     def leave(self) -> None:
         """Cancel the application, unless it has answered."""
         if not self.is_complete:
-            self._over.set()
             self._running.cancel()
+            self._over.set()
 
     async def _receive(self) -> _Message:
         await trio.lowlevel.checkpoint()
