@@ -188,6 +188,7 @@ async def test_the_encoding_of_a_form_is_that_of_its_description() -> None:
         return text
 
     assert await sent(deep={"items": [{"id": 7}]}) == "deep%5Bitems%5D%5B0%5D%5Bid%5D=7"
+    assert await sent(deep={"a": {"b": None}}, words=None) == ""
     assert await sent(words=LIST) == "words=blue,a%20b"
     assert await sent(path="a/b") == "path=a/b"
     assert await sent(json=[1, None]) == "json=%5B1%2Cnull%5D"

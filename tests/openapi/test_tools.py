@@ -111,6 +111,22 @@ def test_a_pattern_that_selects_nothing_is_named(options: dict[str, Any]) -> Non
         add(describe(get={"tags": ["orders"]}), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "kind", "fault"),
+    [
+        ({"include": "tag:orders"}, TypeError, r"include='tag:orders': must be a list of patterns"),
+        ({"include": ["*"], "exclude": "get"}, TypeError, "exclude='get': must be a list"),
+        ({"include": []}, ValueError, r"include= must select operations, such as \['tag:orders'\]"),
+        ({"prefix": "a b"}, ValueError, "prefix='a b': must be at most 32 letters"),
+        ({"prefix": "a" * 33}, ValueError, "at most 32"),
+        ({"check_responses": "ignore"}, ValueError, "check_responses='ignore': must be 'refuse' or 'warn'"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(options: dict[str, Any], kind: type[Exception], fault: str) -> None:
+    with pytest.raises(kind, match=fault):
+        add(describe(get={}), **options)
+
+
 def test_names_fit_hosts_and_are_unique() -> None:
     long = "x" * 100
     others: dict[str, Any] = {"a.b/c": {}, "a b c": {}, long: {}, f"{long}y": {}}
@@ -137,6 +153,15 @@ async def test_arguments_of_one_name_have_the_name_of_their_place() -> None:
     assert schema["required"] == ["id_in_path"]
     seen = await call(server, "put", id_in_path=1, id_in_query=2, body_in_query=3, ctx=4, a_b=5, body=6)
     assert (seen["path"], seen["query"], seen["body"]) == ("/1", "id=2&body=3&ctx=4&a%20b=5", "6")
+
+
+async def test_arguments_whose_names_differ_in_other_characters_have_numbers() -> None:
+    names = ["limit", "_limit", "filter[a]", "filter.a", "n" * 70, "n" * 71, "$"]
+    server, _ = add(describe(get={"parameters": [parameter(name) for name in names]}))
+
+    found = (await tools(server))["get"].input_schema["properties"]
+    assert [*found] == ["limit", "limit_2", "filter_a", "filter_a_2", "n" * 64, "n" * 62 + "_2", "value"]
+    assert (await call(server, "get", limit=1, limit_2=2, filter_a_2=3))["query"] == "limit=1&_limit=2&filter.a=3"
 
 
 async def test_parameters_of_a_path_apply_to_its_operations_which_may_replace_them() -> None:
