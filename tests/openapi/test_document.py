@@ -95,7 +95,7 @@ def test_a_reference_may_name_the_description_itself(own: str | None, reference:
 
 
 def test_what_the_api_itself_requests_is_no_tool() -> None:
-    paid = {"post": {"operationId": "paid", "responses": {}}}
+    paid: Any = {"post": {"operationId": "paid", "responses": {}}}
     document = describe(order={"method": "post", "callbacks": {"paid": {"{$request.body#/url}": paid}}})
     document["webhooks"] = {"shipped": {"post": {"operationId": "shipped"}}}
 

@@ -159,10 +159,10 @@ class Description:
         """
         servers = members.get("servers")
         first: Any = servers[0] if is_array(servers) and servers else None
-        url: Any = first.get("url") if is_object(first) else None
-        if not isinstance(url, str) or not url:
+        stated: Any = first.get("url") if is_object(first) else None
+        if not isinstance(stated, str) or not stated:
             return None
-        variables: Any = first.get("variables")
+        url, variables = stated, first.get("variables")
         for name, variable in variables.items() if is_object(variables) else ():
             if is_object(variable):
                 url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
@@ -191,11 +191,13 @@ def _plain(source: Mapping[str, Any]) -> JSONObject:
     while waiting:
         value, copy = waiting.pop()
         is_table = isinstance(copy, dict)
-        for key, each in value.items() if is_table else enumerate(value):
-            inner = copies.get(id(each), each)
+        entries: Any = value.items() if is_table else enumerate(value)
+        for key, each in entries:
+            inner: Any = copies.get(id(each), each)
             if inner is each and isinstance(each, Mapping | list | tuple):
-                inner = copies[id(each)] = {} if isinstance(each, Mapping) else []
-                waiting.append((each, inner))
+                inner = {} if isinstance(each, Mapping) else []
+                copies[id(cast("Any", each))] = inner
+                waiting.append((cast("Any", each), inner))
             if is_table:
                 copy[str(key)] = inner
             else:
