@@ -78,16 +78,19 @@ def add_openapi(
         exclude: operations that are left out of these.
         prefix: the beginning of the name of each tool.
         base_url: the URL that paths are appended to; by default that of the first server in the description.
-        auth: the credentials for the API. What a client of *server* has sent is never passed on.
+        auth: the credentials for the API. What a client of *server* has sent is never passed on. A function is called
+            for each request; what it raises as a `ToolError` is told to the model.
         http_client: carries the requests, for proxies and certificates of your own. It is not closed, and it keeps
-            cookies if it does so otherwise. By default each serving has its own, which keeps none.
-        check_responses: ``"refuse"`` publishes the schemas of responses, and a response that does not fit is a tool
-            error. ``"warn"`` publishes none, and such a response is logged.
-        max_response_bytes: the longest response that is read; a longer one is a tool error.
+            cookies and its own `auth` if it does so otherwise. By default each serving has its own, which keeps none.
+        check_responses: ``"refuse"`` makes a tool error of a response that does not fit its schema, and publishes the
+            schemas of operations whose successes are all JSON. ``"warn"`` logs it, and publishes none.
+        max_response_bytes: the longest response that is read; a longer one is a tool error. Of a failure, only so much
+            is read.
         timeout: the seconds that a call may take.
 
     Raises:
         OSError: the description cannot be read.
+        TypeError: *include* or *exclude* is no list.
         ValueError: it is not a description of a supported version, a pattern selects no operation, or there is no
             absolute base URL.
 
@@ -122,22 +125,27 @@ def add_asgi(
 ) -> AddedTools:
     """Add operations of an ASGI application to a server, each as a tool; the application is called in this process.
 
-    No socket is involved. The lifespan of the application is not run: that is up to the program.
+    No socket is involved. The application runs on Trio: one that needs asyncio is a tool error that says so. What it does
+    after its answer, such as a background task, delays no answer; the end of the serving waits for it for 10 seconds. A
+    call that is cancelled cancels the application, unless it has answered.
 
     Args:
         server: the server.
-        app: the application: FastAPI, Starlette, Quart or any other that runs under Trio.
+        app: the application: FastAPI, Starlette, QuartTrio or any other that runs on Trio.
         include: the operations; see `add_openapi`.
         source: the description; by default what ``app.openapi()`` returns, which FastAPI has.
         exclude: as in `add_openapi`, like the arguments that follow.
         prefix: as in `add_openapi`.
+        base_url: the URL under which the application finds itself; its host is in each request.
         auth: as in `add_openapi`.
+        lifespan: True to run the lifespan of the application with each serving, and to give its state to the requests.
+            Otherwise it is up to the program. If the application cannot start, the server is not served.
         check_responses: as in `add_openapi`.
         max_response_bytes: as in `add_openapi`.
         timeout: as in `add_openapi`.
 
     Raises:
-        TypeError: *app* has no method `openapi`, and there is no *source*.
+        TypeError: *app* has no method `openapi`, and there is no *source*; or *include* is no list.
         ValueError: as in `add_openapi`.
     """
     if source is None:

@@ -76,14 +76,14 @@ async def app_transport(app: App, *, lifespan: bool) -> AsyncGenerator[httpx2.As
     """
     async with AsyncExitStack() as stack:
         state = await stack.enter_async_context(_lifespan(app)) if lifespan else None
-        exchanges: set[_Exchange] = set()
+        calls: set[_AppCall] = set()
 
         async def finish() -> None:
-            for each in [*exchanges]:
+            for each in [*calls]:
                 await each.returned.wait()
 
         nursery = await stack.enter_async_context(owned_nursery(finish))
-        yield _AppTransport(app, state, nursery, exchanges)
+        yield _AppTransport(app, state, nursery, calls)
 
 
 @define(eq=False)
@@ -93,7 +93,7 @@ class _AppTransport(httpx2.AsyncBaseTransport):
     _app: App
     _state: Mapping[str, Any] | None
     _nursery: trio.Nursery
-    _exchanges: set[_Exchange]
+    _calls: set[_AppCall]
     """Those whose application runs."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -102,17 +102,17 @@ class _AppTransport(httpx2.AsyncBaseTransport):
         Raises:
             ToolError: the application needs asyncio.
         """
-        exchange = _Exchange(request.method, request.url.path, await request.aread(), self._exchanges)
-        self._exchanges.add(exchange)
-        self._nursery.start_soon(exchange.run, self._app, self._scope(request))
+        call = _AppCall(request.method, request.url.path, await request.aread(), self._calls)
+        self._calls.add(call)
+        self._nursery.start_soon(call.run, self._app, self._scope(request))
         try:
-            await exchange.head.wait()
+            await call.head.wait()
         except trio.Cancelled:
-            exchange.leave()
+            call.leave()
             raise
-        if exchange.error is not None:
-            raise exchange.error
-        return httpx2.Response(exchange.status, headers=exchange.headers, stream=_Body(exchange))
+        if call.error is not None:
+            raise call.error
+        return httpx2.Response(call.status, headers=call.headers, stream=_AppBody(call))
 
     def _scope(self, request: httpx2.Request) -> dict[str, Any]:
         url = request.url
@@ -137,14 +137,14 @@ class _AppTransport(httpx2.AsyncBaseTransport):
 
 
 @define(eq=False)
-class _Exchange:
+class _AppCall:
     """One request to an application."""
 
     _method: str
     _path: str
     _content: bytes | None
     """The body of the request; None when the application has read it."""
-    _exchanges: set[_Exchange]
+    _calls: set[_AppCall]
     status: int = field(default=_FAILED, init=False)
     headers: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]], init=False)
     head: trio.Event = field(factory=trio.Event, init=False)
@@ -181,7 +181,7 @@ class _Exchange:
             if isinstance(failure, _NeedsAsyncioError):
                 self.error = ToolError(str(failure))
         finally:
-            self._exchanges.discard(self)
+            self._calls.discard(self)
             self._sending.close()
             self._over.set()
             self.head.set()
@@ -224,10 +224,10 @@ class _Exchange:
 
 
 @define(eq=False)
-class _Body(httpx2.AsyncByteStream):
+class _AppBody(httpx2.AsyncByteStream):
     """The body of a response."""
 
-    _exchange: _Exchange
+    _call: _AppCall
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield it in pieces.
@@ -236,20 +236,20 @@ class _Body(httpx2.AsyncByteStream):
             ToolError: the application has failed because it needs asyncio, which it may report after its answer.
             httpx2.ReadError: it has failed in the middle of its answer.
         """
-        exchange = self._exchange
-        async for piece in exchange.pieces:
+        call = self._call
+        async for piece in call.pieces:
             yield piece
-        if exchange.status == _FAILED:
-            await exchange.returned.wait()
-        if exchange.error is not None:
-            raise exchange.error
-        if exchange.is_begun and not exchange.is_complete:
+        if call.status == _FAILED:
+            await call.returned.wait()
+        if call.error is not None:
+            raise call.error
+        if call.is_begun and not call.is_complete:
             raise httpx2.ReadError("the application failed in the middle of its answer")
 
     async def aclose(self) -> None:
         """Stop reading."""
-        self._exchange.leave()
-        self._exchange.pieces.close()
+        self._call.leave()
+        self._call.pieces.close()
         await trio.lowlevel.checkpoint()
 
 
@@ -263,7 +263,7 @@ async def _lifespan(app: App) -> AsyncGenerator[Mapping[str, Any]]:
     Raises:
         RuntimeError: the application could not start.
     """
-    lifespan = _Lifespan()
+    lifespan = _AppLifespan()
     async with owned_nursery() as nursery:
         await nursery.start(lifespan.run, app)
         try:
@@ -273,7 +273,7 @@ async def _lifespan(app: App) -> AsyncGenerator[Mapping[str, Any]]:
 
 
 @define(eq=False)
-class _Lifespan:
+class _AppLifespan:
     """One lifespan of an application."""
 
     state: dict[str, Any] = field(factory=dict[str, Any], init=False)
