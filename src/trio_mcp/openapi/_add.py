@@ -125,9 +125,9 @@ def add_asgi(
 ) -> AddedTools:
     """Add operations of an ASGI application to a server, each as a tool; the application is called in this process.
 
-    No socket is involved. The application runs on Trio: one that needs asyncio is a tool error that says so. What it does
-    after its answer, such as a background task, delays no answer; the end of the serving waits for it for 10 seconds. A
-    call that is cancelled cancels the application, unless it has answered.
+    No socket is involved. The application runs on Trio: one that needs asyncio is a tool error that says so. What it
+    does after its answer, such as a background task, delays no answer; the end of the serving waits for it for 10
+    seconds. A call that is cancelled cancels the application, unless it has answered.
 
     Args:
         server: the server.
