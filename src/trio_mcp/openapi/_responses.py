@@ -10,10 +10,11 @@ import json
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import quote
 
 from .. import ToolError, types
 from ..wire import is_object
-from ._operations import is_json
+from ._media_types import base_of, charset_of, is_json, is_text
 
 __all__ = ["error_of", "result_of"]
 
@@ -28,20 +29,22 @@ def result_of(status: int, media_type: str, content: bytes, url: str) -> types.C
     """Return the result of a response that reports a success.
 
     JSON is structured content, and text as well; images and sound are such content; other bytes are a resource.
+
+    Args:
+        url: the URL of the request, which names the resource.
     """
     if not content:
         return _of_text(f"{status} {_phrase(status)}".strip())
-    kind = media_type.partition(";")[0].strip().lower()
+    kind = base_of(media_type)
     if is_json(kind):
         try:
             value = json.loads(content)
         except (ValueError, RecursionError):
             raise ToolError(f"the API answered {kind} that is not JSON") from None
         text = types.TextContent(text=json.dumps(value, ensure_ascii=False))
-        structured: Any = value if is_object(value) else types.UNSET
-        return types.CallToolResult(content=[text], structured_content=structured)
-    if kind.startswith("text/") or kind in {"", "application/xml", "application/yaml"}:
-        return _of_text(content.decode("utf-8", "replace"))
+        return types.CallToolResult(content=[text], structured_content=value)
+    if is_text(kind) or not kind:
+        return _of_text(_decoded(content, media_type))
     data = base64.b64encode(content).decode()
     if kind.startswith("image/"):
         return types.CallToolResult(content=[types.ImageContent(data=data, mime_type=kind)])
@@ -51,6 +54,13 @@ def result_of(status: int, media_type: str, content: bytes, url: str) -> types.C
     return types.CallToolResult(content=[types.EmbeddedResource(resource=blob)])
 
 
+def _decoded(content: bytes, media_type: str) -> str:
+    try:
+        return content.decode(charset_of(media_type), "replace")
+    except LookupError:  # no character set of Python
+        return content.decode("utf-8", "replace")
+
+
 def _of_text(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)])
 
@@ -58,16 +68,19 @@ def _of_text(text: str) -> types.CallToolResult:
 def error_of(status: int, media_type: str, content: bytes, secrets: Collection[str]) -> ToolError:
     """Return the error of a response that reports a failure, with its problem details and without any secret."""
     said = _said(media_type, content)
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+    # A secret inside JSON or a URL may be written in another way.
+    spelled = {each for secret in secrets for each in (secret, json.dumps(secret)[1:-1], quote(secret, safe=""))}
+    for secret in sorted(spelled, key=len, reverse=True):
         said = said.replace(secret, REMOVED)
     if len(said) > MOST_CHARACTERS:
         said = said[:MOST_CHARACTERS] + " [...]"
-    return ToolError(f"the API answered {status} {_phrase(status)}".strip() + (f": {said}" if said else ""))
+    phrase = _phrase(status)
+    return ToolError(f"the API answered {status} {phrase}".strip() + (f": {said}" if said not in {"", phrase} else ""))
 
 
 def _said(media_type: str, content: bytes) -> str:
-    text = content.decode("utf-8", "replace").strip()
-    if is_json(media_type.partition(";")[0].strip()):
+    text = _decoded(content, media_type).strip()
+    if is_json(media_type):
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
