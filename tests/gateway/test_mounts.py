@@ -163,7 +163,7 @@ def test_an_entry_that_is_not_valid_is_refused_and_nothing_is_mounted(contents: 
     gateway = front()
     with pytest.raises(ValueError, match=r"command|mcpServers|one"):
         gateway.mount(contents)
-    assert gateway.mounts == []
+    assert not gateway.mounts
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_is_mounted() -> None:

@@ -159,6 +159,8 @@ class ForwardedRequest(TasklessResponder):
             finally:
                 upstream.ended(self)
         except TrioMcpError as failure:
+            if self._lacking is not None and isinstance(failure, ErrorResponse):
+                raise self._lacking from failure
             modern = run_of(context).context.modern
             raise failure_of(failure, upstream.mount.name, self.method, modern=modern) from failure
         finally:
