@@ -301,7 +301,8 @@ def bench_smoke(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Run the conformance suite of the protocol with the server and the client; `-- --only NAME` runs one scenario.
 
-    The server runs under `serve_http` with HTTP/1.1 and, behind HAProxy, with HTTP/2, and in Hypercorn's own worker.
+    The server runs under `serve_http` with HTTP/1.1 and, behind HAProxy, with HTTP/2, and in Hypercorn's own worker. It
+    also runs behind a gateway, which reaches it over stdio and over HTTP.
     """
     if not has_node(session):
         session.skip("the suite needs npm")
