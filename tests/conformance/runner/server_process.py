@@ -13,6 +13,8 @@ from subprocess import DEVNULL, STDOUT
 
 import trio
 
+from trio_mcp import open_http_client
+
 from .suite import ROOT
 
 __all__ = ["HOST", "ServerFailed", "everything_gateway", "everything_server", "free_port", "running"]
@@ -45,6 +47,8 @@ async def everything_server(log: Path, *options: str) -> AsyncGenerator[str]:
 async def everything_gateway(log: Path, *options: str) -> AsyncGenerator[str]:
     """Run a gateway in front of the everything server for as long as the block lasts; yields the URL of its endpoint.
 
+    Yields when the server behind it is connected.
+
     Args:
         log: the file for its output.
         options: options of its command line.
@@ -53,6 +57,10 @@ async def everything_gateway(log: Path, *options: str) -> AsyncGenerator[str]:
         ServerFailed: see `running`.
     """
     async with _running_program("everything_gateway", log, *options) as url:
+        async with open_http_client(url, cache=False) as client:
+            with trio.move_on_after(SECONDS_TO_START):
+                while not (await client.list_tools()).tools:  # each waits some seconds for the server behind it
+                    pass
         yield url
 
 
