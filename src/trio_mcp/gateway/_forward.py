@@ -71,7 +71,16 @@ from ..wire import (
 )
 from ._upstream import UpstreamClient, current_call
 
-__all__ = ["PASSED_EXTENSIONS", "Finish", "ForwardedRequest", "Resolve", "Target", "capabilities_for", "failure_of"]
+__all__ = [
+    "PASSED_EXTENSIONS",
+    "RESOURCE_NOT_FOUND",
+    "Finish",
+    "ForwardedRequest",
+    "Resolve",
+    "Target",
+    "capabilities_for",
+    "failure_of",
+]
 
 _log = logging.getLogger("trio_mcp.gateway")
 
@@ -79,7 +88,7 @@ _OF_CONNECTION: Final = frozenset({REVISION_KEY, CLIENT_INFO_KEY, CAPABILITIES_K
 """The members of `_meta` that belong to one connection (rule 4)."""
 _OF_ATTEMPT: Final = frozenset({"_meta", "requestState", "inputResponses"})
 """The members of params that belong to one attempt."""
-_RESOURCE_NOT_FOUND: Final = -32002
+RESOURCE_NOT_FOUND: Final = -32002
 """The code of legacy revisions for a resource that does not exist; modern ones use `INVALID_PARAMS`."""
 PASSED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills"})
 """The extensions of a caller that are declared to servers as well: what they add needs no help of the gateway."""
@@ -335,7 +344,7 @@ def failure_of(failure: TrioMcpError, server: str, method: str, *, modern: bool)
     if isinstance(failure, McpError):
         return failure
     if isinstance(failure, ErrorResponse):
-        code = INVALID_PARAMS if failure.code == _RESOURCE_NOT_FOUND and modern else failure.code
+        code = INVALID_PARAMS if failure.code == RESOURCE_NOT_FOUND and modern else failure.code
         return McpError(code, failure.message, failure.data)
     if isinstance(failure, MissingCapability | AskExpired | TooManyParked | ToolError):
         return failure

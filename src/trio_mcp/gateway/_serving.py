@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 from .. import Access, Context, McpError, TrioMcpError
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, JsonText, decode, decoded, is_array, is_modern, is_object, json_text
-from ._forward import ForwardedRequest, Resolve, Target, failure_of
+from ._forward import RESOURCE_NOT_FOUND, ForwardedRequest, Resolve, Target, failure_of
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._upstream import ListKind, UpstreamClient
@@ -190,7 +190,7 @@ class GatewayServing:
         if method == "prompts/get" and gateway.prompts.catalog.find(params.name, caller.access) is None:
             return self._forwarded(exchange, caller, "prompts", params.name)
         if method == "resources/read" and not gateway.resources.has(params.uri):
-            return self._request(exchange, caller, partial(self._resource_target, caller, params.uri))
+            return self._request(exchange, caller, partial(self._resource_target, exchange, caller, params.uri))
         if method == "completion/complete":
             return self._completion(exchange, caller, params)
         return None
@@ -233,13 +233,14 @@ class GatewayServing:
         finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
         return Target(entry.client, members, finish)
 
-    async def _resource_target(self, caller: _Caller, uri: str) -> Target:
+    async def _resource_target(self, exchange: IncomingRequest, caller: _Caller, uri: str) -> Target:
         merged = await self._settled(caller)
         found = merged.resource(uri, caller.access)
         if found is None:
             found = self._only_server(merged, uri)
         if found is None:
-            raise McpError(INVALID_PARAMS, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
+            code = INVALID_PARAMS if exchange.context.modern else RESOURCE_NOT_FOUND
+            raise McpError(code, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
         client, original = found
         if original == uri:
             return Target(client, {}, partial(_with_public_uris, merged, client) if merged.has_shared_uris else None)
