@@ -31,6 +31,7 @@ LATER = ("3.12", "3.13", "3.14")
 OFFICIAL_SDK = "mcp==2.3.0"
 SQLITE_SERVER = ("mcp-server-sqlite==2025.4.25", "mcp<2")
 EVERYTHING_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
+FILESYSTEM_SERVER = "@modelcontextprotocol/server-filesystem@2026.8.31"
 INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
 # The Inspector and the conformance suite need a newer Node than most machines have, so Node is installed too.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
@@ -54,11 +55,14 @@ TYPESCRIPT_SDK = ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/s
 TYPESCRIPT_SDK_1 = "@modelcontextprotocol/sdk@1.32.2"
 NODE_PEERS = {
     "everything": (EVERYTHING_SERVER,),
+    "filesystem": (FILESYSTEM_SERVER,),
     "inspector": INSPECTOR,
     "supergateway": (SUPERGATEWAY,),
     "typescript-1": (TYPESCRIPT_SDK_1,),
     "typescript-2": TYPESCRIPT_SDK,
 }
+NODE_TESTS = ("everything_server", "gateway", "gateway_tour", "inspector", "tour")
+"""The tests of peers that need Node."""
 # The guided fuzzer.
 ATHERIS = "atheris==3.0.0"
 
@@ -250,7 +254,7 @@ def readme(session: nox.Session) -> None:
 
 @nox.session
 def peers(session: nox.Session) -> None:
-    """Test the client with servers of other projects, and the server with the official client."""
+    """Test the client with servers of other projects, the server with their clients, and a gateway between them."""
     node = has_node(session)
     session.install(".", *group("runner"))
     homes = Path(session.create_tmp())
@@ -263,7 +267,7 @@ def peers(session: nox.Session) -> None:
             home = ("--no-audit", "--no-fund", "--prefix", str(homes / name))
             session.run("npm", "install", *home, *packages, external=True)
     else:
-        selection += [f"--ignore=tests/peers/test_{name}.py" for name in ("everything_server", "inspector", "tour")]
+        selection += [f"--ignore=tests/peers/test_{name}.py" for name in NODE_TESTS]
     session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
         session.skip("the Python peers passed; the others need Node")
