@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import trio
+
 from tests.peers.conftest import draining, running
+from trio_mcp import open_client
 
 __all__ = ["entry_of", "gateway_command", "open_gateway"]
 
@@ -40,7 +43,7 @@ def gateway_command(folder: Path, servers: Mapping[str, Any], *options: str) -> 
 
 @contextmanager
 def open_gateway(folder: Path, servers: Mapping[str, Any], *options: str) -> Generator[str]:
-    """Run a gateway over HTTP until the block ends; yield its URL when all servers behind it are connected."""
+    """Run a gateway over HTTP until the block ends; yield its URL when it has the lists of all servers behind it."""
     command = gateway_command(folder, servers, *options, "--http", "0")
     with running(command, stderr=subprocess.STDOUT) as process:
         assert process.stdout
@@ -54,4 +57,10 @@ def open_gateway(folder: Path, servers: Mapping[str, Any], *options: str) -> Gen
             if connected := _CONNECTED.search(line):
                 missing.discard(connected["name"])
         with draining(process):
+            trio.run(_list_all, url)  # so that no list changes because it becomes known
             yield url
+
+
+async def _list_all(url: str) -> None:
+    async with open_client(url) as client:
+        await client.list_tools()
