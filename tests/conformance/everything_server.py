@@ -1,7 +1,8 @@
 """The server that the conformance suite tests: it offers everything that the scenarios call, over Streamable HTTP.
 
 Usage, from the root of the project: ``python -m tests.conformance.everything_server --port N [--asking replayed]
-[--under hypercorn]``. The endpoint is ``http://127.0.0.1:N/mcp``, for every revision; SIGTERM ends it.
+[--under hypercorn]``. The endpoint is ``http://127.0.0.1:N/mcp``, for every revision; SIGTERM ends it. With ``--stdio``
+in place of ``--port N`` it serves the gateway that has started it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.conformance.everything_asking import ASKING_TOOLS, personal_prompt
 from tests.conformance.everything_content import CONTENT_TOOLS, add_prompts, add_resources
 from tests.conformance.everything_control import CONTROL_TOOLS
 from tests.conformance.everything_tasks import TASK_SETTINGS, add_task_tools
-from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, http_app, serve_http
+from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, http_app, serve_http, serve_stdio
 from trio_mcp.transports import AsgiApp
 
 Asking = Literal["parked", "replayed"]
@@ -73,21 +74,25 @@ def json_schema_2020_12_tool(**arguments: Any) -> str:
 
 
 def _add_changes(server: Server) -> None:
-    """Add the tools that announce a change and leave the list as it was."""
+    """Add the tools that change a list; a second call of each undoes what the first has done."""
 
     @server.tool
     async def test_trigger_tool_change(ctx: Context) -> str:
-        """Add a tool and remove it again, which notifies the listening clients."""
-        server.tools.add(_passing, name="test_passing_tool")
-        server.tools.remove("test_passing_tool")
+        """Add a tool, or remove it again, which notifies the listening clients."""
+        try:
+            server.tools.remove("test_passing_tool")
+        except KeyError:
+            server.tools.add(_passing, name="test_passing_tool")
         await trio.lowlevel.checkpoint()
         return f"The list of tools has changed, in revision {ctx.revision}"
 
     @server.tool
     async def test_trigger_prompt_change(ctx: Context) -> str:
-        """Add a prompt and remove it again, which notifies the listening clients."""
-        server.prompts.add(_passing, name="test_passing_prompt")
-        server.prompts.remove("test_passing_prompt")
+        """Add a prompt, or remove it again, which notifies the listening clients."""
+        try:
+            server.prompts.remove("test_passing_prompt")
+        except KeyError:
+            server.prompts.add(_passing, name="test_passing_prompt")
         await trio.lowlevel.checkpoint()
         return f"The list of prompts has changed, in revision {ctx.revision}"
 
@@ -109,13 +114,17 @@ async def serve_under_hypercorn(app: AsgiApp, port: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until a signal."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--port", type=int)
+    where.add_argument("--stdio", action="store_true")
     parser.add_argument("--asking", choices=("parked", "replayed"), default="parked")
     parser.add_argument("--under", choices=("serve_http", "hypercorn"), default="serve_http")
     options = parser.parse_args(arguments)
     server = make_server(cast("Asking", options.asking))
     sessions = SessionSettings(event_store=MemoryEventStore())
-    if options.under == "hypercorn":
+    if options.stdio:
+        trio.run(serve_stdio, server)
+    elif options.under == "hypercorn":
         trio.run(serve_under_hypercorn, http_app(server, sessions=sessions), options.port)
     else:
         trio.run(partial(serve_http, server, port=options.port, sessions=sessions))

@@ -14,16 +14,17 @@ import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import trio
 from attrs import evolve, field, frozen
 
 from tests.conformance.runner.http2_proxy import over_http2
 from tests.conformance.runner.scenarios import Leg, Scenario, Scenarios, read_scenarios
-from tests.conformance.runner.server_process import ServerFailed, everything_server
+from tests.conformance.runner.server_process import ServerFailed, everything_gateway, everything_server
 from tests.conformance.runner.suite import EXTENSIONS, NEWEST, ROOT, Found, Suite
 from tests.conformance.runner.table import left_out, summary, table
-from tests.conformance.runner.verdicts import Verdict, judge
+from tests.conformance.runner.verdicts import Verdict, expecting_failure, judge
 
 WORKERS = 2
 """Clients under test at once: each is a process, and so is its server."""
@@ -46,6 +47,8 @@ class Setup:
     """The revisions in which it makes a difference; None for all."""
     http2: bool = False
     """True if the requests reach it over HTTP/2."""
+    behind_gateway: Literal["stdio", "http"] | None = None
+    """The transport over which a gateway reaches it, if the suite tests one in front of it."""
 
 
 SETUPS = (
@@ -53,6 +56,8 @@ SETUPS = (
     Setup("replayed", ("--asking", "replayed"), (SCORED[-1], EXTENSIONS)),
     Setup("hypercorn", ("--under", "hypercorn")),
     Setup("http2", http2=True),
+    Setup("gateway-stdio", revisions=SCORED, behind_gateway="stdio"),
+    Setup("gateway-http", revisions=SCORED, behind_gateway="http"),
 )
 
 
@@ -102,7 +107,7 @@ class Runner:
             try:
                 async with self._server(setup, Path(folder)) as url:
                     for revision in revisions:
-                        await self._test_server(url, revision, setup.name)
+                        await self._test_server(url, revision, setup)
             except ServerFailed as failure:
                 self.troubles.append(str(failure))
 
@@ -111,6 +116,17 @@ class Runner:
         if self.server is not None:
             yield self.server
             return
+        if setup.behind_gateway == "stdio":
+            async with everything_gateway(folder / "log") as url:
+                yield url
+            return
+        if setup.behind_gateway == "http":
+            async with (
+                everything_server(folder / "log") as url_behind,
+                everything_gateway(folder / "gateway-log", "--to", url_behind) as url,
+            ):
+                yield url
+            return
         async with everything_server(folder / "log", *setup.options) as url:
             if not setup.http2:
                 yield url
@@ -118,13 +134,13 @@ class Runner:
             async with over_http2(url, folder) as url_in_front:
                 yield url_in_front
 
-    async def _test_server(self, url: str, revision: str, variant: str) -> None:
+    async def _test_server(self, url: str, revision: str, setup: Setup) -> None:
         chosen = self._chosen("server", revision)
         if not chosen:
             return
         if revision == EXTENSIONS:
             for name, scenario in chosen.items():
-                await self._test_extension(url, name, scenario, variant)
+                await self._test_extension(url, name, scenario, setup.name)
             return
         if self.only is not None:
             selection: tuple[str, ...] = ("--scenario", self.only, "--spec-version", revision)
@@ -134,10 +150,14 @@ class Runner:
             selection = ("--suite", "all", "--spec-version", revision)
         found = await self.suite.test_server(url, *selection)
         self._keep(found)
-        verdicts = (judge(each, found.results.get(name)) for name, each in chosen.items())
-        self.verdicts.extend(evolve(each, variant=variant) for each in verdicts)
+        for name, scenario in chosen.items():
+            verdict = evolve(judge(scenario, found.results.get(name)), variant=setup.name)
+            why = self.scenarios.not_through_gateway.get(name)
+            if setup.behind_gateway is not None and why is not None:
+                verdict = expecting_failure(verdict, why)
+            self.verdicts.append(verdict)
         if found.crash is not None:
-            self.troubles.append(f"{f'server {variant}'.strip()} {revision}: {found.crash}")
+            self.troubles.append(f"{f'server {setup.name}'.strip()} {revision}: {found.crash}")
 
     async def _test_extension(self, url: str, name: str, scenario: Scenario, variant: str) -> None:
         found = await self.suite.test_server(url, "--scenario", name)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.run import Runner, make_runner
 from tests.conformance.runner.http2_proxy import over_http2
-from tests.conformance.runner.server_process import ServerFailed, everything_server
+from tests.conformance.runner.server_process import ServerFailed, everything_gateway, everything_server
 from trio_mcp import open_http_client
 
 
@@ -28,7 +28,9 @@ def made(home: Path, *arguments: str) -> Runner:
 def test_every_scenario_is_chosen_by_default(home: Path) -> None:
     runner = made(home)
     assert (runner.legs, runner.only) == (("server", "client"), None)
-    assert [setup.name for setup in runner.setups] == ["", "replayed", "hypercorn", "http2"]
+    assert [setup.name for setup in runner.setups] == [
+        *("", "replayed", "hypercorn", "http2", "gateway-stdio", "gateway-http"),
+    ]
     assert runner.revisions == ["2025-06-18", "2025-11-25", "2026-07-28", "extensions"]
 
     runner = made(home, "--leg", "client", "--revision", "2025-11-25", "--only", "sse-retry")
@@ -36,7 +38,8 @@ def test_every_scenario_is_chosen_by_default(home: Path) -> None:
 
 
 def test_setups_of_our_server_can_be_left_out_and_another_server_has_none(home: Path) -> None:
-    assert [setup.name for setup in made(home, "--without", "http2").setups] == ["", "replayed", "hypercorn"]
+    without = ("--without", "http2", "--without", "gateway-stdio")
+    assert [setup.name for setup in made(home, *without).setups] == ["", "replayed", "hypercorn", "gateway-http"]
     assert [setup.name for setup in made(home, "--server", "http://localhost/mcp").setups] == [""]
 
 
@@ -72,6 +75,20 @@ async def test_the_server_runs_under_hypercorn_too(tmp_path: Path) -> None:
         open_http_client(url, revision="2026-07-28") as client,
     ):
         assert (await client.list_tools()).tools
+
+
+@pytest.mark.parametrize("over", ["stdio", "http"])
+async def test_a_gateway_in_front_of_the_server_offers_its_tools_under_their_names(tmp_path: Path, over: str) -> None:
+    async with (
+        everything_server(tmp_path / "log") as url,
+        everything_gateway(tmp_path / "gateway-log", *(("--to", url) if over == "http" else ())) as url_in_front,
+        open_http_client(url, revision="2026-07-28") as direct,
+        open_http_client(url_in_front, revision="2026-07-28") as client,
+    ):
+        offered = [tool.name async for tool in direct.tools()]
+        passed = [tool.name async for tool in client.tools()]
+
+    assert offered == passed
 
 
 async def test_a_missing_proxy_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

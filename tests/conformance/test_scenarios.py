@@ -9,7 +9,7 @@ from attrs import evolve
 from tests.conformance.runner.scenarios import read_scenarios
 from tests.conformance.runner.suite import Found, read_last_words, read_list
 from tests.conformance.runner.table import left_out, summary, table
-from tests.conformance.runner.verdicts import Check, judge
+from tests.conformance.runner.verdicts import Check, expecting_failure, judge
 
 SCENARIOS = read_scenarios()
 
@@ -54,6 +54,7 @@ def test_only_the_expected_scenarios_are_unwatched_or_have_skips() -> None:
 
     assert len(unwatched) == 5 + 9 + 4 + 33
     assert [each.name for each in SCENARIOS.required if each.skips] == ["http-standard-headers"]
+    assert [*SCENARIOS.not_through_gateway] == ["server-sse-polling"]
 
 
 def test_a_scenario_that_the_suite_requires_is_run_or_left_out_for_a_reason() -> None:
@@ -97,6 +98,17 @@ def test_the_table_has_a_line_for_each_scenario_and_lists_the_faults() -> None:
     assert second.split() == ["ping", "server", "replayed", "2025-11-25", "0", "0", "0", "0", "BELOW", "THE", "MARK"]
     assert "there are no results" in fault
     assert summary([good, bad]).splitlines() == ["server 2025-11-25: 1 of 1", "server replayed 2025-11-25: 0 of 1"]
+
+
+def test_a_scenario_that_fails_as_expected_is_not_counted_as_passed_and_has_its_reason_in_the_table() -> None:
+    scenario = SCENARIOS.of("server", "2025-11-25")["server-sse-polling"]
+    verdict = expecting_failure(judge(scenario, None), "a gateway closes no stream")
+
+    _, row, reason = table([verdict]).splitlines()
+
+    assert row.endswith("fails as expected")
+    assert reason.strip() == "a gateway closes no stream"
+    assert summary([verdict]) == "server 2025-11-25: 0 of 1, and 1 fails as expected"
 
 
 def test_a_scenario_that_is_left_out_is_counted_once() -> None:

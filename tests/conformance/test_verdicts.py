@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from tests.conformance.runner.scenarios import Scenario
-from tests.conformance.runner.verdicts import Check, judge, read_checks, read_results
+from tests.conformance.runner.verdicts import Check, expecting_failure, judge, read_checks, read_results
 
 SCENARIO = Scenario("client", "2026-07-28", "tools_call", least=2, is_watched=True, skips=frozenset({"OldWay"}))
 WIRE = Check("wire-schema-valid", "WireSchemaValid", "SUCCESS", "")
@@ -72,6 +72,15 @@ def test_a_scenario_without_results_did_not_pass() -> None:
 
     assert verdict.counts == {}
     assert verdict.faults == ["status 1", "there are no results: the scenario did not run to its end"]
+
+
+def test_a_scenario_that_has_to_fail_must_not_pass() -> None:
+    failed, passed = judge(SCENARIO, [WIRE]), judge(SCENARIO, GOOD)
+
+    excused, faulty = (expecting_failure(verdict, "nothing carries it") for verdict in (failed, passed))
+
+    assert (excused.faults, excused.excuse) == ([], "nothing carries it")
+    assert faulty.faults == ["it passes, and is expected to fail: nothing carries it"]
 
 
 def test_checks_are_read_from_the_file_of_the_suite() -> None:

@@ -170,7 +170,7 @@ async def get_tiny_image(client: Client, host: Host) -> None:
 async def gzip_file_as_resource(client: Client, host: Host) -> None:
     data = "data:text/plain;base64," + base64.b64encode(b"so much text " * 100).decode()
     async with client.listen(resource_list=True) as changes:
-        file = {"name": "much.gz", "data": data}
+        file = {"name": f"much-{client.revision}.gz", "data": data}  # a name that a shared server does not have yet
         (link,) = await content_of(client, "gzip-file-as-resource", **file, outputType="resourceLink")
         assert isinstance(link, types.ResourceLink)
         await anext(aiter(changes))

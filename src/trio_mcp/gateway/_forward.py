@@ -94,7 +94,7 @@ _OF_CONNECTION: Final = frozenset({REVISION_KEY, CLIENT_INFO_KEY, CAPABILITIES_K
 """The members of `_meta` that belong to one connection (rule 4)."""
 _OF_ATTEMPT: Final = frozenset({"_meta", "requestState", "inputResponses"})
 """The members of params that belong to one attempt."""
-_RESOURCE_NOT_FOUND: Final = -32002
+RESOURCE_NOT_FOUND: Final = -32002
 """The code of legacy revisions for a resource that does not exist; modern ones use `INVALID_PARAMS`."""
 PASSED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills"})
 """The extensions of a caller that are declared to servers as well: what they add needs no help of the gateway."""

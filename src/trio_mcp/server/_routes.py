@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args
 from attrs import frozen
 
 from .. import types
+from .._errors import McpError
 from .._extensions import with_plain_extensions
 from ..peer import IncomingRequest
-from ..wire import LISTEN, is_modern
+from ..wire import LISTEN, METHOD_NOT_FOUND, is_modern
 from ._context import Context
 from .asking import ASKABLE
 from .features import NOT_KEPT, CacheableMethod, NotFound, SessionSubscription, listen
@@ -209,5 +210,9 @@ def find_responder(serving: ActiveServer, exchange: IncomingRequest, route: Rout
         if found is not None:
             return found
     if route is None or route.find is None:
-        return serving.internals.custom.methods[exchange.method]
+        custom = serving.internals.custom.methods.get(exchange.method)
+        if custom is None:  # the forwarder does not know it either
+            revision = exchange.context.revision
+            raise McpError(METHOD_NOT_FOUND, f"this server has no method {exchange.method!r} in revision {revision}")
+        return custom
     return route.find(serving, exchange, params)

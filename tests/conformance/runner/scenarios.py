@@ -40,6 +40,8 @@ class Scenarios:
     required: Sequence[Scenario]
     left_out: Mapping[str, str]
     """The reasons for leaving scenarios out, by name pattern."""
+    not_through_gateway: Mapping[str, str]
+    """The reasons why scenarios must fail with a gateway in front of the server, by name."""
 
     def of(self, leg: Leg, revision: str) -> dict[str, Scenario]:
         """Return the scenarios of one leg and revision, by name."""
@@ -74,4 +76,4 @@ def read_scenarios(data: Path = _DATA) -> Scenarios:
         for revision, names in content[leg].items()
         for name, least in names.items()
     ]
-    return Scenarios(required, content["left-out"])
+    return Scenarios(required, content["left-out"], content["not-through-gateway"])

@@ -13,9 +13,11 @@ from subprocess import DEVNULL, STDOUT
 
 import trio
 
+from trio_mcp import open_http_client
+
 from .suite import ROOT
 
-__all__ = ["HOST", "ServerFailed", "everything_server", "free_port", "running"]
+__all__ = ["HOST", "ServerFailed", "everything_gateway", "everything_server", "free_port", "running"]
 
 HOST = "127.0.0.1"
 SECONDS_TO_START = 30
@@ -37,8 +39,35 @@ async def everything_server(log: Path, *options: str) -> AsyncGenerator[str]:
     Raises:
         ServerFailed: see `running`.
     """
+    async with _running_program("everything_server", log, *options) as url:
+        yield url
+
+
+@asynccontextmanager
+async def everything_gateway(log: Path, *options: str) -> AsyncGenerator[str]:
+    """Run a gateway in front of the everything server for as long as the block lasts; yields the URL of its endpoint.
+
+    Yields when the server behind it is connected.
+
+    Args:
+        log: the file for its output.
+        options: options of its command line.
+
+    Raises:
+        ServerFailed: see `running`.
+    """
+    async with _running_program("everything_gateway", log, *options) as url:
+        async with open_http_client(url, cache=False) as client:
+            with trio.move_on_after(SECONDS_TO_START):
+                while not (await client.list_tools()).tools:  # each waits some seconds for the server behind it
+                    pass
+        yield url
+
+
+@asynccontextmanager
+async def _running_program(name: str, log: Path, *options: str) -> AsyncGenerator[str]:
     port = free_port()
-    command = [sys.executable, "-m", "tests.conformance.everything_server", "--port", str(port), *options]
+    command = [sys.executable, "-m", f"tests.conformance.{name}", "--port", str(port), *options]
     async with running(command, port, log):
         yield f"http://{HOST}:{port}/mcp"
 

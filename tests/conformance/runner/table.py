@@ -20,16 +20,17 @@ def table(verdicts: Sequence[Verdict]) -> str:
     lines = [_line(_HEAD, widths)]
     for verdict, row in zip(verdicts, rows[1:], strict=True):
         lines += [_line(row, widths), *(f"    {fault}" for fault in verdict.faults)]
+        lines += [f"    {verdict.excuse}"] if verdict.excuse else []
     return "\n".join(lines)
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
     """Return how many have passed, by leg and revision."""
-    groups: dict[str, list[bool]] = {}
+    groups: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         group = f"{verdict.scenario.leg} {verdict.variant}".strip()
-        groups.setdefault(f"{group} {verdict.scenario.revision}", []).append(not verdict.faults)
-    return "\n".join(f"{group}: {sum(passed)} of {len(passed)}" for group, passed in groups.items())
+        groups.setdefault(f"{group} {verdict.scenario.revision}", []).append(verdict)
+    return "\n".join(f"{group}: {_passed(verdicts)}" for group, verdicts in groups.items())
 
 
 def left_out(scenarios: Scenarios, requested: Iterable[str]) -> str:
@@ -41,11 +42,18 @@ def left_out(scenarios: Scenarios, requested: Iterable[str]) -> str:
     return "\n".join(f"left out, because {reason}: {len(each)} scenarios" for reason, each in names.items())
 
 
+def _passed(verdicts: Sequence[Verdict]) -> str:
+    excused = sum(bool(verdict.excuse) for verdict in verdicts)
+    passed = sum(not verdict.faults for verdict in verdicts) - excused
+    return f"{passed} of {len(verdicts)}" + (f", and {excused} fails as expected" if excused else "")
+
+
 def _row(verdict: Verdict) -> tuple[str, ...]:
     scenario, counts = verdict.scenario, verdict.counts
     numbers = (str(_count(counts, status)) for status in _STATUSES)
     leg = f"{scenario.leg} {verdict.variant}".strip()
-    return (scenario.name, leg, scenario.revision, *numbers, "BELOW THE MARK" if verdict.faults else "ok")
+    word = "BELOW THE MARK" if verdict.faults else "fails as expected" if verdict.excuse else "ok"
+    return (scenario.name, leg, scenario.revision, *numbers, word)
 
 
 def _count(counts: Mapping[str, int], status: str) -> int:

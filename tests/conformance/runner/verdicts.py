@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from .scenarios import Scenario
 
-__all__ = ["Check", "Verdict", "judge", "read_checks", "read_results"]
+__all__ = ["Check", "Verdict", "expecting_failure", "judge", "read_checks", "read_results"]
 
 STATUSES = frozenset({"SUCCESS", "FAILURE", "WARNING", "SKIPPED", "INFO"})
 WIRE_CHECK = "wire-schema-valid"
@@ -50,6 +50,8 @@ class Verdict:
     """The faults; empty if the scenario has passed."""
     variant: str = ""
     """The configuration of our side, if it is not the default."""
+    excuse: str = ""
+    """The reason why the scenario had to fail, and did."""
 
 
 def judge(scenario: Scenario, checks: Sequence[Check] | None, *, crash: str | None = None) -> Verdict:
@@ -69,6 +71,13 @@ def judge(scenario: Scenario, checks: Sequence[Check] | None, *, crash: str | No
     if counts["SUCCESS"] < scenario.least:
         faults.append(f"{counts['SUCCESS']} checks succeeded where {scenario.least} should: some were not reached")
     return Verdict(scenario, counts, faults)
+
+
+def expecting_failure(verdict: Verdict, why: str) -> Verdict:
+    """Return the verdict on a scenario that has to fail: if it has passed, that is a fault."""
+    if verdict.faults:
+        return evolve(verdict, faults=[], excuse=why)
+    return evolve(verdict, faults=[f"it passes, and is expected to fail: {why}"])
 
 
 def _is_below_the_mark(check: Check, scenario: Scenario) -> bool:

@@ -54,7 +54,7 @@ async def tour(target: str, mode: str, token: str | None) -> dict[str, Any]:
             "sum": (await client.call_tool("add", {"a": 2, "b": 3})).structured_content["result"],
             "counted": text_of(await client.call_tool("count", {"to": 3}, progress_handler=note)),
             "progress": progress,
-            "asked": text_of(await client.call_tool("ask")),
+            "asked": text_of(await client.call_tool("ask", raise_on_error=False)),
             "failed": (await client.call_tool("fail", raise_on_error=False)).is_error,
             "memo": memo.text,
             "greeting": greeting.content.text,
