@@ -25,11 +25,13 @@ from attrs import define, field, frozen
 from .. import (
     Ask,
     AskExpired,
+    AuthorizationFailed,
     Client,
     ConnectionLost,
     Context,
     Elicit,
     ErrorResponse,
+    HttpStatusError,
     ListRoots,
     McpError,
     MissingCapability,
@@ -252,6 +254,12 @@ def failure_of(failure: TrioMcpError, server: str, method: str, modern: bool) ->
         what = "was reached, but its answer was lost"
     elif isinstance(failure, ConnectionLost):
         what = "is not connected, or the connection was lost before it answered"
+    elif isinstance(failure, AuthorizationFailed):
+        _log.warning("server %r: %s", server, failure)
+        what = "does not accept the credentials of the gateway"
+    elif isinstance(failure, HttpStatusError):
+        _log.warning("server %r: %s", server, failure)
+        what = f"answered with the HTTP status {failure.status}"
     else:
         _log.warning("server %r: %s", server, failure)
         what = "gave an answer that breaks the protocol"

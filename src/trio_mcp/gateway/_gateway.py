@@ -21,7 +21,8 @@ from ._forward import PASSED_EXTENSIONS
 from ._merged import METHODS
 from ._mount import Credentials, Edit, Mount, Share, Visible, starts_of
 from ._serving import GatewayServing
-from ._upstream import Upstream, UpstreamClient, UpstreamStatus
+from ._status import Upstream, UpstreamStatus
+from ._upstream import UpstreamClient
 
 __all__ = ["Gateway"]
 

@@ -11,6 +11,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ from ..lowlevel import ServerTable, load_server_table, sanitized_name
 from ..wire import JsonObject, is_array, is_object
 
 __all__ = ["Credentials", "Mount", "Share", "Start", "is_table", "starts_of"]
+
+_log = logging.getLogger("trio_mcp.gateway")
 
 Share: TypeAlias = Literal["all", "principal", "session"]
 """The callers that share one connection to a server: all, those of one principal, or those of one connection."""
@@ -89,7 +92,17 @@ class Mount:
             return None
         if self.fix:
             tool = evolve(tool, input_schema=_without_properties(tool.input_schema, self.fix))
-        return tool if self.edit is None else self.edit(tool)
+        return tool if self.edit is None else _called("edit", self.edit, tool)
+
+    def is_visible(self, definition: Any, access: Access | None) -> bool:
+        """Return True if a caller sees a tool, prompt, resource or template; False if that cannot be decided."""
+        if self.visible is None:
+            return True
+        try:
+            return bool(_called("visible", self.visible, definition, access))
+        except Exception:  # noqa: BLE001 # it may raise anything
+            _log.exception("server %r: visible= has failed; %r is hidden", self.name, definition.name)
+            return False
 
     def arguments(self, tool: types.Tool, arguments: Any) -> Any:
         """Return the arguments of a call, with those that are fixed (rule 3)."""
@@ -103,7 +116,15 @@ class Mount:
     def credentials(self, access: Access | None) -> ClientAuth | None:
         """Return the credentials with which the server is reached for a caller."""
         auth: Any = self.auth
-        return cast("ClientAuth | None", auth(access) if callable(auth) else auth)
+        return cast("ClientAuth | None", _called("auth", auth, access) if callable(auth) else auth)
+
+
+def _called(option: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a function of the application; one that tries to exit the process fails like any other."""
+    try:
+        return function(*arguments)
+    except SystemExit as failure:
+        raise RuntimeError(f"{option}= tried to exit the process") from failure
 
 
 def _without_properties(schema: Mapping[str, Any], names: Mapping[str, Any]) -> JsonObject:
