@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.interaction.serving_with_principal import ServingWithPrincipal
@@ -61,12 +61,24 @@ def offer_little(server: Server) -> None:
         return "one"
 
 
+class QuietServer(Server):
+    """A server that reports no changes of its lists."""
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        declared = super().capabilities
+        tools, resources = types.ToolsCapability(), types.ResourcesCapability(subscribe=True)
+        return evolve(declared, tools=declared.tools and tools, resources=declared.resources and resources)
+
+
 @define(eq=False)
 class CountedServer:
     """A server to mount, over streams in memory: an opener of connections, each of which gets a `Server` of its own."""
 
     register: Callable[[Server], object] = offer_little
     """Registers what each server offers."""
+    make: Callable[[], Server] = field(default=lambda: Server("counted"), kw_only=True)
+    """Makes each server."""
     failures: list[Exception] = field(factory=list[Exception], kw_only=True)
     """The failures of the next attempts to connect."""
     refuses: bool = field(default=False, kw_only=True)
@@ -106,7 +118,7 @@ class CountedServer:
         if self.refuses:
             raise OSError("refused, and the password is s3cret")
         near, far = memory_stream_pair()
-        server = Server("counted")
+        server = self.make()
         self.register(server)
         async with owned_nursery() as nursery:
             nursery.start_soon(serve_stream, server, _Line(far, self))

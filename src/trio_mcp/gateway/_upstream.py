@@ -133,7 +133,7 @@ class UpstreamClient:
     """The number of blocks of `in_use` that are open."""
     _used_at: float = field(factory=trio.current_time, init=False)
     _begun_at: float = field(default=-math.inf, init=False)
-    """The time at which the connection was opened before anything was listed."""
+    """The time from which on the first lists are waited for."""
     _due: dict[ListKind, float] = field(factory=dict[ListKind, float], init=False)
     """The times from which on the lists are read again when they are asked for; empty before they were first read."""
     _told: frozenset[ListKind] = field(default=frozenset(), init=False)
@@ -227,6 +227,8 @@ class UpstreamClient:
         name = self.mount.name
         if failure is None:
             _log.info("server %r is connected", name)
+            if self.listed.is_set() and not self._due:  # earlier attempts have failed
+                self.listed, self._begun_at = trio.Event(), trio.current_time()
         else:
             expected = isinstance(failure, TrioMcpError | OSError | ValueError)
             _log.warning("server %r: %s", name, failure, exc_info=None if expected else failure)
