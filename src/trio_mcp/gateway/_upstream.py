@@ -11,17 +11,18 @@ Rules of this file:
    reports none, and those that could not be read, are read again when they are asked for a minute later.
 4. The latest lists stay while a server is away: a host is not told that tools have come and gone because of a restart.
 5. A message of a server that names no request belongs to the call in flight. If there are several, it belongs to the
-   latest of them, provided that all are of one caller; otherwise nobody may get it.
+   latest of them, provided that all are of one caller; otherwise nobody may get it. If the call that a question was
+   asked for ends before the answer, the question was that of another one, and is asked again.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import trio
 from attrs import define, field
@@ -51,6 +52,8 @@ __all__ = ["LISTS", "CallInFlight", "ListKind", "UpstreamClient", "current_call"
 
 _log = logging.getLogger("trio_mcp.gateway")
 
+T = TypeVar("T")
+
 ListKind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
 """One of the four lists of a server."""
 LISTS: Final[tuple[ListKind, ...]] = ("tools", "prompts", "resources", "templates")
@@ -72,6 +75,11 @@ class CallInFlight(Protocol):
     @property
     def caller(self) -> Hashable:
         """The caller: requests of one caller may get each other's messages."""
+        ...
+
+    @property
+    def may_ask(self) -> bool:
+        """True if its caller may be asked questions for it."""
         ...
 
     async def elicit(self, question: Any) -> types.ElicitResult:
@@ -463,36 +471,41 @@ class UpstreamClient:
     # --- Messages of the server ---
 
     async def _on_elicit(self, question: Any) -> types.ElicitResult:
-        return await self._call().elicit(question)
+        return await self._ask(lambda call: call.elicit(question))
 
     async def _on_sample(self, question: Any) -> types.CreateMessageResult:
-        return await self._call().sample(question)
+        return await self._ask(lambda call: call.sample(question))
 
     async def _on_roots(self) -> Sequence[types.Root]:
-        return await self._call().roots()
+        return await self._ask(lambda call: call.roots())
+
+    async def _ask(self, ask: Callable[[CallInFlight], Awaitable[T]]) -> T:
+        """Ask the caller that a message belongs to; by another of its calls if that one ends before the answer."""
+        while True:
+            call = self._call()
+            try:
+                return await ask(call)
+            except McpError:
+                if call in self.calls or call is current_call.get() or not self._of_message():
+                    raise
 
     async def _on_log(self, message: types.LoggingMessageNotificationParams) -> None:
-        call = self._call_of_message()
+        call = current_call.get() or next(reversed(self._of_message()), None)
         if call is None:
             _log.debug("server %r: a log message that belongs to no caller", self.mount.name)
             return
         await call.log(message)
 
     def _call(self) -> CallInFlight:
-        call = self._call_of_message()
+        call = current_call.get() or next((each for each in reversed(self._of_message()) if each.may_ask), None)
         if call is None:
-            why = "no call is in flight" if not self.calls else "calls of several callers are in flight"
+            why = "calls of several callers are in flight" if len(self.calls) > 1 else "no call is in flight"
             raise McpError(INTERNAL_ERROR, f"this gateway cannot tell whom to ask: {why}")
         return call
 
-    def _call_of_message(self) -> CallInFlight | None:
-        """Return the call that a message belongs to (rule 5)."""
-        call = current_call.get()
-        if call is not None:
-            return call
-        if not self.calls or len({each.caller for each in self.calls}) > 1:
-            return None
-        return next(reversed(self.calls))
+    def _of_message(self) -> Sequence[CallInFlight]:
+        """Return the calls that a message which names none may belong to (rule 5)."""
+        return [*self.calls] if len({each.caller for each in self.calls}) == 1 else []
 
     @property
     def status(self) -> ServerStatus | None:
