@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .peer import ClientSession as ClientSession
     from .peer import ConnectionStatistics as ConnectionStatistics
     from .peer import ExchangeContext as ExchangeContext
+    from .peer import FairLimiter as FairLimiter
     from .peer import HandlerPool as HandlerPool
     from .peer import HandlerRun as HandlerRun
     from .peer import HandlerSlots as HandlerSlots
@@ -72,9 +73,9 @@ else:
                 "assign_names", "check_options", "load_server_table", "qualified_name", "sanitized_name",
             ),
             "peer": (
-                "Admission", "BUSY", "ClientSession", "ConnectionStatistics", "ExchangeContext", "HandlerPool",
-                "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link", "OutgoingRequest", "Peer",
-                "ServerSession",
+                "Admission", "BUSY", "ClientSession", "ConnectionStatistics", "ExchangeContext", "FairLimiter",
+                "HandlerPool", "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link", "OutgoingRequest",
+                "Peer", "ServerSession",
             ),
             "schema": (
                 "LISTS_OF_SCHEMAS", "NAMED_SCHEMAS", "SINGLE_SCHEMAS", "SchemaError", "Validator", "compile_schema",

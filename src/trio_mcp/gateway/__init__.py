@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from ._gateway import Gateway as Gateway
     from ._mount import Share as Share
     from ._search import ToolSearch as ToolSearch
-    from ._upstream import Upstream as Upstream
-    from ._upstream import UpstreamStatus as UpstreamStatus
+    from ._status import Upstream as Upstream
+    from ._status import UpstreamStatus as UpstreamStatus
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -19,6 +19,6 @@ else:
             "_gateway": ("Gateway",),
             "_mount": ("Share",),
             "_search": ("ToolSearch",),
-            "_upstream": ("Upstream", "UpstreamStatus"),
+            "_status": ("Upstream", "UpstreamStatus"),
         },
     )  # fmt: skip

@@ -30,11 +30,13 @@ from attrs import define, field, frozen
 from .. import (
     Ask,
     AskExpired,
+    AuthorizationFailed,
     Client,
     ConnectionLost,
     Context,
     Elicit,
     ErrorResponse,
+    HttpStatusError,
     ListRoots,
     McpError,
     MissingCapability,
@@ -399,6 +401,12 @@ def failure_of(failure: TrioMcpError, server: str, method: str, *, modern: bool)
         what = "was reached, but its answer was lost"
     elif isinstance(failure, ConnectionLost):
         what = "is not connected, or the connection was lost before it answered"
+    elif isinstance(failure, AuthorizationFailed):
+        _log.warning("server %r: %s", server, failure)
+        what = "does not accept the credentials of the gateway"
+    elif isinstance(failure, HttpStatusError):
+        _log.warning("server %r: %s", server, failure)
+        what = f"answered with the HTTP status {failure.status}"
     else:
         _log.warning("server %r: %s", server, failure)
         what = "gave an answer that breaks the protocol"
@@ -409,14 +417,14 @@ def failure_of(failure: TrioMcpError, server: str, method: str, *, modern: bool)
 def _code_for(error: ErrorResponse, method: str, *, modern: bool) -> int:
     """Return the code of an error in the era of the caller."""
     if modern:
-        return INVALID_PARAMS if error.code == _RESOURCE_NOT_FOUND else error.code
+        return INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
     names_resource = method == "resources/read" and is_object(error.data) and "uri" in error.data
-    return _RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_resource else error.code
+    return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_resource else error.code
 
 
 def resource_not_found(uri: str, *, modern: bool) -> McpError:
     """Return the error for a resource that no server has."""
-    code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND
+    code = INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
     return McpError(code, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
 
 

@@ -25,7 +25,8 @@ from ._merged import METHODS
 from ._mount import Credentials, Edit, Mount, Share, Start, Visible, free_label, starts_of
 from ._search import ToolSearch
 from ._serving import GatewayServing
-from ._upstream import Upstream, UpstreamClient, UpstreamStatus
+from ._status import Upstream, UpstreamStatus
+from ._upstream import UpstreamClient
 
 __all__ = ["Gateway"]
 

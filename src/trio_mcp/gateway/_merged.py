@@ -62,14 +62,7 @@ class Entry:
 
     def is_visible(self, access: Access | None) -> bool:
         """Return True if a caller sees it."""
-        visible = self.client.mount.visible
-        if visible is None:
-            return True
-        try:
-            return bool(visible(self.definition, access))
-        except Exception:  # noqa: BLE001 # an application's function
-            _log.exception("visible= of %r of server %r failed, which hides it", self.public, self.client.mount.name)
-            return False
+        return self.client.mount.is_visible(self.definition, access)
 
 
 def published(definition: Any, revision: str) -> JsonObject:
@@ -84,29 +77,29 @@ def published(definition: Any, revision: str) -> JsonObject:
 class Places:
     """The places of the entries of a gateway, in the order in which they were first seen (rule 3)."""
 
-    _places: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
+    _of_client: dict[UpstreamClient, dict[tuple[ListKind, str], int]] = field(
+        factory=dict["UpstreamClient", dict[tuple[ListKind, str], int]], init=False
+    )
     _last: int = field(default=0, init=False)
 
     def of(self, client: UpstreamClient, kind: ListKind, original: str) -> int:
         """Return the place of an entry."""
-        key = (client.mount.name, client.key, kind, original)
-        if key not in self._places:
+        places = self._of_client.setdefault(client, {})
+        if (kind, original) not in places:
             self._last += 1
-            self._places[key] = self._last
-        return self._places[key]
+            places[kind, original] = self._last
+        return places[kind, original]
 
-    def keep(self, clients: Collection[UpstreamClient]) -> None:
-        """Forget the places of what these clients, which are all, no longer list."""
-        known = {
-            (client.mount.name, client.key, kind, _original(kind, each))
-            for client in clients
-            for kind in LISTS
-            for each in client.lists.get(kind, ())
-        }
-        self._places = {key: place for key, place in self._places.items() if key in known}
+    def tidy(self, client: UpstreamClient) -> None:
+        """Forget places of what a client no longer lists, when there are many of them."""
+        places = self._of_client.get(client, {})
+        if len(places) > 2 * sum(map(len, client.lists.values())) + 100:
+            known = {(kind, _original(kind, each)) for kind in LISTS for each in client.lists.get(kind, ())}
+            self._of_client[client] = {key: place for key, place in places.items() if key in known}
 
-    def __len__(self) -> int:
-        return len(self._places)
+    def forget(self, client: UpstreamClient) -> None:
+        """Forget the places of a client that was closed for good."""
+        self._of_client.pop(client, None)
 
 
 def _original(kind: ListKind, definition: Any) -> str:

@@ -11,6 +11,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -30,6 +31,8 @@ from ..lowlevel import ServerTable, load_server_table, sanitized_name
 from ..wire import JsonObject, is_array, is_object
 
 __all__ = ["Credentials", "Edit", "Mount", "Share", "Start", "Visible", "free_label", "is_table", "starts_of"]
+
+_log = logging.getLogger("trio_mcp.gateway")
 
 Share: TypeAlias = Literal["all", "principal", "session"]
 """The callers that share one connection to a server: all, those of one principal, or those of one connection."""
@@ -87,7 +90,17 @@ class Mount:
             return None
         if self.fix:
             tool = evolve(tool, input_schema=_without_properties(tool.input_schema, self.fix))
-        return tool if self.edit is None else self.edit(tool)
+        return tool if self.edit is None else _called("edit", self.edit, tool)
+
+    def is_visible(self, definition: Any, access: Access | None) -> bool:
+        """Return True if a caller sees a tool, prompt, resource or template; False if that cannot be decided."""
+        if self.visible is None:
+            return True
+        try:
+            return bool(_called("visible", self.visible, definition, access))
+        except Exception:  # noqa: BLE001 # it may raise anything
+            _log.exception("server %r: visible= has failed; %r is hidden", self.name, definition.name)
+            return False
 
     def fixed(self, tool: types.Tool) -> Mapping[str, Any]:
         """Return the arguments of a tool that are fixed, as the server has the tool."""
@@ -108,7 +121,15 @@ class Mount:
     def credentials(self, access: Access | None) -> ClientAuth | None:
         """Return the credentials with which the server is reached for a caller."""
         auth: Any = self.auth
-        return cast("ClientAuth | None", auth(access) if callable(auth) else auth)
+        return cast("ClientAuth | None", _called("auth", auth, access) if callable(auth) else auth)
+
+
+def _called(option: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a function of the application; one that tries to exit the process fails like any other."""
+    try:
+        return function(*arguments)
+    except SystemExit as failure:
+        raise RuntimeError(f"{option}= tried to exit the process") from failure
 
 
 def free_label(taken: Collection[str], *names: str) -> str:

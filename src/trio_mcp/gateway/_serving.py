@@ -2,8 +2,8 @@
 
 Rules of this file:
 
-1. Each mount has one connection for each key: None if all callers share it, the principal, or the caller's connection.
-   Callers without authentication count as one principal.
+1. Each mount has one connection for each key: None if all callers share it, the principal, or the caller's connection
+   with its principal. Callers without authentication count as one principal.
 2. What the gateway has registered itself is answered by itself, and precedes what servers offer.
 3. A request that names what is unknown waits until each server was asked for its lists, and is refused then.
 """
@@ -11,10 +11,12 @@ Rules of this file:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import trio
 from attrs import define, field, frozen
@@ -26,6 +28,7 @@ from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_param
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, search_tools, used_tool
+from ._turns import Turns
 from ._upstream import ListKind, UpstreamClient
 
 if TYPE_CHECKING:
@@ -52,15 +55,14 @@ class _Caller:
         """The same for requests whose messages may be confused: those of one principal, or of one connection."""
         return self.peer if self.access is None else self.access.principal
 
-    def key(self, mount: Mount) -> Hashable:
-        """Return the key of its connection to a server (rule 1)."""
-        match mount.share:
-            case "all":
-                return None
-            case "principal":
-                return "" if self.access is None else self.access.principal
-            case _:
-                return self.peer
+
+@frozen
+class _SessionKey:
+    """The key of the connections to servers that belong to one connection of a caller."""
+
+    session: int
+    """The number of the caller's connection."""
+    principal: str
 
 
 @define(eq=False)
@@ -73,6 +75,11 @@ class GatewayServing:
         factory=dict[tuple[str, Hashable], UpstreamClient], init=False
     )
     """The connections, by the name of the mount and the key."""
+    _turns: dict[str, Turns] = field(factory=dict[str, Turns], init=False)
+    """The turns of the requests, by the name of the mount."""
+    _sessions: WeakKeyDictionary[Peer, int] = field(factory=WeakKeyDictionary[Peer, int], init=False)
+    """The numbers of the connections of callers, for keys: numbers keep no connection that is gone."""
+    _numbers: Iterator[int] = field(factory=count, init=False)
     _places: Places = field(factory=Places, init=False)
     _merged: OrderedDict[tuple[object, ...], MergedLists] = field(
         factory=OrderedDict[tuple[object, ...], MergedLists], init=False
@@ -97,6 +104,7 @@ class GatewayServing:
 
     def unmounted(self, mount: Mount) -> None:
         """Close the connections to a server."""
+        self._turns.pop(mount.name, None)
         for client in self.clients_of(mount):
             client.forget()
             for kind in client.lists:
@@ -106,31 +114,65 @@ class GatewayServing:
         """Return the connections to a server, the latest last."""
         return [client for client in self._clients.values() if client.mount is mount]
 
+    def _key(self, mount: Mount, caller: _Caller) -> Hashable:
+        """Return the key of the connection of a caller to a server (rule 1)."""
+        match mount.share:
+            case "all":
+                return None
+            case "principal":
+                return _principal(caller.access)
+            case _:
+                assert caller.peer is not None
+                return _SessionKey(self._session(caller.peer), _principal(caller.access))
+
+    def _session(self, peer: Peer) -> int:
+        number = self._sessions.get(peer)
+        if number is None:
+            number = self._sessions[peer] = next(self._numbers)
+            peer.on_disconnect(partial(self._disconnected, number))
+        return number
+
+    def _disconnected(self, session: int, _: object) -> None:
+        """Close what only the callers of one connection, which is gone, have used."""
+        for client in list(self._clients.values()):
+            if isinstance(client.key, _SessionKey) and client.key.session == session:
+                client.forget()
+
     def _client(self, mount: Mount, key: Hashable, access: Access | None) -> UpstreamClient:
+        """Return a connection, which is made if need be."""
         client = self._clients.get((mount.name, key))
         if client is None:
-            client = UpstreamClient(
-                mount, key, access, self._gateway.info, self._nursery, self._list_changed, self._closed
+            turns = self._turns.get(mount.name)
+            if turns is None:
+                turns = self._turns[mount.name] = Turns(mount)
+            client = self._clients[mount.name, key] = UpstreamClient(
+                mount, key, turns, self._gateway.info, self._nursery, self._list_changed, self._closed
             )
-            self._clients[mount.name, key] = client
-            if mount.share == "session":
-                assert key is not None
-                peer: Any = key
-                peer.on_disconnect(partial(_forget, client))
+            self._merged.clear()
+        if mount.share != "all":
+            client.access = access
         return client
 
     def _clients_for(self, caller: _Caller) -> list[UpstreamClient]:
-        return [self._client(mount, caller.key(mount), caller.access) for mount in self._gateway.mounts]
+        """Return the connections of a caller, which are made if need be."""
+        return [self._client(mount, self._key(mount, caller), caller.access) for mount in self._gateway.mounts]
+
+    def _known_clients(self, caller: _Caller) -> list[UpstreamClient]:
+        """Return the connections of a caller that were made already: others have listed nothing yet."""
+        known = (self._clients.get((mount.name, self._key(mount, caller))) for mount in self._gateway.mounts)
+        return [client for client in known if client is not None]
 
     def _closed(self, client: UpstreamClient) -> None:
-        self._clients.pop((client.mount.name, client.key), None)
+        """Forget a connection that was closed for good."""
+        if self._clients.get((client.mount.name, client.key)) is client:
+            del self._clients[client.mount.name, client.key]
+        self._places.forget(client)
         self._merged.clear()
 
     def _list_changed(self, client: UpstreamClient, kind: ListKind) -> None:
         before = dict(self._merged)
         self._merged.clear()
-        if len(self._places) > 2 * sum(map(len, self._lists())) + 1000:
-            self._places.keep(self._clients.values())
+        self._places.tidy(client)
 
         def shown_to(access: Access | None) -> bool:
             if client.mount.share == "principal" and not _has_principal(client.key, access):
@@ -156,9 +198,6 @@ class GatewayServing:
         ]
         return shown[0] != shown[1]
 
-    def _lists(self) -> list[Sequence[Any]]:
-        return [each for client in self._clients.values() for each in client.lists.values()]
-
     # --- Merged lists ---
 
     def _lists_for(self, caller: _Caller) -> MergedLists:
@@ -166,8 +205,7 @@ class GatewayServing:
         key = self._key_of(caller)
         merged = self._merged.get(key)
         if merged is None:
-            clients = self._clients_for(caller)  # which may change what is known
-            merged = self._merged[key] = MergedLists(clients, self._own_names(), self._places)
+            merged = self._merged[key] = MergedLists(self._known_clients(caller), self._own_names(), self._places)
             if len(self._merged) > _MOST_MERGED:
                 self._merged.popitem(last=False)
         return merged
@@ -176,7 +214,7 @@ class GatewayServing:
         """Return what the lists of a caller depend on, apart from what servers list."""
         gateway = self._gateway
         own = (gateway.tools.catalog.offered, gateway.prompts.catalog.offered)
-        connections = [caller.key(mount) for mount in gateway.mounts if mount.share != "all"]
+        connections = [self._key(mount, caller) for mount in gateway.mounts if mount.share != "all"]
         if not connections and own == _NOTHING:
             return _NOTHING
         names = self._own_names()
@@ -194,13 +232,16 @@ class GatewayServing:
         """Return the lists of a caller when each server has listed what it has, or has failed to in time."""
         clients = self._clients_for(caller)
         waiting = [client for client in clients if client.is_unsettled]
-        if waiting:
+        if not waiting:
+            await trio.lowlevel.checkpoint()
+            return self._lists_for(caller)
+        with ExitStack() as stack:
+            for client in clients:  # none is closed while the others are waited for
+                stack.enter_context(client.in_use())
             async with trio.open_nursery() as nursery:
                 for client in waiting:
                     nursery.start_soon(client.wait_listed)
-        else:
-            await trio.lowlevel.checkpoint()
-        return self._lists_for(caller)
+            return self._lists_for(caller)
 
     # --- Requests ---
 
@@ -370,7 +411,7 @@ class GatewayServing:
             ]
             shown, following = self._gateway.page(method, entries, cursor)
             result = {member: shown} if following is None else {member: shown, "nextCursor": following}
-        if is_modern(revision) and (merged.varies or any(client.key is not None for client in merged.clients)):
+        if is_modern(revision) and (merged.varies or any(mount.share != "all" for mount in self._gateway.mounts)):
             result["cacheScope"] = "private"
         return result
 
@@ -414,12 +455,12 @@ _FIRST_PLACE: Final = 2**32
 """The place of the first entry of a server, behind what the gateway itself lists."""
 
 
-def _forget(client: UpstreamClient, _: object) -> None:
-    client.forget()
+def _principal(access: Access | None) -> str:
+    return "" if access is None else access.principal
 
 
 def _has_principal(key: Hashable, access: Access | None) -> bool:
-    return ("" if access is None else access.principal) == key
+    return _principal(access) == key
 
 
 @frozen(eq=False)

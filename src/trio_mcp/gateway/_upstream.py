@@ -3,51 +3,56 @@
 Rules of this file:
 
 1. A connection is opened when it is first needed, or when the gateway is served. It is closed when its last caller has
-   gone, or when it was idle for long enough; then what it has listed is still known.
+   gone, or when nothing has used it for long enough. What it has listed is still known then if all callers share it,
+   for an hour; another connection is forgotten, and replaced by a new one when its caller needs it.
 2. A connection that is lost is opened again as the `Restart` of the mount says. The calls in flight fail; others wait,
    or fail while attempts fail.
 3. Lists are read when the connection is opened, and again when the server reports a change. The lists of a server that
-   reports none are read again if they are older than a minute.
+   reports none, and those that could not be read, are read again when they are asked for a minute later.
 4. The latest lists stay while a server is away: a host is not told that tools have come and gone because of a restart.
 5. A message of a server that names no request belongs to the call in flight. If there are several, it belongs to the
-   latest of them, provided that all are of one caller; otherwise nobody may get it.
+   latest of them, provided that all are of one caller; otherwise nobody may get it. If the call that a question was
+   asked for ends before the answer, the question was that of another one, and is asked again.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from .. import (
     Access,
     Changes,
     Client,
     ClientOptions,
+    ConnectionClosed,
     ConnectionLost,
     ListChanged,
     McpError,
+    RequestTimedOut,
     ResourceUpdated,
     ServerStatus,
     TimeLimits,
     TrioMcpError,
     types,
 )
-from ..lowlevel import ServerChanges, SupervisedServer, TokenBucket, owned_nursery
+from ..lowlevel import ServerChanges, SupervisedServer, owned_nursery
 from ..wire import INTERNAL_ERROR, LOG_LEVELS, is_modern
 from ._mount import Mount
+from ._turns import Turns
 
-__all__ = ["LISTS", "CallInFlight", "ListKind", "Upstream", "UpstreamClient", "UpstreamStatus", "current_call"]
+__all__ = ["LISTS", "CallInFlight", "ListKind", "UpstreamClient", "current_call"]
 
 _log = logging.getLogger("trio_mcp.gateway")
+
+T = TypeVar("T")
 
 ListKind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
 """One of the four lists of a server."""
@@ -56,8 +61,12 @@ _AGE: Final = 60.0
 """The seconds after which the lists of a server that reports no changes are read again (rule 3)."""
 _IDLE: Final = 300.0
 """The seconds after which an idle connection that not all callers share is closed by default."""
+_AGE_WHILE_IDLE: Final = 3600.0
+"""The seconds for which the lists of an idle server are used without asking it."""
 _PATIENCE: Final = 10.0
-"""The seconds for which the lists of a server that is being connected are waited for."""
+"""The seconds for which requests that need the lists of a server, or listen to it, wait for it."""
+_LONGEST_PAUSE: Final = 60.0
+"""The seconds after which a server that does not let itself be listened to is tried again, at the latest."""
 
 
 class CallInFlight(Protocol):
@@ -66,6 +75,11 @@ class CallInFlight(Protocol):
     @property
     def caller(self) -> Hashable:
         """The caller: requests of one caller may get each other's messages."""
+        ...
+
+    @property
+    def may_ask(self) -> bool:
+        """True if its caller may be asked questions for it."""
         ...
 
     async def elicit(self, question: Any) -> types.ElicitResult:
@@ -89,26 +103,6 @@ current_call: ContextVar[CallInFlight | None] = ContextVar("trio_mcp_gateway_cal
 """The call in whose task the present code runs; None in the tasks of a connection."""
 
 
-@frozen(kw_only=True)
-class UpstreamStatus:
-    """The state of one server of a gateway: a snapshot."""
-
-    state: Literal["connecting", "connected", "waiting", "failed", "closed", "idle"]
-    """The state of its connection, or of the latest one if it has several; ``"idle"`` if it has none at present."""
-    failure: Exception | None
-    """The reason why the latest attempt failed, or why the connection was lost; None while connected."""
-    restarts: int
-    """The number of connections that replaced an earlier one."""
-    retry_at: float | None
-    """The time of the next attempt on Trio's clock, while the state is ``"waiting"``."""
-    connections: int
-    """The number of open connections: several, if callers have their own."""
-    in_flight: int
-    """The number of requests that it has not answered yet."""
-    tools: int
-    """The number of its tools that are shown."""
-
-
 @define(eq=False)
 class UpstreamClient:
     """One connection to one server, shared by the callers that have the same key.
@@ -116,7 +110,7 @@ class UpstreamClient:
     Args:
         mount: the terms of the server.
         key: tells the connections to one server apart; None if all callers share it.
-        access: the caller for whom it is opened.
+        turns: the turns of the requests to the server, on all its connections.
         info: the name that the gateway states to the server.
         nursery: runs the tasks of the connection.
         on_change: called with each list that has changed.
@@ -126,11 +120,13 @@ class UpstreamClient:
 
     mount: Mount
     key: Hashable
-    access: Access | None
+    _turns: Turns
     _info: types.Implementation
     _nursery: trio.Nursery
     _on_change: Callable[[UpstreamClient, ListKind], None]
     _on_closed: Callable[[UpstreamClient], None]
+    access: Access | None = field(default=None, init=False)
+    """The latest caller, for the credentials; None if all callers share the connection."""
     lists: dict[ListKind, Sequence[Any]] = field(factory=dict[ListKind, Sequence[Any]], init=False)
     """The latest lists, as far as the server has them, as they are shown apart from their names."""
     fixed: dict[str, Mapping[str, Any]] = field(factory=dict[str, Mapping[str, Any]], init=False)
@@ -143,39 +139,56 @@ class UpstreamClient:
     """The connection; None while it is closed because it was idle."""
     listed: trio.Event = field(factory=trio.Event, init=False)
     """Set when the lists were read, or the first attempt to connect has failed."""
-    _listening: int = field(default=0, init=False)
-    """The number of blocks of `listen` that are open."""
+    _users: int = field(default=0, init=False)
+    """The number of blocks of `in_use` that are open."""
     _used_at: float = field(factory=trio.current_time, init=False)
-    _read_at: dict[ListKind, float] = field(factory=dict[ListKind, float], init=False)
+    _begun_at: float = field(default=-math.inf, init=False)
+    """The time from which on the first lists are waited for."""
+    _due: dict[ListKind, float] = field(factory=dict[ListKind, float], init=False)
+    """The times from which on the lists are read again when they are asked for; empty before they were first read."""
+    _told: frozenset[ListKind] = field(default=frozenset(), init=False)
+    """The lists whose changes the server reports at present."""
     _reading: trio.Lock = field(factory=trio.Lock, init=False)
+    """Held while lists that are due are read."""
     _log_level: str | None = field(default=None, init=False)
     """The most verbose level that a legacy server was asked for."""
-    _slots: trio.CapacityLimiter | None = field(default=None, init=False)
-    _bucket: TokenBucket | None = field(default=None, init=False)
-    _is_closed: bool = field(default=False, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        mount = self.mount
-        if mount.max_concurrency is not None:
-            self._slots = trio.CapacityLimiter(mount.max_concurrency)
-        if mount.per_second is not None:
-            self._bucket = TokenBucket(mount.per_second, max(1, math.floor(mount.per_second)))
+    _end: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the connection is closed for good."""
 
     # --- The connection ---
 
     def begin(self) -> SupervisedServer:
-        """Open the connection if it is not open; return it at once."""
+        """Open the connection if it is not open; return it at once.
+
+        Raises:
+            ConnectionClosed: it was closed for good.
+        """
         self._used_at = trio.current_time()
+        if self._end.is_set():
+            raise ConnectionClosed(f"the connection to server {self.mount.name!r} was closed for good")
         if self.server is None:
+            if not self._due:
+                self.listed, self._begun_at = trio.Event(), self._used_at
             self.server = SupervisedServer(self.mount.name, self._connect, self.mount.restart, self._report)
             self._nursery.start_soon(self._run, self.server, name=f"server {self.mount.name} of a gateway")
         return self.server
+
+    @contextmanager
+    def in_use(self) -> Generator[None]:
+        """Keep the connection from being idle for as long as the block lasts."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._used_at = trio.current_time()
 
     async def client(self) -> Client:
         """Return the client; wait while it connects, and right after it was lost.
 
         Raises:
             ConnectionBroken: the server is not connected, and the latest attempt has failed.
+            ConnectionClosed: it was closed for good.
         """
         server = self.begin()
         if server.client is not None and not server.client.is_lost:
@@ -183,7 +196,8 @@ class UpstreamClient:
         return await server.connected()
 
     async def _connect(self, nursery: trio.Nursery) -> Client:
-        limits = TimeLimits() if self.mount.timeout is None else TimeLimits(total=self.mount.timeout)
+        seconds = self.mount.timeout
+        limits = TimeLimits() if seconds is None else TimeLimits(idle=seconds, total=seconds)
         options: ClientOptions = {
             "info": self._info,
             "time_limits": limits,
@@ -209,48 +223,53 @@ class UpstreamClient:
         try:
             async with owned_nursery() as nursery:
                 nursery.start_soon(self._follow, server)
-                nursery.start_soon(self._close_when_idle, server)
-                await server.run()
+                nursery.start_soon(self._close_in_time, server)
+                if not self._end.is_set():
+                    await server.run()
                 nursery.cancel_scope.cancel()
         finally:
             if self.server is server:
                 self.server = None
+            if self.server is None:
+                self._due = dict[ListKind, float].fromkeys(self._due, trio.current_time() + _AGE_WHILE_IDLE)
             self.listed.set()
 
     def _report(self, failure: Exception | None) -> None:
         name = self.mount.name
         if failure is None:
             _log.info("server %r is connected", name)
+            if self.listed.is_set() and not self._due:  # earlier attempts have failed
+                self.listed, self._begun_at = trio.Event(), trio.current_time()
         else:
             expected = isinstance(failure, TrioMcpError | OSError | ValueError)
             _log.warning("server %r: %s", name, failure, exc_info=None if expected else failure)
-            if not self.lists:
-                self.listed.set()
+            self.listed.set()
 
-    async def _close_when_idle(self, server: SupervisedServer) -> None:
+    async def _close_in_time(self, server: SupervisedServer) -> None:
+        """Close the connection when it has been idle for long enough, or when it is not needed any more."""
         idle = self.mount.idle
         if idle is None:
             idle = math.inf if self.mount.share == "all" else _IDLE
-        while True:
+        while not self._end.is_set():
             due = self._used_at + idle
-            if self.calls or self._listening:
+            if self.calls or self._users:
                 due = trio.current_time() + idle
             elif due <= trio.current_time():
+                _log.info("server %r was idle for %g s; its connection is closed", self.mount.name, idle)
                 break
-            await trio.sleep_until(due)
-        _log.info("server %r was idle for %g s; its connection is closed", self.mount.name, idle)
-        self.server = None
-        await server.aclose()
+            with trio.move_on_at(due):
+                await self._end.wait()
         if self.key is not None:
-            self._on_closed(self)
+            self.forget()
+        self.server = None  # a call that begins from now on opens it again
+        await server.aclose()
 
     def forget(self) -> None:
-        """Close the connection for good, because its last caller has gone; synchronous."""
-        self._is_closed = True
-        server, self.server = self.server, None
-        if server is not None:
-            self._nursery.start_soon(server.aclose, name="end of a server of a gateway")
-        self._on_closed(self)
+        """Close the connection for good, because it is not needed any more; synchronous. May be repeated."""
+        if not self._end.is_set():
+            self._end.set()
+            self.server = None
+            self._on_closed(self)
 
     # --- Lists ---
 
@@ -263,21 +282,30 @@ class UpstreamClient:
                 self.listed.set()
                 await server.changed.wait()
                 continue
-            try:
-                await self._follow_client(client)
-            except TrioMcpError as failure:
-                _log.warning("server %r: its changes cannot be followed: %s", self.mount.name, failure)
-            if not client.is_lost:
-                await trio.sleep(1)  # over HTTP a stream of changes may end before the connection does
-            else:
-                await self._wait_changed(server, client)
-
-    @staticmethod
-    async def _wait_changed(server: SupervisedServer, client: Client) -> None:
-        while server.client is client:  # a client that is lost for good is kept
-            await server.changed.wait()
+            await self._follow_client(client)
+            while server.client is client:
+                await server.changed.wait()
 
     async def _follow_client(self, client: Client) -> None:
+        """Read the lists, and again when the server reports changes, until the connection is lost."""
+        pause = 0.5
+        while not client.is_lost:
+            began = trio.current_time()
+            try:
+                await self._follow_changes(client)
+            except TrioMcpError as failure:
+                if client.is_lost:
+                    return
+                _log.warning("server %r: its changes cannot be followed: %s", self.mount.name, failure)
+            finally:
+                self._told = frozenset()
+                self._due = {kind: min(due, trio.current_time() + _AGE) for kind, due in self._due.items()}
+            lasted = trio.current_time() - began > _LONGEST_PAUSE
+            pause = 1.0 if lasted else min(2 * pause, _LONGEST_PAUSE)
+            with trio.move_on_after(pause):  # over HTTP a stream of changes may end before the connection does
+                await client.wait_lost()
+
+    async def _follow_changes(self, client: Client) -> None:
         declared = client.server_capabilities
         tools = declared.tools is not None and bool(declared.tools.list_changed)
         prompts = declared.prompts is not None and bool(declared.prompts.list_changed)
@@ -286,12 +314,23 @@ class UpstreamClient:
             await self._read_all(client)
             await client.wait_lost()
             return
-        async with client.listen(tools=tools, prompts=prompts, resource_list=resources) as changes:
-            await self._read_all(client)
-            async for change in changes:
-                if isinstance(change, ListChanged):
-                    for kind in ("resources", "templates") if change.kind == "resources" else (change.kind,):
-                        await self._read(client, kind)
+        is_read = False
+        try:
+            async with client.listen(tools=tools, prompts=prompts, resource_list=resources) as changes:
+                honored = changes.honored
+                told = {"tools": honored.tools, "prompts": honored.prompts, "resources": honored.resource_list}
+                self._told = frozenset(kind for kind in LISTS if told[_declared_as(kind)])
+                await self._read_all(client)
+                is_read = True
+                async for change in changes:
+                    if isinstance(change, ListChanged):
+                        for kind in LISTS:
+                            if _declared_as(kind) == change.kind:
+                                await self._read(client, kind)
+        except TrioMcpError:
+            if not (is_read or client.is_lost):
+                await self._read_all(client)
+            raise
 
     async def _read_all(self, client: Client) -> None:
         for kind in LISTS:
@@ -299,18 +338,21 @@ class UpstreamClient:
         self.listed.set()
 
     async def _read(self, client: Client, kind: ListKind) -> None:
+        again_at = trio.current_time() + _AGE
         try:
             latest = self._shown(kind, [each async for each in _iterate(client, kind)])
         except ConnectionLost:
             raise
         except Exception as failure:  # noqa: BLE001 # an application's function, or a server that cannot list
             _log.warning("server %r: its %s cannot be listed: %s", self.mount.name, kind, failure)
-            return
-        self._read_at[kind] = trio.current_time()
-        if latest != self.lists.get(kind, []):
-            self.lists[kind] = latest
-            self.version += 1
-            self._on_change(self, kind)
+        else:
+            if kind in self._told:
+                again_at = math.inf
+            if latest != self.lists.get(kind, []):
+                self.lists[kind] = latest
+                self.version += 1
+                self._on_change(self, kind)
+        self._due[kind] = again_at
 
     def _shown(self, kind: ListKind, latest: Sequence[Any]) -> list[Any]:
         mount = self.mount
@@ -330,9 +372,9 @@ class UpstreamClient:
     @property
     def is_unsettled(self) -> bool:
         """True if `wait_listed` may have something to wait for."""
-        if not self.listed.is_set() or (self.server is None and not self.lists):
+        if not self.listed.is_set() or self._reading.locked() or (self.server is None and not self._due):
             return True
-        return bool(self._read_at) and min(self._read_at.values()) + _AGE <= trio.current_time()
+        return min(self._due.values(), default=math.inf) <= trio.current_time()
 
     @property
     def offers_resources(self) -> bool:
@@ -342,48 +384,38 @@ class UpstreamClient:
 
     async def wait_listed(self) -> None:
         """Wait until the lists are known, for a bounded time, and read old ones again (rule 3)."""
-        server = self.server
-        if not self.lists or server is None:
-            server = self.begin()
-        with trio.move_on_after(_PATIENCE):
+        if self._end.is_set():
+            await trio.lowlevel.checkpoint()
+            return
+        server = self.begin()
+        with trio.move_on_at(self._begun_at + _PATIENCE):
             await self.listed.wait()
-            if server.client is not None and not server.client.is_lost:
-                await self._refresh(server.client)
+        client = server.client
+        if client is not None and self._due:
+            with trio.move_on_after(_PATIENCE), suppress(ConnectionLost):
+                await self._read_due(client)
 
-    async def _refresh(self, client: Client) -> None:
-        """Read those lists again that are old, and of whose changes the server does not tell."""
-        declared, now = client.server_capabilities, trio.current_time()
-        tells = {
-            "tools": declared.tools and declared.tools.list_changed,
-            "prompts": declared.prompts and declared.prompts.list_changed,
-            "resources": declared.resources and declared.resources.list_changed,
-        }
-        for kind in LISTS:
-            member = "resources" if kind == "templates" else kind
-            if not tells[member] and self._read_at.get(kind, math.inf) + _AGE <= now:
-                async with self._reading:
-                    if self._read_at[kind] + _AGE <= now:
-                        self._read_at[kind] = now
-                        await self._read(client, kind)
+    async def _read_due(self, client: Client) -> None:
+        """Read those lists again that are due."""
+        async with self._reading:
+            due: list[ListKind] = [kind for kind, time in self._due.items() if time <= trio.current_time()]
+            for kind in due:  # a server that does not answer is not asked again soon
+                self._due[kind] = trio.current_time() + _AGE
+            for kind in due:
+                await self._read(client, kind)
 
     # --- Requests ---
 
     @asynccontextmanager
     async def turn(self, call: CallInFlight) -> AsyncGenerator[None]:
         """Wait for the turn of a request, and count it as in flight for as long as the block lasts."""
-        if self._bucket is not None:
-            due = self._bucket.due(trio.current_time())
-            self._bucket.take(due)
-            await trio.sleep_until(due)
-        if self._slots is not None:
-            await self._slots.acquire_on_behalf_of(call)
-        self.calls[call] = None
-        try:
-            yield
-        finally:
-            self.ended(call)
-            if self._slots is not None:
-                self._slots.release_on_behalf_of(call)
+        with self.in_use():
+            async with self._turns.turn(call.caller):
+                self.calls[call] = None
+                try:
+                    yield
+                finally:
+                    self.ended(call)
 
     def ended(self, call: CallInFlight) -> None:
         """Note that a request was answered, or given up."""
@@ -393,7 +425,7 @@ class UpstreamClient:
     @property
     def is_limited(self) -> bool:
         """True if requests have to wait for their turn."""
-        return self._bucket is not None or self._slots is not None
+        return self._turns.are_limited
 
     async def want_logs(self, client: Client, level: Any) -> None:
         """Ask a legacy server for messages of *level* and above, unless it was asked for them already."""
@@ -410,17 +442,20 @@ class UpstreamClient:
 
         Yields those that the server agrees to report. *changed* is called with the URI of each that has changed.
 
-        Raises what `Client.listen` raises.
+        Raises what `Client.listen` raises; `RequestTimedOut` if the server is not there in time.
         """
-        server = self.begin()
+        with self.in_use():
+            server = self.begin()
 
-        def listen(client: Client) -> AbstractAsyncContextManager[Changes]:
-            return client.listen(resources=uris)
+            def listen(client: Client) -> AbstractAsyncContextManager[Changes]:
+                return client.listen(resources=uris)
 
-        changes = ServerChanges(server, listen)
-        self._listening += 1
-        try:
-            await changes.begin()
+            changes = ServerChanges(server, listen)
+            with trio.move_on_after(_PATIENCE) as patience:
+                await server.connected()
+                await changes.begin()
+            if patience.cancelled_caught:
+                raise RequestTimedOut(f"server {self.mount.name!r} was not there within {_PATIENCE:g} s")
             try:
                 async with owned_nursery() as nursery:
                     nursery.start_soon(self._report_changes, changes, changed)
@@ -428,9 +463,6 @@ class UpstreamClient:
                     nursery.cancel_scope.cancel()
             finally:
                 await changes.end()
-        finally:
-            self._listening -= 1
-            self._used_at = trio.current_time()
 
     async def _report_changes(self, changes: ServerChanges, changed: Callable[[str], None]) -> None:
         try:
@@ -443,41 +475,56 @@ class UpstreamClient:
     # --- Messages of the server ---
 
     async def _on_elicit(self, question: Any) -> types.ElicitResult:
-        return await self._call().elicit(question)
+        return await self._ask(lambda call: call.elicit(question))
 
     async def _on_sample(self, question: Any) -> types.CreateMessageResult:
-        return await self._call().sample(question)
+        return await self._ask(lambda call: call.sample(question))
 
     async def _on_roots(self) -> Sequence[types.Root]:
-        return await self._call().roots()
+        return await self._ask(lambda call: call.roots())
+
+    async def _ask(self, ask: Callable[[CallInFlight], Awaitable[T]]) -> T:
+        """Ask the caller that a message belongs to; by another of its calls if that one ends before the answer."""
+        while True:
+            call = self._call()
+            try:
+                return await ask(call)
+            except McpError:
+                if call in self.calls or not self._of_message():
+                    raise
 
     async def _on_log(self, message: types.LoggingMessageNotificationParams) -> None:
-        call = self._call_of_message()
+        call = self._own_call() or next(reversed(self._of_message()), None)
         if call is None:
             _log.debug("server %r: a log message that belongs to no caller", self.mount.name)
             return
         await call.log(message)
 
     def _call(self) -> CallInFlight:
-        call = self._call_of_message()
+        call = self._own_call() or next((each for each in reversed(self._of_message()) if each.may_ask), None)
         if call is None:
-            why = "no call is in flight" if not self.calls else "calls of several callers are in flight"
+            why = "calls of several callers are in flight" if len(self.calls) > 1 else "no call is in flight"
             raise McpError(INTERNAL_ERROR, f"this gateway cannot tell whom to ask: {why}")
         return call
 
-    def _call_of_message(self) -> CallInFlight | None:
-        """Return the call that a message belongs to (rule 5)."""
+    def _own_call(self) -> CallInFlight | None:
+        """Return the call in whose task this runs; None if it is one of another gateway in this process."""
         call = current_call.get()
-        if call in self.calls:  # else it is one of another gateway in this process
-            return call
-        if not self.calls or len({each.caller for each in self.calls}) > 1:
-            return None
-        return next(reversed(self.calls))
+        return call if call in self.calls else None
+
+    def _of_message(self) -> Sequence[CallInFlight]:
+        """Return the calls that a message which names none may belong to (rule 5)."""
+        return [*self.calls] if len({each.caller for each in self.calls}) == 1 else []
 
     @property
     def status(self) -> ServerStatus | None:
         """The state of the connection; None while it is closed because it was idle."""
         return None if self.server is None else self.server.status
+
+
+def _declared_as(kind: ListKind) -> str:
+    """Return the member of the capabilities that declares a list."""
+    return "resources" if kind == "templates" else kind
 
 
 def _iterate(client: Client, kind: ListKind) -> Any:
@@ -490,44 +537,3 @@ def _iterate(client: Client, kind: ListKind) -> Any:
             return client.resources()
         case _:
             return client.resource_templates()
-
-
-@define(eq=False)
-class Upstream:
-    """One server of a gateway. `Gateway.mount` makes it."""
-
-    mount: Mount = field(repr=False)
-    _clients: Callable[[Upstream], Sequence[UpstreamClient]] = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """The name of the server in the gateway."""
-        return self.mount.name
-
-    @property
-    def status(self) -> UpstreamStatus:
-        """The state of the server: a snapshot."""
-        clients = self._clients(self)
-        latest: ServerStatus | None = next((each.status for each in reversed(clients) if each.status), None)
-        return UpstreamStatus(
-            state="idle" if latest is None else latest.state,
-            failure=None if latest is None else latest.failure,
-            restarts=sum(each.status.restarts for each in clients if each.status),
-            retry_at=None if latest is None else latest.retry_at,
-            connections=Counter(each.status.state for each in clients if each.status)["connected"],
-            in_flight=sum(len(each.calls) for each in clients),
-            tools=max((len(each.lists.get("tools", ())) for each in clients), default=0),
-        )
-
-    async def restart(self) -> None:
-        """Close the connections to the server, and open them again at once; a process is started again.
-
-        The calls in flight fail.
-
-        Raises:
-            ConnectionBroken: the server could not be connected; the failure is the cause.
-        """
-        async with trio.open_nursery() as nursery:
-            for client in self._clients(self):
-                if client.server is not None:
-                    nursery.start_soon(partial(client.server.restart))
