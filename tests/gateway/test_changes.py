@@ -16,6 +16,7 @@ from tests.gateway.helpers import (
     everywhere,
     front,
     in_all_eras,
+    in_processes_too,
     names,
     opened,
     server_of,
@@ -39,7 +40,7 @@ def learn(server: Server, name: str) -> None:
 # Lists.
 
 
-@everywhere
+@in_processes_too
 async def test_a_change_of_a_list_is_told_and_the_new_entry_is_listed(way: Way) -> None:
     async with through(way) as client:
         assert "extra" not in await names(client)
@@ -142,7 +143,7 @@ async def test_the_lists_of_a_server_that_reports_no_changes_are_read_again_afte
 # Resources.
 
 
-@everywhere
+@in_processes_too
 async def test_a_listener_is_told_of_the_resources_that_it_listens_to(way: Way) -> None:
     async with through(way) as client:
         async with client.listen(resources=["notes://text", "notes://named/x"]) as changes:
@@ -163,7 +164,7 @@ async def test_two_listeners_listen_to_the_same_resource_and_one_stops(way: Way)
     server = make_server(way.upstream)
     text = "notes://text"
     async with front(server).serving() as serving, client_of(serving, way) as one, client_of(serving, way) as other:
-        async with one.listen(resources=[text]) as for_one:
+        async with one.listen(resources=[text]) as for_one:  # noqa: SIM117 # the inner block ends before
             async with other.listen(resources=[text]) as for_other:
                 server.resource_updated(text)
                 assert [await anext(for_one), await anext(for_other)] == [ResourceUpdated(text)] * 2
@@ -219,8 +220,10 @@ async def test_what_a_server_without_subscriptions_has_does_not_keep_the_others_
     silent = Silent("silent", revisions=[way.upstream])
     silent.resources.add_static("a://b", "x", name="b")
     server = make_server(way.upstream)
-    async with opened(front(silent, server), way) as client:
-        async with client.listen(resources=["a://b", "notes://text"]) as changes:
-            assert changes.honored == ChangeFilter(resources=["notes://text"])
-            server.resource_updated("notes://text")
-            assert await anext(changes) == ResourceUpdated("notes://text")
+    async with (
+        opened(front(silent, server), way) as client,
+        client.listen(resources=["a://b", "notes://text"]) as changes,
+    ):
+        assert changes.honored == ChangeFilter(resources=["notes://text"])
+        server.resource_updated("notes://text")
+        assert await anext(changes) == ResourceUpdated("notes://text")

@@ -106,7 +106,7 @@ def server_with_resources(name: str, revision: str) -> Server:
     server.resources.add_static("a://b", f"b of {name}", name="b")
 
     @server.resource("a://named/{id}")
-    async def named(id: str) -> str:  # noqa: A002 # the variable of the template
+    async def named(id: str) -> str:  # the variable of the template
         return f"{id} of {name}"
 
     @server.completion(template="a://named/{id}", argument="id")
@@ -178,7 +178,7 @@ async def test_a_resource_that_matches_a_template_of_a_server_mounted_before_get
     first, second = server_of(way.upstream, "first"), server_of(way.upstream, "second")
 
     @first.resource("a://{id}")
-    async def any_of_first(id: str) -> str:  # noqa: A002 # the variable of the template
+    async def any_of_first(id: str) -> str:  # the variable of the template
         return f"{id} of first"
 
     second.resources.add_static("c://x", "x of second", name="x")
@@ -196,7 +196,7 @@ async def test_the_same_template_with_other_names_of_variables_leads_to_its_own_
     first, second = server_of(way.upstream, "first"), server_of(way.upstream, "second")
 
     @first.resource("a://{id}")
-    async def of_first(id: str) -> str:  # noqa: A002 # the variable of the template
+    async def of_first(id: str) -> str:  # the variable of the template
         return f"{id} of first"
 
     @second.resource("a://{name}")
@@ -242,7 +242,7 @@ async def test_resources_of_the_gateway_itself_stand_beside_those_of_servers(way
     gateway.resources.add_static("own://b", "own", name="own")
 
     @gateway.resource("own://named/{id}")
-    async def named(id: str) -> str:  # noqa: A002 # the variable of the template
+    async def named(id: str) -> str:  # the variable of the template
         return f"{id} of the gateway"
 
     async with opened(gateway, way) as client:

@@ -152,9 +152,9 @@ def test_a_target_of_another_type_is_refused(target: Any) -> None:
 
 
 def test_a_file_that_is_missing_is_refused() -> None:
-    with pytest.raises(OSError, match="missing.json"):
+    with pytest.raises(OSError, match=r"missing\.json"):
         front().mount("/nowhere/missing.json")
-    with pytest.raises(OSError, match="missing.json"):
+    with pytest.raises(OSError, match=r"missing\.json"):
         Gateway("gate", servers="/nowhere/missing.json")
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from tests.gateway.helpers import (
     MODERN,
@@ -18,6 +17,7 @@ from tests.gateway.helpers import (
     everywhere,
     front,
     in_all_eras,
+    in_processes_too,
     opened,
     text,
     text_of,
@@ -73,7 +73,7 @@ def has(way: Way, since: str) -> bool:
 # Each kind of question.
 
 
-@everywhere
+@in_processes_too
 async def test_a_form_is_filled_in_by_the_caller(way: Way) -> None:
     if not has(way, "2025-06-18"):
         pytest.skip("no forms")
@@ -133,7 +133,7 @@ async def test_the_roots_of_the_caller_are_listed(way: Way) -> None:
         assert text(await client.call_tool("where")) == '["file:///home"]'
 
 
-@everywhere
+@in_processes_too
 async def test_several_questions_are_asked_at_once(way: Way) -> None:
     if not has(way, "2025-06-18"):
         pytest.skip("no forms")
@@ -168,7 +168,11 @@ async def test_a_question_can_be_declined_and_dismissed(way: Way, answer: Any, s
         assert text(await client.call_tool("ask", {"question": "How many?"})) == said
 
 
-NEEDS = {"ask": {"elicitation": {"form": {}}}, "think": {"sampling": {}}, "where": {"roots": {}}}
+NEEDS: dict[str, dict[str, Any]] = {
+    "ask": {"elicitation": {"form": {}}},
+    "think": {"sampling": {}},
+    "where": {"roots": {}},
+}
 
 
 @in_all_eras

@@ -29,7 +29,6 @@ from trio_mcp import (
     Server,
     ToolError,
     User,
-    Visit,
     serve_stdio,
     types,
 )
@@ -184,7 +183,7 @@ def add_messages(server: Server) -> None:
         os._exit(3)
 
 
-def add_questions(server: Server) -> None:  # noqa: C901 # a list of tools, not a decision
+def add_questions(server: Server) -> None:  # a list of tools, not a decision
     """Add tools that ask."""
 
     @server.tool
@@ -205,7 +204,8 @@ def add_questions(server: Server) -> None:  # noqa: C901 # a list of tools, not 
     async def think_with_tools(ctx: Context) -> str:
         tool = types.Tool(name="weather", input_schema={"type": "object"})
         answer: Any = await ctx.sample("How is it outside?", max_tokens=7, tools=[tool])
-        (used,) = answer.content if isinstance(answer.content, list | tuple) else (answer.content,)
+        content: Any = [answer.content]
+        (used,) = content[0] if isinstance(content[0], list) else content
         return f"{used.name} {used.input}"
 
     @server.tool

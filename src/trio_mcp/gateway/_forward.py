@@ -286,9 +286,11 @@ def given_params(exchange: IncomingRequest, params: Any) -> JsonObject:
     """
     received = exchange.params or {}
     plain = _PLAIN.get(exchange.method)
-    if plain is not None and params.meta == received.get("_meta"):
-        if all(getattr(params, member) == received.get(member) for member in plain):
-            return received
+    if plain is not None and all(
+        getattr(params, attribute) == received.get(member)
+        for attribute, member in (("meta", "_meta"), *zip(plain, plain, strict=True))
+    ):
+        return received
     json: JsonObject = types.unstructure(params, revision=exchange.context.revision)
     return json
 

@@ -66,7 +66,7 @@ class Entry:
             return True
         try:
             return bool(visible(self.definition, access))
-        except Exception:  # an application's function
+        except Exception:  # noqa: BLE001 # an application's function
             _log.exception("visible= of %r of server %r failed, which hides it", self.public, self.client.mount.name)
             return False
 
