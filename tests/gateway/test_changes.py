@@ -13,7 +13,6 @@ from tests.gateway.helpers import (
     MODERN,
     Way,
     client_of,
-    everywhere,
     front,
     in_all_eras,
     in_processes_too,
@@ -163,14 +162,18 @@ async def test_a_listener_is_told_of_the_resources_that_it_listens_to(way: Way) 
 async def test_two_listeners_listen_to_the_same_resource_and_one_stops(way: Way) -> None:
     server = make_server(way.upstream)
     text = "notes://text"
-    async with front(server).serving() as serving, client_of(serving, way) as one, client_of(serving, way) as other:
-        async with one.listen(resources=[text]) as for_one:  # noqa: SIM117 # the inner block ends before
-            async with other.listen(resources=[text]) as for_other:
-                server.resource_updated(text)
-                assert [await anext(for_one), await anext(for_other)] == [ResourceUpdated(text)] * 2
-            await trio.testing.wait_all_tasks_blocked()
+    async with (
+        front(server).serving() as serving,
+        client_of(serving, way) as one,
+        client_of(serving, way) as other,
+        one.listen(resources=[text]) as for_one,
+    ):
+        async with other.listen(resources=[text]) as for_other:
             server.resource_updated(text)
-            assert await anext(for_one) == ResourceUpdated(text)
+            assert [await anext(for_one), await anext(for_other)] == [ResourceUpdated(text)] * 2
+        await trio.testing.wait_all_tasks_blocked()
+        server.resource_updated(text)
+        assert await anext(for_one) == ResourceUpdated(text)
 
 
 @in_all_eras

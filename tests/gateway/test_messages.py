@@ -16,7 +16,6 @@ from tests.gateway.helpers import (
     Heard,
     Way,
     client_of,
-    everywhere,
     front,
     in_all_eras,
     in_processes_too,
