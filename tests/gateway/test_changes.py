@@ -47,7 +47,7 @@ async def test_a_change_of_a_list_is_told_and_the_new_entry_is_listed(way: Way) 
             await client.call_tool("learn", {"name": "extra"})
             awaited = {ListChanged("tools"), ListChanged("prompts"), ListChanged("resources")}
             while awaited:  # over HTTP those from before the client listened are told, too
-                awaited.discard(await anext(changes))  # type: ignore[arg-type]
+                awaited.discard(await anext(changes))
             assert "extra" in await names(client)
             assert "new://extra" in await uris(client)
             assert "extra" in [each.name async for each in client.prompts()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 import trio
@@ -62,6 +62,12 @@ CAPABLE: ClientOptions = {
     "roots": ROOTS,
 }
 
+
+def capable(**options: Unpack[ClientOptions]) -> ClientOptions:
+    """Return the options of a client that answers every question, with others."""
+    return {**CAPABLE, **options}
+
+
 ASKING_WAYS = everywhere.args[1]
 
 
@@ -101,7 +107,7 @@ async def test_a_page_is_visited(way: Way) -> None:
         seen.append((question.message, question.url))
         return await accept(question)
 
-    async with through(way, **{**CAPABLE, "on_elicit": visit}) as client:
+    async with through(way, **capable(on_elicit=visit)) as client:
         assert text(await client.call_tool("visit")) == "Accepted"
 
     assert seen == [("Please pay.", "https://example.com/pay")]
@@ -115,7 +121,7 @@ async def test_the_model_of_the_caller_is_asked(way: Way) -> None:
         seen.append((question.system_prompt, question.max_tokens, question.messages[0].content))
         return await sample(question)
 
-    async with through(way, **{**CAPABLE, "on_sample": thinking}) as client:
+    async with through(way, **capable(on_sample=thinking)) as client:
         assert text(await client.call_tool("think")) == "m: fine, in 7 words"
 
     assert seen == [("Be short.", 7, types.TextContent(text="What is the answer?"))]
@@ -151,7 +157,7 @@ async def test_questions_follow_one_another(way: Way) -> None:
         asked.append(question.message)
         return await accept(question)
 
-    async with through(way, **{**CAPABLE, "on_elicit": answer}) as client:
+    async with through(way, **capable(on_elicit=answer)) as client:
         result = await client.call_tool("rounds")
 
     assert "2 for third?" in str(result.content)
@@ -164,7 +170,7 @@ async def test_questions_follow_one_another(way: Way) -> None:
 @in_all_eras
 @pytest.mark.parametrize(("answer", "said"), [(decline, "Declined"), (cancel, "Dismissed")])
 async def test_a_question_can_be_declined_and_dismissed(way: Way, answer: Any, said: str) -> None:
-    async with through(way, **{**CAPABLE, "on_elicit": answer}) as client:
+    async with through(way, **capable(on_elicit=answer)) as client:
         assert text(await client.call_tool("ask", {"question": "How many?"})) == said
 
 
@@ -213,7 +219,7 @@ async def test_an_error_in_place_of_an_answer_ends_the_call(way: Way) -> None:
         await trio.lowlevel.checkpoint()
         raise McpError(-7, "not now")
 
-    async with through(way, **{**CAPABLE, "on_elicit": refuse}) as client:
+    async with through(way, **capable(on_elicit=refuse)) as client:
         if way.is_modern:  # the client raises what its callback raises
             with pytest.raises(McpError, match="not now"):
                 await client.call_tool("ask", {"question": "How many?"})
@@ -272,7 +278,8 @@ async def test_two_callers_at_once_never_answer_each_other_s_questions(way: Way)
     def noting(who: str, count: int) -> Any:
         async def answer(question: Any) -> types.ElicitResult:
             asked.append(f"{who} was asked {question.message}")
-            return await answering(count)(question)
+            given: types.ElicitResult = await answering(count)(question)
+            return given
 
         return answer
 
