@@ -10,8 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import pytest
 import trio
-import trio.testing
-from attrs import frozen
+from attrs import define, field, frozen
 
 from tests.gateway.upstream_server import make_server
 from tests.interaction.over_http import over_http, over_http_socket, served_at_socket
@@ -66,17 +65,14 @@ OLDER: Final = (
 """Combinations with each of the older revisions, on both sides."""
 BRIDGED: Final = (Way(LEGACY, MODERN, down_by="http"), Way(MODERN, LEGACY, down_by="http"))
 """HTTP on the side of the client, without sockets."""
-SLOW: Final = (
-    Way(LEGACY, LEGACY, "http", "socket"),
-    Way(LEGACY, MODERN, "stdio", "memory"),
-    Way(MODERN, LEGACY, "stdio", "socket"),
-    Way(MODERN, MODERN, "http", "socket"),
-)
-"""Processes and sockets."""
+SOCKETS: Final = (Way(LEGACY, LEGACY, "http", "socket"), Way(MODERN, MODERN, "http", "socket"))
+PROCESSES: Final = (Way(LEGACY, MODERN, "stdio", "memory"), Way(MODERN, LEGACY, "stdio", "socket"))
+"""A child process takes longer to start than most tests take."""
 
-in_all_eras = pytest.mark.parametrize("way", ERAS, ids=str)
-everywhere = pytest.mark.parametrize("way", (*ERAS, *OLDER, *BRIDGED, *SLOW), ids=str)
-in_this_process = pytest.mark.parametrize("way", (*ERAS, *OLDER, *BRIDGED), ids=str)
+in_all_eras = pytest.mark.parametrize("way", list(ERAS), ids=str)
+everywhere = pytest.mark.parametrize("way", [*ERAS, *OLDER, *BRIDGED, *SOCKETS], ids=str)
+in_processes_too = pytest.mark.parametrize("way", [*ERAS, *OLDER, *BRIDGED, *SOCKETS, *PROCESSES], ids=str)
+in_this_process = pytest.mark.parametrize("way", [*ERAS, *OLDER, *BRIDGED], ids=str)
 """For tests that use the clock of the test, or objects of this process."""
 
 
@@ -117,7 +113,7 @@ async def behind(way: Way) -> AsyncGenerator[Any]:
 async def through(way: Way, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Open a client of a gateway in front of a server of the standard kind."""
     async with AsyncExitStack() as stack:
-        if way in SLOW:
+        if way in {*SOCKETS, *PROCESSES}:
             stack.enter_context(trio.fail_after(60))
         target = await stack.enter_async_context(behind(way))
         yield await stack.enter_async_context(opened(front(target), way, **options))
@@ -159,9 +155,28 @@ async def uris(client: Client) -> list[str]:
     return [each.uri async for each in client.resources()]
 
 
-async def settled() -> None:
-    """Wait until no task has anything to do: every change has arrived where it goes."""
-    await trio.testing.wait_all_tasks_blocked()
+@define(eq=False)
+class Heard:
+    """The log messages that a client has heard, in order."""
+
+    messages: list[types.LoggingMessageNotificationParams] = field(
+        factory=list[types.LoggingMessageNotificationParams], init=False
+    )
+    _more: trio.Event = field(factory=trio.Event, init=False)
+
+    async def hear(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Take a message: the `on_log` of a client."""
+        await trio.lowlevel.checkpoint()
+        self.messages.append(message)
+        self._more.set()
+        self._more = trio.Event()
+
+    async def levels(self, number: int) -> list[str]:
+        """Return the levels of all messages, when there are so many: a client hands some on after the result."""
+        with trio.fail_after(10):
+            while len(self.messages) < number:
+                await self._more.wait()
+        return [message.level for message in self.messages]
 
 
 def client_of(

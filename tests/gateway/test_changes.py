@@ -13,9 +13,9 @@ from tests.gateway.helpers import (
     MODERN,
     Way,
     client_of,
-    everywhere,
     front,
     in_all_eras,
+    in_processes_too,
     names,
     opened,
     server_of,
@@ -39,7 +39,7 @@ def learn(server: Server, name: str) -> None:
 # Lists.
 
 
-@everywhere
+@in_processes_too
 async def test_a_change_of_a_list_is_told_and_the_new_entry_is_listed(way: Way) -> None:
     async with through(way) as client:
         assert "extra" not in await names(client)
@@ -47,7 +47,7 @@ async def test_a_change_of_a_list_is_told_and_the_new_entry_is_listed(way: Way) 
             await client.call_tool("learn", {"name": "extra"})
             awaited = {ListChanged("tools"), ListChanged("prompts"), ListChanged("resources")}
             while awaited:  # over HTTP those from before the client listened are told, too
-                awaited.discard(await anext(changes))  # type: ignore[arg-type]
+                awaited.discard(await anext(changes))
             assert "extra" in await names(client)
             assert "new://extra" in await uris(client)
             assert "extra" in [each.name async for each in client.prompts()]
@@ -142,7 +142,7 @@ async def test_the_lists_of_a_server_that_reports_no_changes_are_read_again_afte
 # Resources.
 
 
-@everywhere
+@in_processes_too
 async def test_a_listener_is_told_of_the_resources_that_it_listens_to(way: Way) -> None:
     async with through(way) as client:
         async with client.listen(resources=["notes://text", "notes://named/x"]) as changes:
@@ -162,14 +162,18 @@ async def test_a_listener_is_told_of_the_resources_that_it_listens_to(way: Way) 
 async def test_two_listeners_listen_to_the_same_resource_and_one_stops(way: Way) -> None:
     server = make_server(way.upstream)
     text = "notes://text"
-    async with front(server).serving() as serving, client_of(serving, way) as one, client_of(serving, way) as other:
-        async with one.listen(resources=[text]) as for_one:
-            async with other.listen(resources=[text]) as for_other:
-                server.resource_updated(text)
-                assert [await anext(for_one), await anext(for_other)] == [ResourceUpdated(text)] * 2
-            await trio.testing.wait_all_tasks_blocked()
+    async with (
+        front(server).serving() as serving,
+        client_of(serving, way) as one,
+        client_of(serving, way) as other,
+        one.listen(resources=[text]) as for_one,
+    ):
+        async with other.listen(resources=[text]) as for_other:
             server.resource_updated(text)
-            assert await anext(for_one) == ResourceUpdated(text)
+            assert [await anext(for_one), await anext(for_other)] == [ResourceUpdated(text)] * 2
+        await trio.testing.wait_all_tasks_blocked()
+        server.resource_updated(text)
+        assert await anext(for_one) == ResourceUpdated(text)
 
 
 @in_all_eras
@@ -219,8 +223,10 @@ async def test_what_a_server_without_subscriptions_has_does_not_keep_the_others_
     silent = Silent("silent", revisions=[way.upstream])
     silent.resources.add_static("a://b", "x", name="b")
     server = make_server(way.upstream)
-    async with opened(front(silent, server), way) as client:
-        async with client.listen(resources=["a://b", "notes://text"]) as changes:
-            assert changes.honored == ChangeFilter(resources=["notes://text"])
-            server.resource_updated("notes://text")
-            assert await anext(changes) == ResourceUpdated("notes://text")
+    async with (
+        opened(front(silent, server), way) as client,
+        client.listen(resources=["a://b", "notes://text"]) as changes,
+    ):
+        assert changes.honored == ChangeFilter(resources=["notes://text"])
+        server.resource_updated("notes://text")
+        assert await anext(changes) == ResourceUpdated("notes://text")

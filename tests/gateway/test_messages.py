@@ -13,12 +13,14 @@ from tests.gateway.helpers import (
     LEGACY,
     MODERN,
     PROGRAM,
+    Heard,
     Way,
     client_of,
-    everywhere,
     front,
     in_all_eras,
+    in_processes_too,
     in_this_process,
+    names,
     opened,
     text,
     text_of,
@@ -31,7 +33,7 @@ from trio_mcp import ErrorResponse, Restart, types
 # Progress.
 
 
-@everywhere
+@in_processes_too
 async def test_progress_arrives_in_order_and_before_the_result(way: Way) -> None:
     log: list[Any] = []
 
@@ -77,99 +79,87 @@ async def test_progress_of_two_calls_at_once_goes_to_the_right_one(way: Way) -> 
 ALL = ["debug", "info", "warning", "error"]
 
 
-@everywhere
-async def test_log_messages_arrive_before_the_result_with_their_level(way: Way) -> None:
-    log: list[Any] = []
+@in_processes_too
+async def test_log_messages_arrive_with_their_level_their_data_and_their_logger(way: Way) -> None:
+    heard = Heard()
 
-    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
-        await trio.lowlevel.checkpoint()
-        log.append((message.level, message.data, message.logger))
-
-    async with through(way, on_log=on_log) as client:
+    async with through(way, on_log=heard.hear) as client:
         await client.set_log_level("debug")
         assert text(await client.call_tool("say")) == "said"
-        await _all_here(log, 4)
+        assert await heard.levels(4) == ALL
 
-    assert log == [(level, {"said": level}, "voice") for level in ALL]
+    assert [message.data for message in heard.messages] == [{"said": level} for level in ALL]
+    assert {message.logger for message in heard.messages} == {"voice"}
 
 
-async def _all_here(log: list[Any], number: int) -> None:
-    """Wait for messages which the client itself hands on after the result."""
-    with trio.fail_after(10):
-        while len(log) < number:
-            await trio.sleep(0.01)
+@pytest.mark.parametrize("upstream", [LEGACY, MODERN])
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_log_messages_are_sent_before_the_result(upstream: str, revision: str) -> None:
+    sent: list[str] = []
+
+    def tap(direction: str, line: bytes) -> None:
+        if direction == "received":
+            sent.append("log" if b"notifications/message" in line else "other")
+
+    way = Way(upstream, revision, down_by="bytes")
+    async with through(way, on_log=Heard().hear, tap=tap) as client:
+        await client.set_log_level("debug")
+        await names(client)
+        sent.clear()
+        await client.call_tool("say")
+
+    assert sent[:5] == ["log", "log", "log", "log", "other"]
 
 
 @in_this_process
 async def test_log_messages_below_the_level_of_the_caller_do_not_arrive(way: Way) -> None:
-    log: list[Any] = []
+    heard = Heard()
 
-    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
-        await trio.lowlevel.checkpoint()
-        log.append(message.level)
-
-    async with through(way, on_log=on_log) as client:
+    async with through(way, on_log=heard.hear) as client:
         await client.set_log_level("warning")
         await client.call_tool("say")
         await client.set_log_level("error")
         await client.call_tool("say")
-        await _all_here(log, 3)
-
-    assert log == ["warning", "error", "error"]
+        assert await heard.levels(3) == ["warning", "error", "error"]
 
 
 @in_all_eras
 async def test_log_messages_go_to_the_caller_alone(way: Way) -> None:
-    log: list[Any] = []
-
-    def logging_to(who: str) -> Any:
-        async def on_log(message: types.LoggingMessageNotificationParams) -> None:
-            await trio.lowlevel.checkpoint()
-            log.append((who, message.level))
-
-        return on_log
+    by_first, by_second = Heard(), Heard()
 
     async with (
         front(make_server(way.upstream)).serving() as serving,
-        client_of(serving, way, on_log=logging_to("first")) as first,
-        client_of(serving, way, on_log=logging_to("second")) as second,
+        client_of(serving, way, on_log=by_first.hear) as first,
+        client_of(serving, way, on_log=by_second.hear) as second,
     ):
         await first.set_log_level("debug")
         await second.set_log_level("error")
         await first.call_tool("say")
-        await _all_here(log, 4)
-        assert log == [("first", level) for level in ALL]
-        log.clear()
+        assert await by_first.levels(4) == ALL
+        assert by_second.messages == []
         await second.call_tool("say")
-        await _all_here(log, 1)
-
-    assert log == [("second", "error")]
+        assert await by_second.levels(1) == ["error"]
+        assert len(by_first.messages) == 4
 
 
 @in_all_eras
 async def test_what_is_logged_while_two_callers_wait_goes_to_no_wrong_caller(way: Way) -> None:
     """A connection does not tell which request a log message belongs to."""
-    log: list[Any] = []
-
-    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
-        await trio.lowlevel.checkpoint()
-        log.append(message.level)
-
-    gateway = front(make_server(way.upstream))
-    async with two_principals(gateway, way, on_log=on_log) as (ada, bob):
+    heard = Heard()
+    async with two_principals(front(make_server(way.upstream)), way, on_log=heard.hear) as (ada, bob):
         await ada.set_log_level("error")
         await bob.set_log_level("error")
         async with ada.open_call("hang", {"key": "a"}) as hanging:
             await anext(hanging.updates)
             await bob.call_tool("say")
             await trio.testing.wait_all_tasks_blocked()
-            assert log == []
+            assert heard.messages == []
 
 
 # Cancellation.
 
 
-@everywhere
+@in_processes_too
 async def test_a_client_that_gives_up_cancels_the_handler(way: Way) -> None:
     async with through(way) as client:
         async with client.open_call("hang", {"key": "left"}) as call:

@@ -9,6 +9,7 @@ import trio
 from attrs import evolve
 
 from tests.gateway.helpers import (
+    Heard,
     Way,
     contents,
     front,
@@ -81,7 +82,7 @@ async def test_middleware_changes_what_is_completed_and_the_meta_of_a_request(wa
             argument = types.CompletionArgument(name="city", value="Gra")
             request = request.with_params(evolve(request.params, argument=argument))
         elif request.method == "tools/call":
-            meta = {**(request.params.meta or {}), "example.com/colour": "blue"}
+            meta: dict[str, Any] = {**request.params.meta, "example.com/colour": "blue"}
             request = request.with_params(evolve(request.params, meta=meta))
         return await call_next(request)
 
@@ -224,29 +225,22 @@ async def test_questions_pass_two_gateways(way: Way) -> None:
 async def test_progress_log_messages_and_cancellation_pass_two_gateways(way: Way) -> None:
     outer, _ = two_gateways(way)
     updates: list[float] = []
-    logs: list[str] = []
+    heard = Heard()
 
     async def on_progress(update: types.ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
         updates.append(update.progress)
 
-    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
-        await trio.lowlevel.checkpoint()
-        logs.append(message.level)
-
-    async with opened(outer, way, on_log=on_log) as client:
+    async with opened(outer, way, on_log=heard.hear) as client:
         await client.set_log_level("warning")
         await client.call_tool("count", {"steps": 5}, on_progress=on_progress)
         await client.call_tool("say")
         async with client.open_call("hang", {"key": "left"}) as call:
             await anext(call.updates)
         assert text(await client.call_tool("when_stopped", {"key": "left"})) == "left was stopped"
-        with trio.fail_after(10):
-            while len(logs) < 2:
-                await trio.sleep(0.01)
+        assert await heard.levels(2) == ["warning", "error"]
 
     assert updates == [1, 2, 3, 4, 5]
-    assert logs == ["warning", "error"]
 
 
 @in_all_eras

@@ -245,8 +245,8 @@ async def _same(id: str) -> str:  # the variable of the template
 @in_all_eras
 @pytest.mark.parametrize("where", ["mount", "gateway"])
 async def test_what_is_hidden_from_a_caller_is_as_if_it_did_not_exist(way: Way, where: str) -> None:
-    gateway = front(**{"visible": hides_from_bob} if where == "gateway" else {})
-    gateway.mount(server_with_secrets(way.upstream), **{"visible": hides_from_bob} if where == "mount" else {})
+    gateway = front(visible=hides_from_bob if where == "gateway" else None)
+    gateway.mount(server_with_secrets(way.upstream), visible=hides_from_bob if where == "mount" else None)
 
     async with two_principals(gateway, way) as (ada, bob):
         assert await names(ada) == ["secret_find", "find"]
@@ -312,6 +312,8 @@ async def test_functions_of_a_mount_are_plain_functions(name: str) -> None:
     async def wrong(*_: object) -> bool:
         return True
 
-    for given in (wrong, "x"):
+    wrongs: list[Any] = [wrong, "x"]
+    for given in wrongs:
+        options: dict[str, Any] = {name: given}
         with pytest.raises(TypeError, match=rf"mount\({name}=.*must be a plain function"):
-            front().mount(server_of(MODERN), **{name: given})
+            front().mount(server_of(MODERN), **options)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 import trio
-import trio.testing
 
 from tests.gateway.helpers import (
     MODERN,
@@ -18,6 +17,7 @@ from tests.gateway.helpers import (
     everywhere,
     front,
     in_all_eras,
+    in_processes_too,
     opened,
     text,
     text_of,
@@ -62,6 +62,12 @@ CAPABLE: ClientOptions = {
     "roots": ROOTS,
 }
 
+
+def capable(**options: Unpack[ClientOptions]) -> ClientOptions:
+    """Return the options of a client that answers every question, with others."""
+    return {**CAPABLE, **options}
+
+
 ASKING_WAYS = everywhere.args[1]
 
 
@@ -73,7 +79,7 @@ def has(way: Way, since: str) -> bool:
 # Each kind of question.
 
 
-@everywhere
+@in_processes_too
 async def test_a_form_is_filled_in_by_the_caller(way: Way) -> None:
     if not has(way, "2025-06-18"):
         pytest.skip("no forms")
@@ -101,7 +107,7 @@ async def test_a_page_is_visited(way: Way) -> None:
         seen.append((question.message, question.url))
         return await accept(question)
 
-    async with through(way, **{**CAPABLE, "on_elicit": visit}) as client:
+    async with through(way, **capable(on_elicit=visit)) as client:
         assert text(await client.call_tool("visit")) == "Accepted"
 
     assert seen == [("Please pay.", "https://example.com/pay")]
@@ -115,7 +121,7 @@ async def test_the_model_of_the_caller_is_asked(way: Way) -> None:
         seen.append((question.system_prompt, question.max_tokens, question.messages[0].content))
         return await sample(question)
 
-    async with through(way, **{**CAPABLE, "on_sample": thinking}) as client:
+    async with through(way, **capable(on_sample=thinking)) as client:
         assert text(await client.call_tool("think")) == "m: fine, in 7 words"
 
     assert seen == [("Be short.", 7, types.TextContent(text="What is the answer?"))]
@@ -133,7 +139,7 @@ async def test_the_roots_of_the_caller_are_listed(way: Way) -> None:
         assert text(await client.call_tool("where")) == '["file:///home"]'
 
 
-@everywhere
+@in_processes_too
 async def test_several_questions_are_asked_at_once(way: Way) -> None:
     if not has(way, "2025-06-18"):
         pytest.skip("no forms")
@@ -151,7 +157,7 @@ async def test_questions_follow_one_another(way: Way) -> None:
         asked.append(question.message)
         return await accept(question)
 
-    async with through(way, **{**CAPABLE, "on_elicit": answer}) as client:
+    async with through(way, **capable(on_elicit=answer)) as client:
         result = await client.call_tool("rounds")
 
     assert "2 for third?" in str(result.content)
@@ -164,11 +170,15 @@ async def test_questions_follow_one_another(way: Way) -> None:
 @in_all_eras
 @pytest.mark.parametrize(("answer", "said"), [(decline, "Declined"), (cancel, "Dismissed")])
 async def test_a_question_can_be_declined_and_dismissed(way: Way, answer: Any, said: str) -> None:
-    async with through(way, **{**CAPABLE, "on_elicit": answer}) as client:
+    async with through(way, **capable(on_elicit=answer)) as client:
         assert text(await client.call_tool("ask", {"question": "How many?"})) == said
 
 
-NEEDS = {"ask": {"elicitation": {"form": {}}}, "think": {"sampling": {}}, "where": {"roots": {}}}
+NEEDS: dict[str, dict[str, Any]] = {
+    "ask": {"elicitation": {"form": {}}},
+    "think": {"sampling": {}},
+    "where": {"roots": {}},
+}
 
 
 @in_all_eras
@@ -209,7 +219,7 @@ async def test_an_error_in_place_of_an_answer_ends_the_call(way: Way) -> None:
         await trio.lowlevel.checkpoint()
         raise McpError(-7, "not now")
 
-    async with through(way, **{**CAPABLE, "on_elicit": refuse}) as client:
+    async with through(way, **capable(on_elicit=refuse)) as client:
         if way.is_modern:  # the client raises what its callback raises
             with pytest.raises(McpError, match="not now"):
                 await client.call_tool("ask", {"question": "How many?"})
@@ -268,7 +278,8 @@ async def test_two_callers_at_once_never_answer_each_other_s_questions(way: Way)
     def noting(who: str, count: int) -> Any:
         async def answer(question: Any) -> types.ElicitResult:
             asked.append(f"{who} was asked {question.message}")
-            return await answering(count)(question)
+            given: types.ElicitResult = await answering(count)(question)
+            return given
 
         return answer
 

@@ -13,6 +13,7 @@ from tests.gateway.helpers import (
     everywhere,
     front,
     in_all_eras,
+    in_processes_too,
     in_this_process,
     opened,
     server_of,
@@ -29,13 +30,14 @@ STRUCTURED = "2025-06-18"
 
 def own_meta(result: Any) -> dict[str, Any]:
     """Return the `_meta` of a result but for the name of the server that has sent it."""
-    return {name: each for name, each in (result.meta or {}).items() if not name.startswith("io.modelcontextprotocol")}
+    meta: dict[str, Any] = result.meta or {}
+    return {name: each for name, each in meta.items() if not name.startswith("io.modelcontextprotocol")}
 
 
 # Tools.
 
 
-@everywhere
+@in_processes_too
 async def test_a_tool_returns_an_object_and_its_text(way: Way) -> None:
     async with through(way) as client:
         result = await client.call_tool("point", {"x": 1, "y": 2})
@@ -66,7 +68,7 @@ async def test_a_tool_error_is_a_result_with_its_text(way: Way) -> None:
     assert text_of(failed) == "out of paper"
 
 
-@everywhere
+@in_processes_too
 async def test_a_protocol_error_keeps_its_code_its_message_and_its_data(way: Way) -> None:
     async with through(way) as client:
         with pytest.raises(ErrorResponse) as refused:
@@ -109,6 +111,9 @@ async def test_the_meta_of_a_result_and_of_its_blocks_arrives(way: Way) -> None:
     async with through(way) as client:
         result = await client.call_tool("whole")
 
+    if way.downstream < STRUCTURED <= way.upstream:  # the caller's revision has no links
+        assert result.is_error
+        return
     assert own_meta(result) == META
     words, *links, embedded = result.content
     assert isinstance(words, types.TextContent)
@@ -143,6 +148,7 @@ async def test_the_meta_of_a_request_arrives_but_for_what_belongs_to_the_connect
         seen = await client.call_tool("request_meta", meta=sent, on_progress=ignored)
 
     envelope = {"io.modelcontextprotocol/clientInfo", "io.modelcontextprotocol/clientCapabilities"}
+    envelope.add("io.modelcontextprotocol/logLevel")  # the gateway always says which messages it wants
     if way.oldest < STRUCTURED:
         assert '"example.com/colour":"red"' in text(seen)
         return
@@ -194,10 +200,6 @@ async def test_titles_icons_annotations_and_meta_of_entries_survive(way: Way) ->
         assert (each.icons == [ICON]) == (way.oldest >= "2025-11-25")
 
 
-class Extended(Server):
-    """A server whose results and entries have members that no revision defines."""
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
 async def test_members_that_no_revision_defines_survive_in_results_of_a_server_of_the_same_revision(
     revision: str,
@@ -219,7 +221,7 @@ async def test_members_that_no_revision_defines_survive_in_results_of_a_server_o
 # Resources.
 
 
-@everywhere
+@in_processes_too
 async def test_a_resource_is_read_as_text_or_as_bytes(way: Way) -> None:
     async with through(way) as client:
         assert contents(await client.read_resource("notes://text")) == "grüß"
@@ -362,7 +364,7 @@ async def test_what_is_unknown_cannot_be_completed(way: Way) -> None:
     async with through(way) as client:
         with pytest.raises(ErrorResponse, match="no prompt 'missing'"):
             await client.complete(types.PromptReference(name="missing"), "city", "G")
-        with pytest.raises(ErrorResponse, match="no resource template 'a://{b}'"):
+        with pytest.raises(ErrorResponse, match=r"no resource template 'a://\{b\}'"):
             await client.complete(types.ResourceTemplateReference(uri="a://{b}"), "b", "G")
 
 

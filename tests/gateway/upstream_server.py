@@ -204,7 +204,8 @@ def add_questions(server: Server) -> None:  # a list of tools, not a decision
     async def think_with_tools(ctx: Context) -> str:
         tool = types.Tool(name="weather", input_schema={"type": "object"})
         answer: Any = await ctx.sample("How is it outside?", max_tokens=7, tools=[tool])
-        (used,) = answer.content if isinstance(answer.content, list | tuple) else (answer.content,)
+        content: Any = [answer.content]
+        (used,) = content[0] if isinstance(content[0], list) else content
         return f"{used.name} {used.input}"
 
     @server.tool

@@ -12,7 +12,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,8 +26,6 @@ from ._ranking import ToolIndex
 from ._upstream import LISTS, ListKind, UpstreamClient
 
 __all__ = ["METHODS", "Entry", "MergedLists", "Places"]
-
-_log = logging.getLogger("trio_mcp.gateway")
 
 METHODS: Final[Mapping[str, tuple[ListKind, str]]] = {
     "tools/list": ("tools", "tools"),
