@@ -10,7 +10,7 @@ Rules of this file:
    answered, because tools, resources and prompts come and go while the server is being served.
 2. `McpError` is the handler's own choice of a protocol error, `ToolError` that of a tool error.
 3. A capability that the client has not declared is -32021 in a modern revision. Legacy revisions have no code for it:
-   there it is a tool error, or -32603 with the same message.
+   there it is a tool error, or -32603 with the same message. So is the end of a handler whose caller's deadline passed.
 4. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
 5. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
    with an internal error that says nothing more, and so is a tool whose return value cannot be sent.
@@ -40,6 +40,7 @@ from ..peer import (
     Access,
     Admission,
     Arrival,
+    CallerDeadlineError,
     ExchangeContext,
     HandlerPool,
     HandlerRun,
@@ -66,7 +67,7 @@ from ..wire import (
 from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
 from ._extension_points import internals_of, open_parts
-from ._extensions import ExtensionResult, complete_result, refusal_of
+from ._extensions import ExtensionResult, complete_result, deadline_of, refusal_of
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
@@ -501,10 +502,11 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     past: PastRounds | None = None
     responder: Responder | None = None
     refusal: McpError | None = None
+    deadline = deadline_of(exchange)  # it runs while the request waits for a slot
     try:
         params = _read_params(serving, exchange, route, params)
         if route is not None and route.may_come_back and (params.request_state is not None or params.input_responses):
-            past = resume(serving, exchange, params.request_state)
+            past = resume(serving, exchange, params.request_state, deadline)
             if past is None:  # its handler was parked and continues, within the middleware that it was called from
                 return
         if not middleware:
@@ -521,7 +523,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     slots = _slots(serving, exchange)
     request = _PooledRequest(serving, exchange, route, params, past, middleware, refusal, responder)
     waits = responder is None or responder.waits or past is not None
-    serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits)
+    serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits, deadline=deadline)
     if isinstance(responder, ListenSubscription):
         if exchange.run is not None:  # else there are too many already
             exchange.run.closing_result = responder.conclude
@@ -711,7 +713,7 @@ def _explain(
     refusal = refusal_of(failure, context)
     if refusal is not None:
         return refusal
-    if isinstance(failure, MissingCapability | AskExpired):
+    if isinstance(failure, MissingCapability | AskExpired | CallerDeadlineError):
         if method == _CALL:
             return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
         return McpError(INTERNAL_ERROR, f"{method!r}: {failure}")

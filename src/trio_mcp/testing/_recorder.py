@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from ..abc import Direction
 from ..wire import (
     CLIENT_INFO_KEY,
+    DEADLINE_KEY,
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
     SERVER_INFO_KEY,
@@ -132,6 +133,8 @@ class Normaliser:
             changed[PROGRESS_TOKEN_KEY] = self._number(f"token {direction}", meta[PROGRESS_TOKEN_KEY], "token")
         if REVISION_KEY in meta:
             changed[REVISION_KEY] = "<revision>"
+        if DEADLINE_KEY in meta:
+            changed[DEADLINE_KEY] = "<seconds>"
         for key in (CLIENT_INFO_KEY, SERVER_INFO_KEY):
             if key in meta:
                 changed[key] = _without_version(meta[key])
