@@ -25,8 +25,13 @@ __all__ = ["Hold", "Holds", "TimeLimited"]
 class TimeLimited(Protocol):
     """The owner of the time limit: a handler run, or a cancel scope."""
 
-    deadline: float
-    """The time at which the time of the handler is used up, on Trio's clock; infinite without a limit."""
+    @property
+    def deadline(self) -> float:
+        """The time at which the time of the handler is used up, on Trio's clock; infinite without a limit."""
+        ...
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None: ...
 
 
 @define(eq=False)

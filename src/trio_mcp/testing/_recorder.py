@@ -166,7 +166,8 @@ class WireRecorder:  # noqa: PLW1641 # it changes
 
     Two recorders are equal if their normalised conversations are; `assert_conversation` compares likewise and shows a
     diff. The normal form replaces request ids, progress tokens and cursors by their number in order of appearance,
-    protocol revisions by ``<revision>``, and the versions of client and server by ``<version>``.
+    protocol revisions by ``<revision>``, the versions of client and server by ``<version>``, and deadlines by
+    ``<seconds>``.
 
     A conversation as text (`text`, `save`, `load`) has one paragraph for each message: the direction and a colon, and
     the indented JSON below it. Lines that begin with ``#`` are comments. Example::

@@ -31,7 +31,7 @@ from attrs import define
 
 from .._errors import McpError, UnsupportedRevision
 from ..types import METHODS, REVISIONS
-from ._jsonrpc import INVALID_PARAMS, JsonObject, RequestId
+from ._jsonrpc import INVALID_PARAMS, JsonObject, RequestId, is_object
 
 __all__ = [
     "BATCH_REVISION",
@@ -209,8 +209,8 @@ def with_deadline(params: JsonObject | None, deadline: float, now: float) -> Jso
         seconds = math.nextafter(seconds, math.inf)
     if not 0 < seconds <= _MOST_SECONDS_LEFT:
         return params
-    meta = (params or {}).get("_meta") or {}
-    if not isinstance(meta, Mapping) or meta.get(DEADLINE_KEY, seconds) is None:
+    meta: Any = (params or {}).get("_meta") or {}
+    if not is_object(meta) or meta.get(DEADLINE_KEY, seconds) is None:
         return params
     return stamp(params, {DEADLINE_KEY: seconds})
 
