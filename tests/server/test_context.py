@@ -357,16 +357,17 @@ async def test_an_invalid_retry_pause_raises_in_the_handler(retry: float) -> Non
     assert result.is_error
 
 
-async def test_a_handler_that_cannot_wait_has_no_deadline() -> None:
+async def test_a_handler_that_cannot_wait_has_no_deadline_but_that_of_its_caller() -> None:
     server = Server("s")
 
     @server.tool
     async def read(ctx: Context) -> bool:
         return math.isinf(ctx.deadline)
 
-    with trio.fail_after(30):
-        async with open_client(server) as client:
-            assert (await client.call_tool("read")).structured_content == {"result": True}
+    with trio.fail_after(30):  # a deadline of the server, in whose task the handler runs, and not of the caller
+        async with open_scripted_client(server) as client:
+            answer = await client.request("tools/call", {"name": "read"})
+    assert answer["result"]["structuredContent"] == {"result": True}
 
 
 @define

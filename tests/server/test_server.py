@@ -18,6 +18,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.lowlevel import ServerExtensionPoints
+from trio_mcp.wire import DEADLINE_KEY
 
 
 @pytest.mark.parametrize("revisions", [[], ["2026-07-28", "1999-01-01"]])
@@ -65,7 +66,8 @@ async def test_the_server_info_and_instructions_reach_the_client() -> None:
         async with open_client(server, revision=revision) as client:
             assert client.server_info == server.info
             assert client.instructions == "use it"
-            declared = types.ServerCapabilities(logging={}, tools=types.ToolsCapability(list_changed=True))
+            tools = types.ToolsCapability(list_changed=True)
+            declared = types.ServerCapabilities(logging={}, tools=tools, extensions={DEADLINE_KEY: {}})
             assert client.server_capabilities == declared
 
 
@@ -189,7 +191,9 @@ async def test_a_package_can_declare_an_extension_of_a_server_that_exists() -> N
     server.declare_extension("com.example/b")
     server.declare_extension("com.example/a", {"size": 2})
 
-    assert server.capabilities.extensions == {"com.example/a": {"size": 2}, "com.example/b": {}}
+    declared = {"com.example/a": {"size": 2}, "com.example/b": {}}
+    assert server.extensions == declared
+    assert server.capabilities.extensions == {DEADLINE_KEY: {}, **declared}
     with pytest.raises(ValueError, match="extension id 'b'"):
         server.declare_extension("b")
 

@@ -142,6 +142,7 @@ async def test_only_values_that_differ_between_runs_are_replaced() -> None:
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
         "io.modelcontextprotocol/serverInfo": "odd",
+        "io.github.trio-mcp/deadline": 4.987,
         "mine": 1,
     }
     wire = record(
@@ -165,6 +166,7 @@ async def test_only_values_that_differ_between_runs_are_replaced() -> None:
             "io.modelcontextprotocol/protocolVersion": "<revision>",
             "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "<version>"},
             "io.modelcontextprotocol/serverInfo": "odd",
+            "io.github.trio-mcp/deadline": "<seconds>",
             "mine": 1,
         },
     }

@@ -10,7 +10,8 @@ Rules of this file:
 4. A modern request whose result asks for input has ended. Its retry has its own clock, and the time in between does
    not count.
 
-A deadline of the caller's own is set with Trio (`trio.fail_after`) and is not known here.
+A deadline of the caller's own is set with Trio (`trio.fail_after`) and is not known here. The server is told of it, and
+not of these limits; see `_requests.py`.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts
 """

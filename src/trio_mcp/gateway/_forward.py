@@ -63,6 +63,7 @@ from ..lowlevel import (
 from ..wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    DEADLINE_KEY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     LOG_LEVEL_KEY,
@@ -92,7 +93,9 @@ __all__ = [
 
 _log = logging.getLogger("trio_mcp.gateway")
 
-_OF_CONNECTION: Final = frozenset({REVISION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY, PROGRESS_TOKEN_KEY})
+_OF_CONNECTION: Final = frozenset(
+    {REVISION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY, PROGRESS_TOKEN_KEY, DEADLINE_KEY}
+)
 """The members of `_meta` that belong to one connection (rule 4)."""
 _OF_ATTEMPT: Final = frozenset({"_meta", "requestState", "inputResponses"})
 """The members of params that belong to one attempt."""

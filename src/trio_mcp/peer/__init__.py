@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ._exchange import UpdateBudget as UpdateBudget
     from ._exchange import UpdateListener as UpdateListener
     from ._exchange import advance as advance
+    from ._handler_pool import CallerDeadlineError as CallerDeadlineError
     from ._handler_pool import Explain as Explain
     from ._handler_pool import Handler as Handler
     from ._handler_pool import HandlerPool as HandlerPool
@@ -80,7 +81,9 @@ else:
                 "OutgoingMessageRequest", "OutgoingRequest", "ResponseBatch", "Update", "UpdateBudget",
                 "UpdateListener", "advance",
             ),
-            "_handler_pool": ("Explain", "Handler", "HandlerPool", "HandlerRun", "OutOfTimeError"),
+            "_handler_pool": (
+                "CallerDeadlineError", "Explain", "Handler", "HandlerPool", "HandlerRun", "OutOfTimeError",
+            ),
             "_holds": ("Hold", "Holds"),
             "_limits": ("BUSY", "Limits"),
             "_link": ("Link", "Outbox"),

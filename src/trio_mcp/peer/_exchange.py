@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -48,6 +49,7 @@ from ..wire import (
     encode_request,
     encode_result,
     stamp,
+    with_deadline,
 )
 from ._context import NO_HEADERS, ExchangeContext
 
@@ -214,6 +216,9 @@ class OutgoingRequest(abc.ABC):
     """Called with the outcome, in the task that reads it; None if a task waits for it. Must not raise."""
     listener: UpdateListener | None = field(init=False)
     """The receiver of the notifications of a subscription. It is called at once, while the exchange is open."""
+    deadline: float = field(init=False)
+    """The deadline of the caller on Trio's clock, of which the peer is told; infinite if it is told of none. Set before
+    sending. It does not end the request: the caller leaves the request when its deadline passes."""
     _updates: deque[tuple[Update, int]] | None = field(init=False)
     """The updates that wait, each with its size. None until the first arrives, because most requests have none."""
     _outcome: JsonObject | Exception | None = field(init=False)
@@ -235,6 +240,7 @@ class OutgoingRequest(abc.ABC):
         self.keeps_text = False
         self.on_outcome = None
         self.listener = None
+        self.deadline = math.inf
         self._updates = None
         self._outcome = None
         self._receiver = None
@@ -435,6 +441,11 @@ class OutgoingRequest(abc.ABC):
         if receiver is not None:
             trio.lowlevel.reschedule(receiver)
 
+    def _stamped(self) -> JsonObject | None:
+        """Return the params with what differs in each attempt: the progress token, and the seconds to the deadline."""
+        params = stamp(self.params, {PROGRESS_TOKEN_KEY: self.id}) if self.wants_updates else self.params
+        return params if self.deadline == math.inf else with_deadline(params, self.deadline, trio.current_time())
+
     @abc.abstractmethod
     def _has_room(self) -> bool:
         """Return True if `_room` would return at once."""
@@ -494,8 +505,8 @@ class OutgoingMessageRequest(OutgoingRequest):
         self.id = ledger.issue(self)
         if self.span is not None:
             self.span.sent(self.id)
-        if self.wants_updates:
-            params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
+        if self.wants_updates or self.deadline != math.inf:
+            params = self._stamped()
         try:
             return encode_request(self.id, self.method, params)
         except NotJsonError as exc:

@@ -16,7 +16,9 @@ Rules of handler runs:
 5. A handler that never waits needs no task. It runs from start to end where its request is read, which takes half the
    time (benchmark cells `stdio-1` and `memory-1`). Nothing could cancel it in a task of its own either. It gets a task
    only if it has to wait for its slot or for room for its response.
-6. Large results and the cancellations of many handlers are spread over time; see `_pacing.py`. How many handlers run
+6. A handler has two deadlines: the end of the time that it may work, which is paused while it asks, and the deadline of
+   its caller, which belongs to the request and ends with it. The earlier one is that of its cancel scope.
+7. Large results and the cancellations of many handlers are spread over time; see `_pacing.py`. How many handlers run
    at once is decided in `_slots.py`.
 """
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from ._parking import PendingQuestions
 
 __all__ = [
+    "CallerDeadlineError",
     "Explain",
     "Handler",
     "HandlerPool",
@@ -148,27 +151,36 @@ class HandlerPool:
         slots: HandlerSlots | None = None,
         *,
         waits: bool = True,
+        deadline: float = math.inf,
     ) -> None:
         """Answer *exchange* with the result of *handler*, as soon as a slot is free.
 
         Args:
             explain: turns an exception of the handler into the response. It gets `OutOfTimeError` if the handler used
-                up the time that `HandlerRun.allow` gave it.
+                up the time that `HandlerRun.allow` gave it, and `CallerDeadlineError` if the caller's deadline passed.
             slots: the slots that the handler takes one of; by default those of the connection.
             waits: True if the handler may wait for something. If False, the handler may have run, and its exchange may
                 be answered, when this returns (rule 5).
+            deadline: the deadline of the caller, on Trio's clock, at which the handler is cancelled.
         """
         peer = exchange.peer
         slots = slots or peer.slots
         exchange.run = run = HandlerRun(
-            self, exchange, exchange.context, peer, exchange.method, handler, explain, slots, waits
+            self, exchange, exchange.context, peer, exchange.method, handler, explain, slots, waits, deadline
         )
         run.request = exchange
         slots.take(run)
 
 
 class OutOfTimeError(Exception):
-    """The handler used up the time that `HandlerRun.allow` gave it."""
+    """The handler used up the time that `HandlerRun.allow` gave it, or the deadline of its caller has passed."""
+
+
+class CallerDeadlineError(OutOfTimeError):
+    """The deadline of the caller has passed."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled, because the deadline of the caller has passed")
 
 
 @define(eq=False)
@@ -192,6 +204,9 @@ class HandlerRun:
     """The slots that it has one of, or waits for one of."""
     _waits: bool = True
     """False if the handler never waits for anything (rule 5)."""
+    caller_deadline: float = math.inf
+    """The deadline of the caller, on Trio's clock; infinite if it has told of none, or the request is over (rule 6)."""
+    _own_deadline: float = field(init=False)
     _holds: Holds | None = field(init=False)
     pending: PendingQuestions | None = field(init=False)
     """The open questions, if they are sent in the response; None if they are sent to the peer as requests. Set by the
@@ -216,6 +231,7 @@ class HandlerRun:
 
     def __attrs_post_init__(self) -> None:
         # Set here, because attrs takes three times as long for fields that are not arguments.
+        self._own_deadline = math.inf
         self._holds = None
         self.pending = None
         self.open = ()
@@ -239,8 +255,23 @@ class HandlerRun:
     def scope(self) -> trio.CancelScope:
         """The cancel scope of the handler. Made when needed, because a handler that never waits needs none."""
         if self._scope is None:
-            self._scope = trio.CancelScope()
+            self._scope = trio.CancelScope(deadline=self.caller_deadline)
         return self._scope
+
+    @property
+    def deadline(self) -> float:
+        """The time at which the time that `allow` gave is used up; infinite without a limit, and while it is paused."""
+        return self._own_deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None:
+        self._own_deadline = deadline
+        self.scope.deadline = min(deadline, self.caller_deadline)
+
+    def work_until(self, caller_deadline: float) -> None:
+        """Work until *caller_deadline*, because the request that it works for is another one, or none."""
+        self.caller_deadline = caller_deadline
+        self.scope.deadline = min(self._own_deadline, caller_deadline)
 
     def tie(self, exchange: IncomingRequest) -> None:
         """Work for *exchange* from now on."""
@@ -256,6 +287,7 @@ class HandlerRun:
         assert self.exchange is not None
         assert self.has_slot
         self.exchange.respond(answer)
+        self.work_until(math.inf)
         self.release_slot()
         self.tie(exchange)
         self.request = exchange
@@ -335,12 +367,12 @@ class HandlerRun:
 
     def allow(self, seconds: float) -> None:
         """Cancel the handler if it works for more than *seconds* from now."""
-        self.scope.deadline = trio.current_time() + seconds
+        self.deadline = trio.current_time() + seconds
 
     def end_limit(self) -> None:
         """Lift the limit of `allow`. A parked run keeps the deadline of its questions."""
         if self.pending is None or self.pending.token is None:
-            self.scope.deadline = math.inf
+            self.deadline = math.inf
 
     @contextmanager
     def asking(self, questions: Sequence[Question]) -> Generator[QuestionBatch]:
@@ -365,7 +397,7 @@ class HandlerRun:
         self.fail_all(AskExpired("the call is over"))
 
     def stop_soon(self, reason: str) -> None:
-        """Cancel the handler in its turn (rule 6)."""
+        """Cancel the handler in its turn (rule 7)."""
         if self.has_task or self.has_slot:
             self.pool.cancellations.add(partial(self.stop, reason))
         else:
@@ -441,7 +473,9 @@ class HandlerRun:
         try:
             with self.scope:
                 return await self._handler(self)
-            failure: Exception = OutOfTimeError()  # or the exchange was cancelled, and this is not sent
+            # Or the exchange was cancelled, and this is not sent.
+            is_late = self.caller_deadline <= trio.current_time()
+            failure: Exception = CallerDeadlineError() if is_late else OutOfTimeError()
         except BaseException as exc:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
             failure = failure_of(exc, "the handler", _log)
         try:
@@ -465,7 +499,7 @@ class HandlerRun:
             _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=failure)
 
     async def _respond_in_turn(self, outcome: JsonObject | McpError) -> IncomingRequest | None:
-        """Send a large result when it is its turn (rule 6).
+        """Send a large result when it is its turn (rule 7).
 
         Return the exchange instead if other results have taken its room meanwhile: whoever has the turn waits for
         nothing, because all other senders wait for the turn.

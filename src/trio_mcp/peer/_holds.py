@@ -4,7 +4,8 @@ Rules of this file:
 
 1. What a run holds (its slot, a place of a tool's limiter, a thread, its time limit) is given back while a question is
    open, and taken again before the handler continues, whether the question was answered or refused. If several tasks of
-   the handler do this at once, one of them takes and the others wait.
+   the handler do this at once, one of them takes and the others wait. The deadline of the caller is no part of this: it
+   belongs to the request.
 2. While a question is open nothing is taken: a task that continues while another one waits for an answer holds nothing.
 3. A held resource is always released exactly once for each time it was taken.
 """
@@ -13,11 +14,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import trio
 from attrs import define, field
 
-__all__ = ["Hold", "Holds"]
+__all__ = ["Hold", "Holds", "TimeLimited"]
+
+
+class TimeLimited(Protocol):
+    """The owner of the time limit: a handler run, or a cancel scope."""
+
+    @property
+    def deadline(self) -> float:
+        """The time at which the time of the handler is used up, on Trio's clock; infinite without a limit."""
+        ...
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None: ...
 
 
 @define(eq=False)
@@ -88,26 +102,26 @@ class Holds:
         self._all.remove(hold)
         hold.close()
 
-    def give_back(self, scope: trio.CancelScope) -> None:
-        """Release everything, and stop the clock of *scope* until `start_clock` was called as often as this."""
+    def give_back(self, limited: TimeLimited) -> None:
+        """Release everything, and stop the clock of *limited* until `start_clock` was called as often as this."""
         self._asking += 1
-        self._stop_clock(scope)
+        self._stop_clock(limited)
         for hold in self._all:
             hold.give_back()
 
-    def start_clock(self, scope: trio.CancelScope) -> None:
-        """Start the clock of *scope* again, with the time that was left."""
+    def start_clock(self, limited: TimeLimited) -> None:
+        """Start the clock of *limited* again, with the time that was left."""
         self._asking -= 1
-        self._resume_clock(scope)
+        self._resume_clock(limited)
 
-    async def take_again(self, scope: trio.CancelScope) -> None:
+    async def take_again(self, limited: TimeLimited) -> None:
         """Take everything again, unless another question is open: then the task that waits for its answer does so.
 
-        The clock of *scope* is stopped while this waits, as it is while a handler waits for its slot.
+        The clock of *limited* is stopped while this waits, as it is while a handler waits for its slot.
         """
         if not self._all or self._is_asking():
             return
-        self._stop_clock(scope)
+        self._stop_clock(limited)
         self._lock = self._lock or trio.Lock()
         try:
             async with self._lock:
@@ -116,24 +130,24 @@ class Holds:
                     if self._is_asking():  # another task of the handler asked while this one waited
                         hold.give_back()
         finally:
-            self._resume_clock(scope)
+            self._resume_clock(limited)
 
     def _is_asking(self) -> bool:
         return self._asking > 0
 
-    def shorten(self, scope: trio.CancelScope, seconds: float) -> None:
+    def shorten(self, limited: TimeLimited, seconds: float) -> None:
         """Let the handler work for at most *seconds* more."""
         if self._pauses:
             self._work_left = min(self._work_left, seconds)
         else:
-            scope.deadline = min(scope.deadline, trio.current_time() + seconds)
+            limited.deadline = min(limited.deadline, trio.current_time() + seconds)
 
-    def _stop_clock(self, scope: trio.CancelScope) -> None:
+    def _stop_clock(self, limited: TimeLimited) -> None:
         self._pauses += 1
         if self._pauses == 1:
-            self._work_left, scope.deadline = scope.deadline - trio.current_time(), math.inf
+            self._work_left, limited.deadline = limited.deadline - trio.current_time(), math.inf
 
-    def _resume_clock(self, scope: trio.CancelScope) -> None:
+    def _resume_clock(self, limited: TimeLimited) -> None:
         self._pauses -= 1
         if self._pauses == 0:
-            scope.deadline = trio.current_time() + self._work_left
+            limited.deadline = trio.current_time() + self._work_left

@@ -15,7 +15,7 @@ Rules of parking:
 4. The questions of a run leave in one interim response: in the next pass of the scheduler if the handler is one task,
    otherwise a few milliseconds after the first question, so that the questions of several tasks are sent together.
 5. An interim response ends its exchange, with its deadline, cancellation, progress token and capabilities. Those of the
-   retry take their place. In between there is nothing to cancel.
+   retry take their place. In between there is nothing to cancel, and no deadline of a caller.
 6. Capabilities are checked when an interim response is written, against the request that it answers.
 7. Each interim response has its own token, which is good for one retry. A refused retry does not use up the token.
 8. An expired question raises in the task that asked it. The handler then has some seconds to clean up before it is
@@ -202,10 +202,11 @@ class PendingQuestions:
             if question.key in answers
         }
 
-    def resume(self, exchange: IncomingRequest, answers: Mapping[Question, Any]) -> None:
-        """Continue the run for *exchange*, as soon as it has a slot."""
+    def resume(self, exchange: IncomingRequest, answers: Mapping[Question, Any], deadline: float) -> None:
+        """Continue the run for *exchange*, as soon as it has a slot, until the *deadline* of its caller."""
         self._answers = answers
         self.expire_at(math.inf)  # the handler's own time limit is paused until it has a slot
+        self.run.work_until(deadline)
         self.run.tie(exchange)
         self.run.slots.take(self.run)
 
@@ -216,7 +217,7 @@ class PendingQuestions:
             question.answer = answer
         for asking in self.run.open:
             asking.answered()
-        self.run.holds.start_clock(self.run.scope)
+        self.run.holds.start_clock(self.run)
         self.resumed.set()
         self._flush_soon()  # open questions are sent again
 
@@ -340,12 +341,18 @@ class ParkedRuns:
         self._parked[token] = waiting
         self._waiting.add(run.slots, run)
         run.release_slot()
-        run.holds.give_back(run.scope)
+        run.work_until(math.inf)
+        run.holds.give_back(run)
         waiting.expire_at(trio.current_time() + self.seconds_for(exchange))
         exchange.respond(answer)
 
-    def resume(self, token: str, exchange: IncomingRequest, answers: Mapping[str, Any]) -> bool:
+    def resume(
+        self, token: str, exchange: IncomingRequest, answers: Mapping[str, Any], deadline: float = math.inf
+    ) -> bool:
         """Continue a parked run for *exchange*; return False if no run of this token can continue.
+
+        Args:
+            deadline: the deadline of the caller, on Trio's clock.
 
         Raises:
             McpError: an answer is not valid, or the connection is too busy. The token stays good (rule 7).
@@ -357,7 +364,7 @@ class ParkedRuns:
         if exchange.peer.slots.full:
             raise McpError(BUSY, "too busy to continue the call; try again later")
         self.forget(waiting)
-        waiting.resume(exchange, converted)
+        waiting.resume(exchange, converted, deadline)
         return True
 
     def forget(self, waiting: PendingQuestions) -> None:

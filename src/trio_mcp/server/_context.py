@@ -245,8 +245,18 @@ class Context(ForeignAttributes, Generic[State_co]):
 
     @property
     def deadline(self) -> float:
-        """The earliest deadline that applies to the handler, on Trio's clock; `math.inf` without one."""
-        return trio.current_effective_deadline() if self._run.has_task else math.inf
+        """The earliest deadline that applies to the handler, on Trio's clock; `math.inf` without one.
+
+        That includes the deadline of the caller: a client of this package sends the seconds that are left in the
+        `_meta` of each request (``io.github.trio-mcp/deadline``). When it passes, the handler is cancelled. A handler
+        that calls another server hands it on, and less is left at each hop. After a question that was answered in a
+        retry, it is the deadline of the retry. A handler whose call has become a task has none.
+
+        In a plain `def` handler, it is the earlier one of the tool's `timeout=` and the caller's deadline.
+        """
+        if not self._run.has_task:
+            return self._run.caller_deadline
+        return trio.current_effective_deadline() if trio.lowlevel.in_trio_task() else self._run.scope.deadline
 
     # --- Progress, log and changes ---
 

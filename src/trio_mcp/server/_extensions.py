@@ -1,14 +1,16 @@
-"""Custom methods and notifications, and results of extensions: what a server adds to the specification.
+"""Custom methods, notifications, results of extensions, and deadlines: what a server adds to the specification.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import trio
 from attrs import define, evolve, field, frozen
 
 from .. import types
@@ -23,13 +25,24 @@ from .._extensions import (
 )
 from .._misuse import unawaited
 from .._user_types import TypedFunction, look_at, to_object
-from ..peer import BUSY, ExchangeContext
-from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, JsonObject
+from ..peer import BUSY, ExchangeContext, IncomingRequest
+from ..wire import (
+    DEADLINE_KEY,
+    INVALID_PARAMS,
+    LISTEN,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    JsonObject,
+    seconds_left,
+)
 from ._context import Context, run_of, serving_of
 from .features import NO_SCOPES, check_scopes
 from .signature import may_wait
 
-__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "complete_result", "refusal_of"]
+__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "complete_result", "deadline_of", "refusal_of"]
+
+_NEVER_LATE = frozenset({LISTEN, "initialize"})
+"""The requests that have no deadline: one that lasts until it is cancelled, and one that is never cancelled."""
 
 
 @frozen
@@ -114,6 +127,17 @@ def refusal_of(failure: Exception, context: ExchangeContext) -> McpError | None:
     if isinstance(failure, MissingCapability) and context.modern:
         return McpError(MISSING_CAPABILITY, str(failure), {"requiredCapabilities": failure.required})
     return None
+
+
+def deadline_of(exchange: IncomingRequest) -> float:
+    """Return the deadline of the caller of a request, on Trio's clock; infinite if there is none.
+
+    A handler that works for a task, instead of a connection, has none: its caller does not wait.
+    """
+    if DEADLINE_KEY not in exchange.context.meta or exchange.outlasts or exchange.method in _NEVER_LATE:
+        return math.inf
+    seconds = seconds_left(exchange.context.meta)
+    return math.inf if seconds is None else trio.current_time() + seconds
 
 
 @frozen(eq=False)

@@ -8,7 +8,7 @@ Rules of this file:
 
 1. `McpError` is the handler's own choice of a protocol error, `ToolError` that of a tool error.
 2. A capability that the client has not declared is -32021 in a modern revision. Legacy revisions have no code for it:
-   there it is a tool error, or -32603 with the same message.
+   there it is a tool error, or -32603 with the same message. So is the end of a handler whose caller's deadline passed.
 3. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
 4. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
    with an internal error that says nothing more, and so is a tool whose return value cannot be sent.
@@ -17,6 +17,7 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,6 +39,7 @@ from ..peer import (
     Access,
     Admission,
     Arrival,
+    CallerDeadlineError,
     ExchangeContext,
     HandlerPool,
     HandlerRun,
@@ -63,7 +65,7 @@ from ..wire import (
 from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
 from ._extension_points import internals_of, open_parts
-from ._extensions import ExtensionResult, complete_result, refusal_of
+from ._extensions import ExtensionResult, complete_result, deadline_of, refusal_of
 from ._forwarder import TasklessResponder
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
@@ -331,10 +333,11 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     past: PastRounds | None = None
     responder: Responder | None = None
     refusal: McpError | None = None
+    deadline = deadline_of(exchange)  # it runs while the request waits for a slot
     try:
         params = _read_params(serving, exchange, route, params)
         if route is not None and route.may_come_back and (params.request_state is not None or params.input_responses):
-            past = resume(serving, exchange, params.request_state)
+            past = resume(serving, exchange, params.request_state, deadline)
             if past is None:  # its handler was parked and continues, within the middleware that it was called from
                 return
         if not middleware:
@@ -349,18 +352,22 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
             return
         refusal = error
     request = _PooledRequest(serving, exchange, route, params, past, middleware, refusal, responder)
-    _begin(request, responder, _slots(serving, exchange))
+    _begin(request, responder, _slots(serving, exchange), deadline)
 
 
-def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerSlots) -> None:
-    """Start the handler of a request in the pool, or forward the request without one."""
+def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerSlots, deadline: float) -> None:
+    """Start the handler of a request in the pool, or forward the request without one.
+
+    Args:
+        deadline: that of the caller; a handler is needed to keep it.
+    """
     serving, exchange = request.serving, request.exchange
-    is_retry = request.past is not None
-    if serving.forwarder is not None and not is_retry and isinstance(responder, TasklessResponder):
+    can_forward = serving.forwarder is not None and request.past is None and math.isinf(deadline)
+    if can_forward and isinstance(responder, TasklessResponder):
         serving.pool.begin_forwarding(exchange, request.forward, request.handle, request.explain, slots)
         return
-    waits = responder is None or responder.waits or is_retry
-    serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits)
+    waits = responder is None or responder.waits or request.past is not None
+    serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits, deadline=deadline)
     if isinstance(responder, ListenSubscription):
         if exchange.run is not None:  # else there are too many already
             exchange.run.closing_result = responder.conclude
@@ -569,7 +576,7 @@ def _explain(
     refusal = refusal_of(failure, context)
     if refusal is not None:
         return refusal
-    if isinstance(failure, MissingCapability | AskExpired):
+    if isinstance(failure, MissingCapability | AskExpired | CallerDeadlineError):
         if method == _CALL:
             return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
         return McpError(INTERNAL_ERROR, f"{method!r}: {failure}")

@@ -184,7 +184,7 @@ class TaskRunner:
         record = self._new_record(exchange.context, None if progress is None else progress.latest)
         with trio.CancelScope(shield=True):  # a task that is stored must get its handler, or be deleted
             await store.create(record, self.settings.max_tasks)
-            if exchange is not run.exchange or not run.has_slot or run.open:
+            if exchange is not run.exchange or not run.has_slot or run.open or run.scope.cancel_called:
                 await store.delete(record.id)
                 return None
         serving = serving_of(context)

@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from ..abc import Direction
 from ..wire import (
     CLIENT_INFO_KEY,
+    DEADLINE_KEY,
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
     SERVER_INFO_KEY,
@@ -132,6 +133,8 @@ class Normaliser:
             changed[PROGRESS_TOKEN_KEY] = self._number(f"token {direction}", meta[PROGRESS_TOKEN_KEY], "token")
         if REVISION_KEY in meta:
             changed[REVISION_KEY] = "<revision>"
+        if DEADLINE_KEY in meta:
+            changed[DEADLINE_KEY] = "<seconds>"
         for key in (CLIENT_INFO_KEY, SERVER_INFO_KEY):
             if key in meta:
                 changed[key] = _without_version(meta[key])
@@ -163,7 +166,8 @@ class WireRecorder:  # noqa: PLW1641 # it changes
 
     Two recorders are equal if their normalised conversations are; `assert_conversation` compares likewise and shows a
     diff. The normal form replaces request ids, progress tokens and cursors by their number in order of appearance,
-    protocol revisions by ``<revision>``, and the versions of client and server by ``<version>``.
+    protocol revisions by ``<revision>``, the versions of client and server by ``<version>``, and deadlines by
+    ``<seconds>``.
 
     A conversation as text (`text`, `save`, `load`) has one paragraph for each message: the direction and a colon, and
     the indented JSON below it. Lines that begin with ``#`` are comments. Example::

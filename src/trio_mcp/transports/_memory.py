@@ -7,6 +7,7 @@ does not change those of its caller, and values that are not JSON are refused as
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -30,7 +31,6 @@ from ..peer import (
 )
 from ..wire import (
     INTERNAL_ERROR,
-    PROGRESS_TOKEN_KEY,
     JsonObject,
     NotJsonError,
     copy_json,
@@ -40,7 +40,6 @@ from ..wire import (
     encode_notification,
     encode_request,
     encode_result,
-    stamp,
 )
 
 __all__ = ["memory_transport"]
@@ -237,8 +236,8 @@ class _OutgoingMemoryRequest(OutgoingRequest):
     def _send(self) -> None:
         end, params = self.end, self.params
         self.id = end.issue(self)
-        if self.wants_updates:
-            params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
+        if self.wants_updates or self.deadline != math.inf:
+            params = self._stamped()
         try:
             params = copy_json(params)
         except NotJsonError as exc:

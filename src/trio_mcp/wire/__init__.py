@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from ._revisions import BATCH_REVISION as BATCH_REVISION
     from ._revisions import CAPABILITIES_KEY as CAPABILITIES_KEY
     from ._revisions import CLIENT_INFO_KEY as CLIENT_INFO_KEY
+    from ._revisions import DEADLINE_KEY as DEADLINE_KEY
     from ._revisions import LEGACY_REVISIONS as LEGACY_REVISIONS
     from ._revisions import LOG_LEVEL_KEY as LOG_LEVEL_KEY
     from ._revisions import LOG_LEVELS as LOG_LEVELS
@@ -110,8 +111,10 @@ if TYPE_CHECKING:
     from ._revisions import is_modern as is_modern
     from ._revisions import progress_token as progress_token
     from ._revisions import read_envelope as read_envelope
+    from ._revisions import seconds_left as seconds_left
     from ._revisions import stamp as stamp
     from ._revisions import unsupported_revision as unsupported_revision
+    from ._revisions import with_deadline as with_deadline
     from ._sampling import sampling_content as sampling_content
     from ._sampling import sampling_faults as sampling_faults
     from ._sse import SseDecoder as SseDecoder
@@ -151,10 +154,11 @@ else:
                 "parse_message", "parse_reply", "without_preamble",
             ),
             "_revisions": (
-                "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "LEGACY_REVISIONS", "LOG_LEVELS",
-                "LOG_LEVEL_KEY", "MISSING_CAPABILITY", "MODERN_REVISIONS", "NULL_ID_REVISIONS", "PROGRESS_TOKEN_KEY",
-                "REVISION_KEY", "SERVER_INFO_KEY", "UNSUPPORTED_REVISION", "Envelope", "check_answer",
-                "choose_answer", "is_modern", "progress_token", "read_envelope", "stamp", "unsupported_revision",
+                "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "DEADLINE_KEY", "LEGACY_REVISIONS",
+                "LOG_LEVELS", "LOG_LEVEL_KEY", "MISSING_CAPABILITY", "MODERN_REVISIONS", "NULL_ID_REVISIONS",
+                "PROGRESS_TOKEN_KEY", "REVISION_KEY", "SERVER_INFO_KEY", "UNSUPPORTED_REVISION", "Envelope",
+                "check_answer", "choose_answer", "is_modern", "progress_token", "read_envelope", "seconds_left",
+                "stamp", "unsupported_revision", "with_deadline",
             ),
             "_sampling": ("sampling_content", "sampling_faults"),
             "_sse": ("SseDecoder", "SseEvent", "SseOverflowError", "sse_comment", "sse_event"),

@@ -1,4 +1,4 @@
-"""The revisions of the protocol, their era, and the envelope of modern requests in `params._meta`.
+"""The revisions of the protocol, their era, and what requests carry in `params._meta`: the envelope, and a deadline.
 
 A revision is *legacy* if it has a handshake (`initialize`), and *modern* otherwise; this is derived from the tables of
 methods, never from the name. Revisions are compared by their place in the list. A string that is not in the list is not
@@ -13,12 +13,17 @@ Rules of the envelope:
    legacy or not supported (-32022), a bad progress token (-32602).
 4. A result without `resultType` is `complete`. A result of an unknown type is an invalid response.
 
+The deadline of a caller is an extension of this package, in every revision. Its value is the seconds that the caller
+has left when it sends the request, because the clocks of two machines differ. A value that cannot be used is ignored:
+without it the request means the same, and its caller may still cancel it.
+
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning and
 https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,12 +31,13 @@ from attrs import define
 
 from .._errors import McpError, UnsupportedRevision
 from ..types import METHODS, REVISIONS
-from ._jsonrpc import INVALID_PARAMS, JsonObject, RequestId
+from ._jsonrpc import INVALID_PARAMS, JsonObject, RequestId, is_object
 
 __all__ = [
     "BATCH_REVISION",
     "CAPABILITIES_KEY",
     "CLIENT_INFO_KEY",
+    "DEADLINE_KEY",
     "LEGACY_REVISIONS",
     "LOG_LEVELS",
     "LOG_LEVEL_KEY",
@@ -49,8 +55,10 @@ __all__ = [
     "is_modern",
     "progress_token",
     "read_envelope",
+    "seconds_left",
     "stamp",
     "unsupported_revision",
+    "with_deadline",
 ]
 
 LEGACY_REVISIONS: tuple[str, ...] = tuple(revision for revision in REVISIONS if "initialize" in METHODS[revision])
@@ -91,6 +99,11 @@ CLIENT_INFO_KEY = _PREFIX + "clientInfo"
 SERVER_INFO_KEY = _PREFIX + "serverInfo"
 LOG_LEVEL_KEY = _PREFIX + "logLevel"
 PROGRESS_TOKEN_KEY = "progressToken"  # noqa: S105 # the name of a member, not a secret
+
+DEADLINE_KEY = "io.github.trio-mcp/deadline"
+"""The id of the extension for deadlines, and the member of `_meta` that holds the seconds that the caller has left."""
+_MOST_SECONDS_LEFT = 366 * 24 * 3600
+"""More seconds than these are no deadline."""
 
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_REVISION = -32022
@@ -183,3 +196,28 @@ def stamp(params: JsonObject | None, envelope: Mapping[str, Any]) -> JsonObject:
         return {"_meta": dict(envelope)}
     meta = params.get("_meta")
     return {**params, "_meta": {**meta, **envelope} if meta else dict(envelope)}
+
+
+def with_deadline(params: JsonObject | None, deadline: float, now: float) -> JsonObject | None:
+    """Return *params* with the seconds until *deadline* in their `_meta`.
+
+    They are returned as they are if the deadline has passed or is more than a year away, or if the member is null
+    already: then the sender of the request does not want it to have a deadline.
+    """
+    seconds = deadline - now
+    if now + seconds < deadline:  # rounded down; a receiver with the same clock must not be early
+        seconds = math.nextafter(seconds, math.inf)
+    if not 0 < seconds <= _MOST_SECONDS_LEFT:
+        return params
+    meta: Any = (params or {}).get("_meta") or {}
+    if not is_object(meta) or meta.get(DEADLINE_KEY, seconds) is None:
+        return params
+    return stamp(params, {DEADLINE_KEY: seconds})
+
+
+def seconds_left(meta: Mapping[str, Any]) -> float | None:
+    """Return the seconds that the caller of a request has left; None if it states none, or none that can be used."""
+    stated = meta.get(DEADLINE_KEY)
+    if (type(stated) is float or type(stated) is int) and 0 < stated <= _MOST_SECONDS_LEFT:
+        return float(stated)
+    return None

@@ -309,9 +309,9 @@ class Asker:
             await trio.lowlevel.checkpoint()  # a handler that asks in a loop must not starve the others
             raise
         except Exception:
-            await run.holds.take_again(run.scope)
+            await run.holds.take_again(run)
             raise
-        await run.holds.take_again(run.scope)
+        await run.holds.take_again(run)
         return answers
 
     def _question(self, ask: Ask[Any]) -> Question:
@@ -351,14 +351,14 @@ class Asker:
                 raise lacking
         with run.pool.parking.waiting_directly(run):
             run.share_slot()
-            run.holds.give_back(run.scope)
+            run.holds.give_back(run)
             try:
                 return await self._shown(exchange, questions)
             except AskExpired:
-                run.holds.shorten(run.scope, GRACE_SECONDS)
+                run.holds.shorten(run, GRACE_SECONDS)
                 raise
             finally:
-                run.holds.start_clock(run.scope)
+                run.holds.start_clock(run)
                 exchange.questions_changed()
 
     async def _shown(self, exchange: IncomingRequest, questions: Sequence[Question]) -> list[Any]:
@@ -439,8 +439,13 @@ def _without_ids(request: JsonObject) -> JsonObject:
     return {**request, "params": {name: each for name, each in request["params"].items() if name != "elicitationId"}}
 
 
-def resume(serving: AskingServing, exchange: IncomingRequest, state: str | None) -> PastRounds | None:
+def resume(
+    serving: AskingServing, exchange: IncomingRequest, state: str | None, deadline: float = math.inf
+) -> PastRounds | None:
     """Give a retry to its parked run and return None, or return the past with which a new run begins.
+
+    Args:
+        deadline: the deadline of the caller, on Trio's clock, for a run that continues.
 
     Raises:
         McpError: the state cannot be used, an answer is invalid, or the connection has too many requests.
@@ -452,6 +457,6 @@ def resume(serving: AskingServing, exchange: IncomingRequest, state: str | None)
     contents = serving.seals.open(state, exchange)
     if "token" not in contents:
         return PastRounds.of(contents, answers)
-    if not serving.pool.parking.resume(contents["token"], exchange, answers):
+    if not serving.pool.parking.resume(contents["token"], exchange, answers, deadline):
         raise BadStateError(exchange.method, "its handler has continued, ended or expired, or is in another process")
     return None

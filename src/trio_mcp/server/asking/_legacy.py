@@ -46,14 +46,14 @@ async def ask_directly(run: HandlerRun, questions: Sequence[Question]) -> list[A
             raise lacking
     with run.pool.parking.waiting_directly(run):
         run.share_slot()
-        run.holds.give_back(run.scope)
+        run.holds.give_back(run)
         try:
             return await _all_answers(run, exchange, questions)
         except AskExpired:
-            run.holds.shorten(run.scope, GRACE_SECONDS)
+            run.holds.shorten(run, GRACE_SECONDS)
             raise
         finally:
-            run.holds.start_clock(run.scope)
+            run.holds.start_clock(run)
 
 
 async def _all_answers(run: HandlerRun, exchange: IncomingRequest, questions: Sequence[Question]) -> list[Any]:
