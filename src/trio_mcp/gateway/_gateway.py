@@ -95,9 +95,10 @@ class Gateway(Server):
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """The capabilities that the gateway declares: all that servers may have, and the extensions that they do."""
-        extensions = {**self._extensions_of_servers(), **self.extensions}
+        own = super().capabilities
+        extensions = {**self._extensions_of_servers(), **(own.extensions or {})}
         return evolve(
-            super().capabilities,
+            own,
             completions={},
             tools=types.ToolsCapability(list_changed=True),
             prompts=types.PromptsCapability(list_changed=True),
