@@ -60,7 +60,8 @@ from ..wire import (
     is_modern,
     is_object,
 )
-from ._upstream import UpstreamClient, current_call
+from ._calls import current_call
+from ._upstream import UpstreamClient
 
 __all__ = ["PASSED_EXTENSIONS", "Finish", "ForwardedRequest", "Resolve", "Target", "capabilities_for", "failure_of"]
 
@@ -125,7 +126,7 @@ class ForwardedRequest:
             if upstream.is_limited:
                 async with upstream.turn(self):
                     return await self._forward(await upstream.client(), target)
-            upstream.calls[self] = None
+            upstream.calls.begin(self)
             try:
                 return await self._forward(await upstream.client(), target)
             finally:
