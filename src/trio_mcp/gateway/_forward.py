@@ -77,7 +77,8 @@ from ..wire import (
     is_modern,
     is_object,
 )
-from ._upstream import UpstreamClient, current_call
+from ._calls import current_call
+from ._upstream import UpstreamClient
 
 __all__ = [
     "PASSED_EXTENSIONS",
@@ -158,7 +159,7 @@ class ForwardedRequest(TasklessResponder):
             if upstream.is_limited:
                 async with upstream.turn(self):
                     return await self._forward(await upstream.client(), target)
-            upstream.calls[self] = None
+            upstream.calls.begin(self)
             try:
                 return await self._forward(await upstream.client(), target)
             finally:
@@ -194,7 +195,7 @@ class ForwardedRequest(TasklessResponder):
                 outcome = self._answer(outcome, client.revision, target, serving, exchange)
             done(outcome)
 
-        upstream.calls[self] = None
+        upstream.calls.begin(self)
         try:
             cancel = ClientExtensionPoints(client).request_nowait(
                 self.method,

@@ -166,22 +166,29 @@ class Gateway(Server):
             rename: names of tools and prompts, by their names on the server.
             fix: arguments by name, which callers neither see nor choose.
             edit: a plain function that returns a tool with another description, title or annotations, or None to leave
-                the tool out.
+                the tool out. If it raises an exception, that is logged, and the tools stay as they were before.
             visible: a plain function that decides whether a caller sees a tool, prompt, resource or template, given
-                that and its `Access`, which is None without authentication; in addition to that of the gateway. What it
-                fails for is hidden.
+                that and its `Access`, which is None without authentication; in addition to that of the gateway. If it
+                raises an exception, that is logged, and the caller does not see it.
             share: the callers that share one connection to the server: ``"all"``, those of one ``"principal"``, or
-                those of one ``"session"``, which is one connection to the gateway.
-            auth: the credentials of the gateway at the server, or a plain function that returns those for a caller.
-                Those of callers are never passed on.
+                those of one ``"session"``, which is one connection to the gateway and ends with it. Over HTTP without
+                sessions, the requests of one principal, or else of one address, count as one connection.
+            auth: the credentials of the gateway at the server, or a plain function that returns those for a caller. It
+                is called for each connection, with the `Access` of the caller, or with None if all callers share the
+                connection. If it raises an exception, the connection fails. The tokens of callers are never passed on.
             restart: the pauses before a server that is gone is connected to again; None to leave it alone.
-            timeout: the seconds within which the server must answer a request; by default those of `TimeLimits`.
+            timeout: the seconds within which the server must answer a request, from when it is sent; by default those
+                of `TimeLimits`.
             at_start: connect when the gateway is served; otherwise when the server is first needed. Connections that
                 not all callers share are always opened when they are first needed.
-            idle: the seconds without a request after which a connection is closed; by default never if all callers
-                share it, and otherwise 300.
-            max_concurrency: the number of requests that the server works on at the same time; others wait.
-            per_second: the number of requests per second that are sent to the server; others wait.
+            idle: the seconds without a request or a subscription after which a connection is closed; by default never
+                if all callers share it, and otherwise 300. The next request opens it again. Until then, the lists of a
+                server that all callers share are known, for an hour.
+            max_concurrency: the number of requests that the server works on at the same time, over all its connections;
+                others wait. Those of callers take turns.
+            per_second: the number of requests per second that are sent to the server, over all its connections; others
+                wait. After a pause, those of one second may be sent at once. Neither limit applies to lists and
+                subscriptions, which the gateway requests for all.
 
         Returns:
             The servers: one, or those of the file.

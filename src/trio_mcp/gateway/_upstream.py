@@ -10,19 +10,15 @@ Rules of this file:
 3. Lists are read when the connection is opened, and again when the server reports a change. The lists of a server that
    reports none, and those that could not be read, are read again when they are asked for a minute later.
 4. The latest lists stay while a server is away: a host is not told that tools have come and gone because of a restart.
-5. A message of a server that names no request belongs to the call in flight. If there are several, it belongs to the
-   latest of them, provided that all are of one caller; otherwise nobody may get it. If the call that a question was
-   asked for ends before the answer, the question was that of another one, and is asked again.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from contextvars import ContextVar
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import trio
 from attrs import define, field
@@ -35,7 +31,6 @@ from .. import (
     ConnectionClosed,
     ConnectionLost,
     ListChanged,
-    McpError,
     RequestTimedOut,
     ResourceUpdated,
     ServerStatus,
@@ -44,15 +39,14 @@ from .. import (
     types,
 )
 from ..lowlevel import ServerChanges, SupervisedServer, owned_nursery
-from ..wire import INTERNAL_ERROR, LOG_LEVELS, is_modern
+from ..wire import LOG_LEVELS, is_modern
+from ._calls import CallInFlight, CallsInFlight, current_call
 from ._mount import Mount
 from ._turns import Turns
 
-__all__ = ["LISTS", "CallInFlight", "ListKind", "UpstreamClient", "current_call"]
+__all__ = ["LISTS", "ListKind", "UpstreamClient"]
 
 _log = logging.getLogger("trio_mcp.gateway")
-
-T = TypeVar("T")
 
 ListKind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
 """One of the four lists of a server."""
@@ -67,40 +61,6 @@ _PATIENCE: Final = 10.0
 """The seconds for which requests that need the lists of a server, or listen to it, wait for it."""
 _LONGEST_PAUSE: Final = 60.0
 """The seconds after which a server that does not let itself be listened to is tried again, at the latest."""
-
-
-class CallInFlight(Protocol):
-    """A request that a gateway has forwarded, as far as its connection needs to know it."""
-
-    @property
-    def caller(self) -> Hashable:
-        """The caller: requests of one caller may get each other's messages."""
-        ...
-
-    @property
-    def may_ask(self) -> bool:
-        """True if its caller may be asked questions for it."""
-        ...
-
-    async def elicit(self, question: Any) -> types.ElicitResult:
-        """Ask the caller's user."""
-        ...
-
-    async def sample(self, question: Any) -> types.CreateMessageResult:
-        """Ask the caller's model."""
-        ...
-
-    async def roots(self) -> Sequence[types.Root]:
-        """Ask the caller for its roots."""
-        ...
-
-    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
-        """Send the caller a log message, if it wants messages of this level."""
-        ...
-
-
-current_call: ContextVar[CallInFlight | None] = ContextVar("trio_mcp_gateway_call", default=None)
-"""The call in whose task the present code runs; None in the tasks of a connection."""
 
 
 @define(eq=False)
@@ -133,8 +93,8 @@ class UpstreamClient:
     """The arguments of each tool that are fixed, by its name on the server."""
     version: int = field(default=0, init=False)
     """Grows with each change of a list."""
-    calls: dict[CallInFlight, None] = field(factory=dict["CallInFlight", None], init=False)
-    """The requests in flight: an ordered set."""
+    calls: CallsInFlight = field(init=False)
+    """The requests in flight."""
     server: SupervisedServer | None = field(default=None, init=False)
     """The connection; None while it is closed because it was idle."""
     listed: trio.Event = field(factory=trio.Event, init=False)
@@ -154,6 +114,9 @@ class UpstreamClient:
     """The most verbose level that a legacy server was asked for."""
     _end: trio.Event = field(factory=trio.Event, init=False)
     """Set when the connection is closed for good."""
+
+    def __attrs_post_init__(self) -> None:
+        self.calls = CallsInFlight(self.mount.name)
 
     # --- The connection ---
 
@@ -202,13 +165,13 @@ class UpstreamClient:
             "info": self._info,
             "time_limits": limits,
             "cache": False,  # the results of one caller are not for another
-            "on_elicit": self._on_elicit,
+            "on_elicit": self.calls.elicit,
             "elicit_modes": ["form", "url"],
-            "on_sample": self._on_sample,
+            "on_sample": self.calls.sample,
             "sample_with_tools": True,
             "sample_with_context": True,
-            "roots": self._on_roots,
-            "on_log": self._on_log,
+            "roots": self.calls.roots,
+            "on_log": self.calls.log,
             "tap": self.mount.tap,
         }
         client = await self.mount.start(nursery, self.mount.credentials(self.access), options)
@@ -411,7 +374,7 @@ class UpstreamClient:
         """Wait for the turn of a request, and count it as in flight for as long as the block lasts."""
         with self.in_use():
             async with self._turns.turn(call.caller):
-                self.calls[call] = None
+                self.calls.begin(call)
                 try:
                     yield
                 finally:
@@ -419,7 +382,7 @@ class UpstreamClient:
 
     def ended(self, call: CallInFlight) -> None:
         """Note that a request was answered, or given up."""
-        del self.calls[call]
+        self.calls.end(call)
         self._used_at = trio.current_time()
 
     @property
@@ -471,50 +434,6 @@ class UpstreamClient:
                     changed(change.uri)
         except TrioMcpError as failure:
             _log.warning("server %r: its resources cannot be followed: %s", self.mount.name, failure)
-
-    # --- Messages of the server ---
-
-    async def _on_elicit(self, question: Any) -> types.ElicitResult:
-        return await self._ask(lambda call: call.elicit(question))
-
-    async def _on_sample(self, question: Any) -> types.CreateMessageResult:
-        return await self._ask(lambda call: call.sample(question))
-
-    async def _on_roots(self) -> Sequence[types.Root]:
-        return await self._ask(lambda call: call.roots())
-
-    async def _ask(self, ask: Callable[[CallInFlight], Awaitable[T]]) -> T:
-        """Ask the caller that a message belongs to; by another of its calls if that one ends before the answer."""
-        while True:
-            call = self._call()
-            try:
-                return await ask(call)
-            except McpError:
-                if call in self.calls or not self._of_message():
-                    raise
-
-    async def _on_log(self, message: types.LoggingMessageNotificationParams) -> None:
-        call = self._own_call() or next(reversed(self._of_message()), None)
-        if call is None:
-            _log.debug("server %r: a log message that belongs to no caller", self.mount.name)
-            return
-        await call.log(message)
-
-    def _call(self) -> CallInFlight:
-        call = self._own_call() or next((each for each in reversed(self._of_message()) if each.may_ask), None)
-        if call is None:
-            why = "calls of several callers are in flight" if len(self.calls) > 1 else "no call is in flight"
-            raise McpError(INTERNAL_ERROR, f"this gateway cannot tell whom to ask: {why}")
-        return call
-
-    def _own_call(self) -> CallInFlight | None:
-        """Return the call in whose task this runs; None if it is one of another gateway in this process."""
-        call = current_call.get()
-        return call if call in self.calls else None
-
-    def _of_message(self) -> Sequence[CallInFlight]:
-        """Return the calls that a message which names none may belong to (rule 5)."""
-        return [*self.calls] if len({each.caller for each in self.calls}) == 1 else []
 
     @property
     def status(self) -> ServerStatus | None:

@@ -1,0 +1,135 @@
+"""The requests that a server has not answered yet, and the messages of the server that belong to one of them.
+
+Rules of this file:
+
+1. A message of a server that names no request belongs to the call in flight. If there are several, it belongs to the
+   latest of them, provided that all are of one caller; otherwise nobody may get it.
+2. If the call that a question was asked for ends before the answer, the question was that of another one, and is asked
+   for that one: one of the same caller that was in flight when the question came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from attrs import define, field
+
+from .. import McpError, types
+from ..wire import INTERNAL_ERROR
+
+__all__ = ["CallInFlight", "CallsInFlight", "current_call"]
+
+_log = logging.getLogger("trio_mcp.gateway")
+
+T = TypeVar("T")
+
+
+class CallInFlight(Protocol):
+    """A request that a gateway has forwarded, as far as its connection needs to know it."""
+
+    @property
+    def caller(self) -> Hashable:
+        """The caller: requests of one caller may get each other's messages."""
+        ...
+
+    @property
+    def may_ask(self) -> bool:
+        """True if its caller may be asked questions for it."""
+        ...
+
+    async def elicit(self, question: Any) -> types.ElicitResult:
+        """Ask the caller's user."""
+        ...
+
+    async def sample(self, question: Any) -> types.CreateMessageResult:
+        """Ask the caller's model."""
+        ...
+
+    async def roots(self) -> Sequence[types.Root]:
+        """Ask the caller for its roots."""
+        ...
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Send the caller a log message, if it wants messages of this level."""
+        ...
+
+
+current_call: ContextVar[CallInFlight | None] = ContextVar("trio_mcp_gateway_call", default=None)
+"""The call in whose task the present code runs; None in the tasks of a connection."""
+
+
+@define(eq=False)
+class CallsInFlight:
+    """The requests in flight on one connection to a server, in the order in which they were sent.
+
+    Args:
+        server: the name of the server, for the log.
+    """
+
+    _server: str
+    _calls: dict[CallInFlight, None] = field(factory=dict[CallInFlight, None], init=False)
+    """An ordered set."""
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def begin(self, call: CallInFlight) -> None:
+        """Note that a request is sent."""
+        self._calls[call] = None
+
+    def end(self, call: CallInFlight) -> None:
+        """Note that a request was answered, or given up."""
+        del self._calls[call]
+
+    async def elicit(self, question: Any) -> types.ElicitResult:
+        """Ask the user of a caller; raises `McpError` if that is not possible."""
+        return await self._ask(lambda call: call.elicit(question))
+
+    async def sample(self, question: Any) -> types.CreateMessageResult:
+        """Ask the model of a caller; raises `McpError` if that is not possible."""
+        return await self._ask(lambda call: call.sample(question))
+
+    async def roots(self) -> Sequence[types.Root]:
+        """Ask a caller for its roots; raises `McpError` if that is not possible."""
+        return await self._ask(lambda call: call.roots())
+
+    async def _ask(self, ask: Callable[[CallInFlight], Awaitable[T]]) -> T:
+        """Ask the caller that a message belongs to, for one call after the other (rule 2)."""
+        calls = self._that_may_ask()
+        while True:
+            call = calls.pop()
+            try:
+                return await ask(call)
+            except McpError:
+                calls = [each for each in calls if each in self._calls]
+                if call in self._calls or not calls:
+                    raise
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Send a caller a log message."""
+        call = self._current() or next(reversed(self._of_message()), None)
+        if call is None:
+            _log.debug("server %r: a log message that belongs to no caller", self._server)
+            return
+        await call.log(message)
+
+    def _that_may_ask(self) -> list[CallInFlight]:
+        """Return the calls that a question may belong to, the likeliest last; raises `McpError` if there is none."""
+        current = self._current()
+        calls = [current] if current is not None else [each for each in self._of_message() if each.may_ask]
+        if not calls:
+            why = "calls of several callers are in flight" if len(self._calls) > 1 else "no call is in flight"
+            raise McpError(INTERNAL_ERROR, f"this gateway cannot tell whom to ask: {why}")
+        return calls
+
+    def _current(self) -> CallInFlight | None:
+        """Return the call in whose task this runs; None if it is one of another gateway in this process."""
+        call = current_call.get()
+        return call if call in self._calls else None
+
+    def _of_message(self) -> Sequence[CallInFlight]:
+        """Return the calls that a message which names none may belong to (rule 1)."""
+        return [*self._calls] if len({each.caller for each in self._calls}) == 1 else []
