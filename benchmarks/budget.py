@@ -74,6 +74,22 @@ def _near_typescript(name: str, work: str) -> Iterator[Row]:
         yield Row(f"{name}, {era}: times as long as TypeScript", measure, 1, at_least=False)
 
 
+def _near_direct(name: str, work: str, bound: float, *, throughput: bool = False) -> Iterator[Row]:
+    for era in ERAS:
+        if throughput:
+            measure = _ratio(work, f"ours/{era}", f"ours-hop/{era}")
+            yield Row(f"{name}, {era}: of what a direct connection does", measure, bound, at_least=True)
+        else:
+            measure = _ratio(work, f"ours-hop/{era}", f"ours/{era}")
+            yield Row(f"{name}, {era}: times as long as without", measure, bound, at_least=False)
+
+
+def _beats_proxy(name: str, work: str, bound: float) -> Iterator[Row]:
+    for era in ERAS:
+        measure = _ratio(work, f"fastmcp-hop/{era}", f"ours-hop/{era}")
+        yield Row(f"{name}, {era}: times faster than FastMCP's proxy", measure, bound, at_least=True)
+
+
 def _at_most(name: str, work: str, figure: str, bound: float, unit: str) -> Iterator[Row]:
     for era in ERAS:
         yield Row(f"{name}, {era}", _value(work, f"ours/{era}", figure), bound, at_least=False, unit=unit)
@@ -108,6 +124,21 @@ ROWS = (
     *_beats_official("Progress, per update", "storm", (7, 7)),
     *_at_most("Progress after the result", "storm", "late_updates", 0, "updates"),
     *_beats_official("Cancelling to the handler", "cancel", (1.8, 1.8)),
+    *_near_direct("Gateway, p50", "hop-1", 2.2),
+    *_near_direct("Gateway, 64 in flight", "hop-64", 0.45, throughput=True),
+    *_near_direct("Gateway, text of 10 MB", "hop-large", 1.6),
+    *_beats_proxy("Gateway, p50", "hop-1", 6),
+    *_beats_proxy("Gateway, 64 in flight", "hop-64", 6),
+    *(
+        Row(
+            f"Gateway, `tools/list` of 50 servers, {era}",
+            _value("hop-lists", f"ours-hop/{era}", "p50_ms"),
+            10,
+            False,
+            "ms",
+        )
+        for era in ERAS
+    ),
     Row("Import of the client: of bare Trio", _ratio("import", "ours-client", "trio"), 180 / 97, at_least=False),
     Row("Import: times faster than official", _ratio("import", "official-client", "ours-client"), 2.9, at_least=True),
     Row("Import: memory", _value("import", "ours-client", "rss_mb"), 35, at_least=False, unit="MB"),

@@ -76,10 +76,14 @@ CONTENDERS = {
     "ours/2025": Contender("ours", "2025", ""),
     "ours/2026": Contender("ours", "2026", ""),
     "ours-tasks/2026": Contender("ours-tasks", "2026", ""),
+    "ours-hop/2025": Contender("ours-hop", "2025", ""),
+    "ours-hop/2026": Contender("ours-hop", "2026", ""),
     "official/2025": Contender("official", "2025", "official"),
     "official/2026": Contender("official", "2026", "official"),
     "fastmcp/2025": Contender("fastmcp", "2025", "fastmcp"),
     "fastmcp/2026": Contender("fastmcp", "2026", "fastmcp"),
+    "fastmcp-hop/2025": Contender("fastmcp-hop", "2025", "fastmcp"),
+    "fastmcp-hop/2026": Contender("fastmcp-hop", "2026", "fastmcp"),
     "ts/2025": Contender("ts", "2025", "typescript"),
     "ts/2026": Contender("ts", "2026", "typescript"),
 }
@@ -97,7 +101,7 @@ IMPORTS = {
 }
 """The imported packages, each with the home of its interpreter and the import statement."""
 
-SDKS = tuple(name for name in CONTENDERS if not name.startswith(("floor", "ours-")))
+SDKS = tuple(name for name in CONTENDERS if not name.startswith(("floor", "ours-", "fastmcp-hop")))
 WITH_FLOOR = ("floor", *SDKS)
 IN_MEMORY = tuple(
     name for name in WITH_FLOOR if name != "ts/2026"
@@ -107,6 +111,9 @@ FIRST_OVER_STDIO = tuple(name for name in WITH_FLOOR if not name.startswith("ts/
 CANCEL_OVER_HTTP = tuple(name for name in SDKS if name != "ts/2025")
 """Without a server that keeps no session, in which a cancellation would find its request."""
 OURS = ("ours/2025", "ours/2026")
+HOPS = ("ours-hop/2025", "ours-hop/2026")
+"""This project with a gateway in between."""
+WITH_PROXY = (*OURS, *HOPS, "fastmcp-hop/2025", "fastmcp-hop/2026")
 OVER_HTTP = ("floor-h11", "floor-httptools", *SDKS)
 
 
@@ -135,6 +142,9 @@ WORKS = {
         *_calls("stdio", "stdio", WITH_FLOOR, (1, 16, 64, 256)),
         *_calls("waiting", "stdio, handlers that wait", WITH_FLOOR, (1, 64)),
         *_calls("memory", "In memory", IN_MEMORY, (1, 16, 64, 256)),
+        *_calls("hop", "stdio, a gateway in between", WITH_PROXY, (1, 64)),
+        Work("hop-large", "A text of 10 MB, stdio, a gateway in between", "p50_ms", WITH_PROXY),
+        Work("hop-lists", "`tools/list` of 50 servers with 40 tools each", "p50_ms", HOPS),
         Work("list", "`tools/list` of 200 tools, stdio", "p50_ms", WITH_FLOOR),
         Work("text", "A text of 1 MB, stdio", "p50_ms", WITH_FLOOR),
         Work("blob", "A blob of 10 MB, stdio", "p50_ms", WITH_FLOOR),

@@ -11,8 +11,10 @@ __all__ = ["choose"]
 HOMES = {
     "ours": ("benchmarks.adapters.ours", "Ours"),
     "ours-tasks": ("benchmarks.adapters.ours_tasks", "OursTasks"),
+    "ours-hop": ("benchmarks.adapters.ours_hop", "OursHop"),
     "official": ("benchmarks.adapters.official", "Official"),
     "fastmcp": ("benchmarks.adapters.fastmcp", "FastMcp"),
+    "fastmcp-hop": ("benchmarks.adapters.fastmcp_hop", "FastMcpHop"),
     "floor": ("benchmarks.floors.typed", "TypedFloor"),
     "floor-h11": ("benchmarks.floors.h11_pair", "H11Floor"),
     "floor-httptools": ("benchmarks.floors.httptools_pair", "HttptoolsFloor"),

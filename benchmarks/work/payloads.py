@@ -1,4 +1,4 @@
-"""Large answers over stdio: a list of 200 tools, a text of 1 MB, a blob of 10 MB."""
+"""Large answers over stdio: a list of 200 tools, texts of 1 and 10 MB, and a blob of 10 MB."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ..effort import Effort
 from ..figures import percentile
 from .connections import connected
 
-__all__ = ["blob", "listing", "text"]
+__all__ = ["blob", "large", "listing", "text"]
 
 T = TypeVar("T")
 
 DUMMIES = 200
 TEXT = 1_000_000
+LARGE_TEXT = 10_000_000
 
 
 async def listing(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
@@ -31,9 +32,18 @@ async def listing(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
 
 async def text(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
     """Fetch one block of a million characters."""
+    return await _fetched(adapter, name, era, effort.repeats, TEXT)
+
+
+async def large(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
+    """Fetch one block of ten million characters."""
+    return await _fetched(adapter, name, era, max(1, effort.repeats // 3), LARGE_TEXT)
+
+
+async def _fetched(adapter: Adapter, name: str, era: str, repeats: int, size: int) -> dict[str, float]:
     async with connected(adapter, name, era, "stdio") as session:
-        answer, figures = await _repeated(lambda: session.text(TEXT), effort.repeats)
-    if answer != "x" * TEXT:
+        answer, figures = await _repeated(lambda: session.text(size), repeats)
+    if answer != "x" * size:
         raise AssertionError(f"the text has {len(answer)} characters")
     return figures
 

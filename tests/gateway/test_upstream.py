@@ -297,6 +297,29 @@ async def test_lists_of_a_server_are_read_again_when_it_is_back(autojump_clock: 
                 assert await tools_of(client) == [name]
 
 
+async def test_a_server_that_does_not_know_one_of_the_lists_has_an_empty_one(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    upstream = Server("upstream")
+
+    @upstream.resource("notes://one")
+    async def note() -> str:
+        return "one"
+
+    @upstream.middleware
+    async def lacks_templates(request: Request, call_next: CallNext) -> Any:
+        if request.method == "resources/templates/list":
+            raise McpError(-32601, "Method not found")
+        return await call_next(request)
+
+    async with opened(gateway_of(upstream)) as client:
+        templates = [each async for each in client.resource_templates()]
+        resources = [each.uri async for each in client.resources()]
+
+    assert (templates, resources) == ([], ["notes://one"])
+    assert "cannot be listed" not in caplog.text
+
+
 async def test_a_list_that_cannot_be_read_stays_as_it_was_and_is_read_again_a_minute_later(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -30,6 +30,7 @@ from .. import (
     ClientOptions,
     ConnectionClosed,
     ConnectionLost,
+    ErrorResponse,
     ListChanged,
     RequestTimedOut,
     ResourceUpdated,
@@ -39,7 +40,7 @@ from .. import (
     types,
 )
 from ..lowlevel import ServerChanges, SupervisedServer, owned_nursery
-from ..wire import LOG_LEVELS, is_modern
+from ..wire import LOG_LEVELS, METHOD_NOT_FOUND, is_modern
 from ._calls import CallInFlight, CallsInFlight, current_call
 from ._mount import Mount
 from ._turns import Turns
@@ -303,7 +304,7 @@ class UpstreamClient:
     async def _read(self, client: Client, kind: ListKind) -> None:
         again_at = trio.current_time() + _AGE
         try:
-            latest = self._shown(kind, [each async for each in _iterate(client, kind)])
+            latest = self._shown(kind, await _listed(client, kind))
         except ConnectionLost:
             raise
         except Exception as failure:  # noqa: BLE001 # an application's function, or a server that cannot list
@@ -444,6 +445,15 @@ class UpstreamClient:
 def _declared_as(kind: ListKind) -> str:
     """Return the member of the capabilities that declares a list."""
     return "resources" if kind == "templates" else kind
+
+
+async def _listed(client: Client, kind: ListKind) -> list[Any]:
+    try:
+        return [each async for each in _iterate(client, kind)]
+    except ErrorResponse as refusal:
+        if refusal.code != METHOD_NOT_FOUND:
+            raise
+        return []  # it has the feature without this list: many servers have resources and no templates
 
 
 def _iterate(client: Client, kind: ListKind) -> Any:
