@@ -12,6 +12,7 @@ from trio_mcp import Client, ClientOptions, types
 from trio_mcp.abc import ClientAuth
 from trio_mcp.gateway._merged import MergedLists, Places
 from trio_mcp.gateway._mount import Mount
+from trio_mcp.gateway._turns import Turns
 from trio_mcp.gateway._upstream import ListKind, UpstreamClient
 
 
@@ -23,7 +24,8 @@ def upstream(name: str, lists: dict[ListKind, Sequence[Any]], **terms: Any) -> U
     """Return the connection to a server that has listed these entries, without a connection."""
     mount = Mount(name=name, start=never, label=terms.pop("label", name), **terms)
     nursery = cast("trio.Nursery", None)
-    client = UpstreamClient(mount, None, None, types.Implementation(name="gate", version="0"), nursery, _no, _no)
+    info = types.Implementation(name="gate", version="0")
+    client = UpstreamClient(mount, None, Turns(mount), info, nursery, _no, _no)
     client.lists.update(lists)
     return client
 
@@ -78,24 +80,34 @@ async def test_entries_keep_their_places_when_others_come_and_go() -> None:
     assert public(merged(first, second, places=places), "tools") == ["x", "y", "z", "w"]
 
 
-async def test_the_places_of_what_no_server_lists_any_more_are_forgotten() -> None:
-    places = Places()
+async def test_the_places_of_what_a_server_does_not_list_any_more_are_forgotten_when_they_are_many() -> None:
+    places, many = Places(), [tool(f"t{number}") for number in range(300)]
     lists: dict[ListKind, Sequence[Any]] = {
-        "tools": [tool("x"), tool("y")],
         "prompts": [types.Prompt(name="x")],
         "resources": [resource("a://x")],
         "templates": [template("a://{x}")],
+        "tools": [tool("x"), tool("y"), *many],
     }
     client = upstream("a", lists)
     merged(client, places=places)
-    assert len(places) == 5
 
     client.lists["tools"] = [tool("y")]
-    places.keep([client])
+    places.tidy(client)
+    client.lists["tools"] = [tool("x"), tool("y")]
 
-    assert len(places) == 4
+    assert public(merged(client, places=places), "tools") == ["y", "x"]  # x is new again
+
+
+async def test_the_places_of_what_is_away_for_a_while_are_kept() -> None:
+    places = Places()
+    client = upstream("a", {"tools": [tool("x"), tool("y")]})
+    merged(client, places=places)
+
+    client.lists["tools"] = [tool("y")]
+    places.tidy(client)
     client.lists["tools"] = [tool("y"), tool("x")]
-    assert public(merged(client, places=places), "tools") == ["y", "x"]
+
+    assert public(merged(client, places=places), "tools") == ["x", "y"]
 
 
 async def test_the_app_of_a_tool_is_named_by_its_uri_in_the_gateway() -> None:

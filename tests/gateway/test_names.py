@@ -288,7 +288,7 @@ async def test_what_a_function_of_visibility_fails_for_is_hidden(caplog: pytest.
         with pytest.raises(ErrorResponse, match="no tool 'drop'"):
             await client.call_tool("drop")
 
-    assert "visible= of 'drop' of server 'other' failed, which hides it" in caplog.text
+    assert "visible= has failed; 'drop' is hidden" in caplog.text
 
 
 @in_all_eras
