@@ -59,7 +59,7 @@ HTTP_LAYERS = {"transports", "auth", "openapi"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 236, 32  # of the core
+MOST_MODULES, MOST_SMALL_MODULES = 238, 32  # of the core
 MOST_OF_A_CAPABILITY, MOST_SMALL_OF_A_CAPABILITY = 15, 4
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
@@ -175,6 +175,8 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 
 SMALL_WITH_A_REASON: dict[str, str] = {
     "_facade.py": "every facade imports it",
+    "cli/_gateway.py": "a command of its own, which loads the gateway",
+    "gateway/_status.py": "what is public of a server of a gateway",
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
     "cli/_skills.py": "commands of their own, beside those of the core",
     "cli/_progress_bar.py": "it loads rich, which most commands do not need",
@@ -279,7 +281,7 @@ PRIVATE_MODULES_OF_TESTS = {
     },
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json", "_supervision"},
-    "gateway": {"_ranking"},
+    "gateway": {"_calls", "_forward", "_merged", "_mount", "_ranking", "_upstream"},
     "schema": {"_cost", "_count", "_validate", "_work"},
     "server": {
         *("_collection", "_process_worker", "_processes", "_progress", "_routes", "_serve_http"),

@@ -76,21 +76,22 @@ def has(way: Way, since: str) -> bool:
     return way.oldest >= since
 
 
+def with_forms(ways: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """Return those of the ways whose two revisions have forms."""
+    return pytest.mark.parametrize("way", [way for way in ways.args[1] if has(way, "2025-06-18")], ids=str)
+
+
 # Each kind of question.
 
 
-@in_processes_too
+@with_forms(in_processes_too)
 async def test_a_form_is_filled_in_by_the_caller(way: Way) -> None:
-    if not has(way, "2025-06-18"):
-        pytest.skip("no forms")
     async with through(way, **CAPABLE) as client:
         assert text(await client.call_tool("ask", {"question": "How many?"})) == "2 for How many?"
 
 
-@everywhere
+@with_forms(everywhere)
 async def test_prompts_and_resources_can_ask(way: Way) -> None:
-    if not has(way, "2025-06-18"):
-        pytest.skip("no forms")
     async with through(way, **CAPABLE) as client:
         prompt = await client.get_prompt("invitation")
         resource = await client.read_resource("table://reserved")
@@ -139,18 +140,14 @@ async def test_the_roots_of_the_caller_are_listed(way: Way) -> None:
         assert text(await client.call_tool("where")) == '["file:///home"]'
 
 
-@in_processes_too
+@with_forms(in_processes_too)
 async def test_several_questions_are_asked_at_once(way: Way) -> None:
-    if not has(way, "2025-06-18"):
-        pytest.skip("no forms")
     async with through(way, **CAPABLE) as client:
         assert text(await client.call_tool("several")) == "2 1 m"
 
 
-@everywhere
+@with_forms(everywhere)
 async def test_questions_follow_one_another(way: Way) -> None:
-    if not has(way, "2025-06-18"):
-        pytest.skip("no forms")
     asked: list[str] = []
 
     async def answer(question: Any) -> types.ElicitResult:
@@ -335,8 +332,6 @@ async def test_one_caller_can_be_asked_by_several_calls_at_once(way: Way) -> Non
 
 @pytest.mark.parametrize("way", [each for each in ASKING_WAYS if each.is_modern and each.up_by == "memory"], ids=str)
 async def test_a_modern_caller_gets_the_questions_in_the_result_and_its_state_is_for_this_call_alone(way: Way) -> None:
-    if not has(way, "2025-06-18"):
-        pytest.skip("no forms")
     async with through(way, **CAPABLE) as client:
 
         async def attempt(tool: str, arguments: Any, **more: Any) -> Any:

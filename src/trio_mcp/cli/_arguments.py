@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import shlex
 import shutil
@@ -14,11 +13,22 @@ from typing import Any, NoReturn
 
 from .._version import VERSION
 from ._errors import STATUSES
+from ._options import (
+    LEVELS,
+    NAME_OPTION,
+    add_call_arguments,
+    add_common,
+    add_http,
+    add_output,
+    count,
+    port,
+    process,
+    seconds,
+    tokens,
+)
 
 __all__ = ["HOST_NAMES", "LEVELS", "TASK_ACTIONS", "actions_of_commands", "missing_dashes", "read_arguments"]
 
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""The levels of log messages, as the protocol names them."""
 
 HOST_NAMES = ("claude-desktop", "claude-code", "cursor", "vscode", "json")
 """The hosts that `install` knows."""
@@ -31,8 +41,6 @@ _PAIRS = "[KEY=VALUE ...]"
 _SERVER = "python server.py"
 _PROGRAM = re.compile(r"([^=-][^=]*\.py)(?::[A-Za-z_]\w*)?")
 """A Python file, and the name of its server, if an argument is one."""
-_NAME_OPTION = "--config-name"
-"""The option into which the name after the file of `--config` is turned; users do not need it."""
 _SERVER_LEVELS = ("debug", "info", "warning", "error")
 _AUTH_ONLY = ("auth_url", "auth_scope")
 """The options of `serve` that need `--auth`."""
@@ -91,7 +99,7 @@ def _with_separate_name(arguments: Sequence[str]) -> Sequence[str]:
     at = [*arguments, "--config"].index("--config") + 2
     if at >= len(arguments) or arguments[at].startswith("-"):
         return arguments
-    return [*arguments[:at], _NAME_OPTION, *arguments[at:]]
+    return [*arguments[:at], NAME_OPTION, *arguments[at:]]
 
 
 def _with_file_served(arguments: Sequence[str], parser: _Parser) -> tuple[Sequence[str], list[str] | None]:
@@ -226,7 +234,8 @@ class _Adder:
 
     def __init__(self, commands: argparse._SubParsersAction[_Parser]) -> None:
         self._commands = commands
-        self._common = _common_options()
+        self._common = _Parser(add_help=False)
+        add_common(self._common)
 
     def add_all(self) -> None:
         self._add_lists()
@@ -264,16 +273,16 @@ class _Adder:
             metavar="LEVEL",
             help=f"log on standard error, from info on with a line for each request: {', '.join(_SERVER_LEVELS)}",
         )
-        _add_http(serve)
+        add_http(serve)
         serve.add_argument(
             "--workers",
-            type=_count,
+            type=count,
             metavar="N",
             help="serve from N processes; clients of revisions without per-request metadata are then refused",
         )
         serve.add_argument(
             "--worker-timeout",
-            type=_seconds,
+            type=seconds,
             metavar="SECONDS",
             help="replace a process that is stopped, or blocked by a handler, for this long (default: 30)",
         )
@@ -294,7 +303,7 @@ class _Adder:
         gateway.add_argument(
             "--config", metavar="FILE [NAME]", help="an mcpServers file; with a name, only that server of it"
         )
-        gateway.add_argument(_NAME_OPTION, help=argparse.SUPPRESS)
+        gateway.add_argument(NAME_OPTION, help=argparse.SUPPRESS)
         gateway.add_argument("--name", default="gateway", metavar="NAME", help="the name of the gateway (gateway)")
         gateway.add_argument(
             "--prefix",
@@ -316,7 +325,7 @@ class _Adder:
         )
         gateway.add_argument(
             "--search",
-            type=_tokens,
+            type=tokens,
             metavar="TOKENS",
             help="if the tools need more than about this number of tokens, list two tools that find and use them",
         )
@@ -333,7 +342,7 @@ class _Adder:
             help="sign in with the browser if a server requires authentication; the tokens are stored",
         )
         gateway.add_argument(
-            "--timeout", type=_seconds, metavar="SECONDS", help="the time limit of each request to a server"
+            "--timeout", type=seconds, metavar="SECONDS", help="the time limit of each request to a server"
         )
         gateway.add_argument(
             "--trace", metavar="FILE", help="write each message to and from a server to FILE; - is standard error"
@@ -344,7 +353,7 @@ class _Adder:
             metavar="LEVEL",
             help=f"log on standard error (default: info): {', '.join(_SERVER_LEVELS)}",
         )
-        _add_http(gateway)
+        add_http(gateway)
         gateway.set_defaults(workers=None, worker_timeout=None)
 
     def _add_hosts(self) -> None:
@@ -381,18 +390,18 @@ class _Adder:
             "dev", "serve a program over HTTP, anew after each change, and open the MCP Inspector", "dev server.py"
         )
         dev.add_argument("server", metavar="FILE[:NAME]", help="as of serve: a Python file, and the name of its Server")
-        dev.add_argument("--port", type=_port, default=8000, metavar="PORT", help="the port (default: 8000); 0 is any")
+        dev.add_argument("--port", type=port, default=8000, metavar="PORT", help="the port (default: 8000); 0 is any")
         dev.add_argument("--no-inspector", dest="inspector", action="store_false", help="do not open the MCP Inspector")
 
     def _add_inspect(self) -> None:
         inspect = self._add("inspect", "show what a server process does, and where its handlers stand", "inspect 4711")
-        inspect.add_argument("pid", metavar="PID", type=_process, help="the id of the process, or of its parent")
+        inspect.add_argument("pid", metavar="PID", type=process, help="the id of the process, or of its parent")
         inspect.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
 
     def _add_lists(self) -> None:
         self._connected("info", "show the name, version and capabilities of the server")
         ping = self._connected("ping", "measure the time that the server takes to answer")
-        ping.add_argument("-c", "--count", type=_count, default=4, metavar="N", help="the number of requests (4)")
+        ping.add_argument("-c", "--count", type=count, default=4, metavar="N", help="the number of requests (4)")
         tools = self._connected("tools", "list the tools, or show one with its whole schema", "tools", "[NAME]")
         tools.add_argument("names", nargs="*", default=[], metavar="NAME", help="the tool to show")
         tools.set_defaults(row="names")
@@ -402,8 +411,8 @@ class _Adder:
 
     def _add_call(self) -> None:
         call = self._connected("call", "call a tool", "call add a=1 b=2", f"NAME {_PAIRS}")
-        _add_arguments(call)
-        _add_output(call)
+        add_call_arguments(call)
+        add_output(call)
         call.add_argument(
             "--detach",
             action="store_true",
@@ -412,7 +421,7 @@ class _Adder:
         app = self._connected(
             "app", "call a tool, and show its app in the browser", "app sales year=2026", f"NAME {_PAIRS}"
         )
-        _add_arguments(app)
+        add_call_arguments(app)
         app.add_argument(
             "--no-browser", dest="browser", action="store_false", help="print the URL of the page, and open no browser"
         )
@@ -420,7 +429,7 @@ class _Adder:
     def _add_texts(self) -> None:
         read = self._connected("read", "read a resource", "read greeting://Ada", "URI")
         read.add_argument("uri", metavar="URI", help="the resource")
-        _add_output(read)
+        add_output(read)
         prompt = self._connected("prompt", "get a prompt", "prompt review code=x+1", f"NAME {_PAIRS}")
         prompt.add_argument("name", metavar="NAME", help="the prompt")
         prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="an argument, always a string")
@@ -450,7 +459,7 @@ class _Adder:
         )
         task.add_argument("action", choices=TASK_ACTIONS, metavar="ACTION", help=", ".join(TASK_ACTIONS))
         task.add_argument("id", metavar="ID", help="the id of the task, as `call --detach` prints it")
-        _add_output(task)
+        add_output(task)
 
     def _add_watch(self) -> None:
         watch = self._connected(
@@ -480,149 +489,3 @@ class _Adder:
         parser.purpose = purpose
         parser.set_defaults(parser=parser)
         return parser
-
-
-def _common_options() -> _Parser:
-    common = _Parser(add_help=False)
-    common.add_argument(
-        "--config",
-        metavar="FILE [NAME]",
-        help="a server of an mcpServers file; without a name its only one, or for `tools` all",
-    )
-    common.add_argument(_NAME_OPTION, help=argparse.SUPPRESS)
-    common.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME:VALUE",
-        help="a header to send with each request to a URL, such as Authorization; may be repeated",
-    )
-    common.add_argument(
-        "--login",
-        action="store_true",
-        help="sign in with the browser if the server requires authentication; the tokens are stored for later commands",
-    )
-    common.add_argument(
-        "--answer", metavar="FILE", help="answer the forms of the server with the values of a JSON file, for scripts"
-    )
-    common.add_argument("--json", action="store_true", help="print the result as JSON, as received, and nothing else")
-    common.add_argument("--revision", metavar="R", help="use only this protocol revision, such as 2025-06-18")
-    common.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="the time limit of connecting and of each request"
-    )
-    common.add_argument(
-        "--trace", metavar="FILE", help="write each message to FILE as it is sent or received; - is standard error"
-    )
-    common.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"show log messages: {', '.join(LEVELS)}")
-    common.add_argument(
-        "--root",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="offer a folder to the server as a root; may be repeated",
-    )
-    return common
-
-
-def _add_http(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that serve over HTTP."""
-    parser.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any free port")
-    parser.add_argument("--host", metavar="HOST", help="the host name or address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--path", metavar="PATH", help="the path of the endpoint (default: /mcp)")
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="NAME",
-        help="a host name that clients may use, such as example.com:*, or 'any'; may be repeated",
-    )
-    parser.add_argument(
-        "--allow-origin",
-        action="append",
-        metavar="ORIGIN",
-        help="an origin whose web pages may connect, such as https://example.com, or 'any'; may be repeated",
-    )
-    parser.add_argument(
-        "--auth",
-        action="append",
-        metavar="ISSUER",
-        help="accept only requests with an access token of this authorization server; may be repeated",
-    )
-    parser.add_argument("--auth-url", metavar="URL", help="with --auth: the URL by which clients reach this server")
-    parser.add_argument(
-        "--auth-scope",
-        action="append",
-        metavar="SCOPE",
-        help="with --auth: a scope that every request needs; may be repeated",
-    )
-    parser.add_argument("--certfile", metavar="FILE", help="serve over HTTPS with this certificate (PEM)")
-    parser.add_argument("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
-    parser.add_argument(
-        "--health-path",
-        metavar="PATH",
-        help="answer a health check at this path, such as /healthz: 200, or 503 while the server stops",
-    )
-    parser.add_argument(
-        "--access-log",
-        action="store_true",
-        default=None,
-        help="write a line for each request to standard error: method, path, status, duration, principal",
-    )
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the tool")
-    parser.add_argument(
-        "pairs",
-        nargs="*",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an argument: a string, or JSON if the tool's schema requires another type; KEY:=JSON is always JSON",
-    )
-    parser.set_defaults(row="pairs")
-    parser.add_argument(
-        "--arguments",
-        metavar="JSON",
-        help="all arguments as a JSON object, @FILE to read it from a file, or - for standard input",
-    )
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write the content to FILE: its binary parts, or its text if there are none",
-    )
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
-    return seconds
-
-
-def _tokens(text: str) -> int:
-    return _whole_number(text, 1, 10_000_000)
-
-
-def _port(text: str) -> int:
-    return _whole_number(text, 0, 65_535)
-
-
-def _count(text: str) -> int:
-    return _whole_number(text, 1, 1_000)
-
-
-def _process(text: str) -> int:
-    return _whole_number(text, 1, 999_999_999)
-
-
-def _whole_number(text: str, least: int, most: int) -> int:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-    if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"expected a number from {least} to {most}, got {text!r}")
-    return number
