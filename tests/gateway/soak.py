@@ -29,7 +29,7 @@ from attrs import define, field
 from tests.client.test_many import wait_until_gone
 from tests.gateway.upstreams import Front, served
 from trio_mcp import Client, ListChanged, ResourceUpdated, Restart, TrioMcpError, types
-from trio_mcp.gateway import Gateway
+from trio_mcp.gateway import Gateway, Share
 
 PROGRAM: Final = str(Path(__file__).parent / "programs" / "soak_server.py")
 PATIENCE: Final = 120
@@ -301,7 +301,7 @@ def _gateway(ports: dict[str, int]) -> Gateway:
     usual: dict[str, Any] = {"restart": Restart(after=0.05, at_most=0.5), "timeout": TIMEOUT}
     for name in PROCESSES:
         command = [sys.executable, PROGRAM, name, *([] if name == "modern" else ["--legacy"])]
-        share = "session" if name == "mine" else "all"
+        share: Share = "session" if name == "mine" else "all"
         gateway.mount(command, name=name, prefix=name, share=share, max_concurrency=8, **usual)
     for name in WEB:
         gateway.mount(f"http://127.0.0.1:{ports[name]}/mcp", name=name, prefix=name, **usual)
@@ -337,8 +337,8 @@ async def soak(seconds: float, seed: int) -> Counter[str]:
                     process.kill()
                     await process.wait()
     with trio.fail_after(PATIENCE):
-        for process in run.seen:
-            await wait_until_gone(process)
+        for number in run.seen:
+            await wait_until_gone(number)
     run.done["processes"] = len(run.seen)
     if descriptors() > before:
         raise WrongError(f"{descriptors() - before} descriptors are left")

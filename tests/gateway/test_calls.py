@@ -8,7 +8,6 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.gateway.upstreams import CountedServer, gateway_of, served, text_of
 from trio_mcp import Accepted, Client, Context, McpError, Server, types
-from trio_mcp.gateway._calls import CallsInFlight
 
 LEGACY = types.REVISIONS[-2]
 FORM = {"type": "object", "properties": {"answer": {"type": "string"}}}
@@ -112,9 +111,13 @@ async def test_nobody_is_asked_while_several_callers_wait(autojump_clock: object
     assert (ada.asked, bob.asked) == ([], [])
 
 
-async def test_a_question_that_comes_when_nobody_waits_is_refused() -> None:
-    with pytest.raises(McpError, match="cannot tell whom to ask: no call is in flight"):
-        await CallsInFlight("crm").roots()
+async def test_a_question_that_comes_when_nobody_waits_is_refused(autojump_clock: object) -> None:
+    gateway = gateway_of(upstream())
+    async with served(gateway):
+        (serving,) = gateway._active
+        (client,) = serving.clients_of(gateway.mounts[0])
+        with pytest.raises(McpError, match="cannot tell whom to ask: no call is in flight"):
+            await client.calls.roots()
 
 
 async def test_a_refusal_of_the_caller_is_that_of_the_question(autojump_clock: object) -> None:

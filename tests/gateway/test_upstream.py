@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 from trio.testing import wait_all_tasks_blocked
 
-from tests.gateway.upstreams import CountedServer, QuietServer, echo, gateway_of, served, text_of, tools_of
+from tests.gateway.upstreams import (
+    CountedServer,
+    QuietServer,
+    echo,
+    gateway_of,
+    offer_little,
+    served,
+    text_of,
+    tools_of,
+)
 from trio_mcp import (
     Access,
     CallNext,
@@ -91,10 +100,12 @@ async def test_a_server_that_is_lost_is_connected_again_with_growing_pauses_and_
 
 async def test_the_status_of_a_server_that_hangs_while_connecting_is_connecting(autojump_clock: object) -> None:
     gateway = gateway_of(CountedServer(hangs_while_connecting=True))
+    states: list[str] = []
     async with opened(gateway):
         await wait_all_tasks_blocked()
-        assert gateway.status["crm"].state == "connecting"
-    assert gateway.status["crm"].state == "idle"
+        states.append(gateway.status["crm"].state)
+    states.append(gateway.status["crm"].state)
+    assert states == ["connecting", "idle"]
 
 
 @pytest.mark.parametrize("restart", [None, SLOW])
@@ -478,6 +489,67 @@ async def test_a_list_that_changes_often_keeps_the_places_of_what_stays(autojump
         assert await tools_of(client) == ALL
 
 
+async def test_prompts_and_templates_are_listed_as_the_patterns_say_and_what_is_not_listed_can_be_read(
+    autojump_clock: object,
+) -> None:
+    def register(server: Server) -> None:
+        offer_little(server)
+
+        @server.prompt
+        async def greet() -> str:
+            return "hello"
+
+        @server.prompt
+        async def secret() -> str:
+            return "hush"
+
+        @server.resource("notes://{name}")
+        async def named(name: str) -> str:
+            return name
+
+        @server.resource("secret://{name}")
+        async def hidden(name: str) -> str:
+            return name
+
+    gateway = gateway_of(CountedServer(register), without=["secret*"])
+    async with opened(gateway) as client:
+        assert [each.name async for each in client.prompts()] == ["greet"]
+        assert [each.uri_template async for each in client.resource_templates()] == ["notes://{name}"]
+        assert (await client.read_resource("notes://two")).contents
+        with pytest.raises(ErrorResponse, match="no resource 'secret://one'"):
+            await client.read_resource("secret://one")
+    async with opened(gateway_of(CountedServer())) as client:
+        with pytest.raises(ErrorResponse, match="secret://one") as refused:
+            await client.read_resource("secret://one")
+        assert "of this gateway" not in str(refused.value)  # the server itself has refused
+
+
+async def test_a_server_that_does_not_declare_log_messages_is_not_asked_for_them(autojump_clock: object) -> None:
+    class Silent(QuietServer):
+        @property
+        def capabilities(self) -> types.ServerCapabilities:
+            return evolve(super().capabilities, logging=None)
+
+    upstream = CountedServer(make=lambda: Silent("silent", revisions=["2025-06-18"]))
+    async with opened(gateway_of(upstream)) as client:
+        await client.set_log_level("debug")
+        assert await echo(client) == "here"
+
+
+async def test_the_lists_of_a_server_that_has_just_been_removed_are_not_waited_for(autojump_clock: object) -> None:
+    gateway = gateway_of(CountedServer(hangs_while_connecting=True))
+    assert gateway.upstreams["crm"].name == "crm"
+    async with opened(gateway):
+        (serving,) = gateway._active
+        (client,) = serving.clients_of(gateway.mounts[0])
+        began = trio.current_time()
+        gateway.unmount("crm")
+        await client.wait_listed()
+        assert trio.current_time() == began
+        with pytest.raises(ConnectionClosed, match="the connection to server 'crm' was closed for good"):
+            await client.client()
+
+
 # --- Subscriptions ---
 
 
@@ -687,7 +759,7 @@ async def test_credentials_are_asked_for_with_the_caller_only_if_the_connection_
     asked: list[str | None] = []
 
     def auth(access: Access | None) -> None:
-        asked.append(access and access.principal)
+        asked.append(None if access is None else access.principal)
 
     gateway = gateway_of(CountedServer(), share=share, auth=auth, at_start=at_start)
     async with opened(gateway, principal="ada") as client:

@@ -333,7 +333,8 @@ class ForwardedRequest(TasklessResponder):
 
     async def roots(self) -> Sequence[types.Root]:
         """Ask the caller for its roots; raises `McpError` if that is not possible."""
-        return await self._ask(ListRoots())
+        answer: Sequence[types.Root] = await self._ask(ListRoots())
+        return answer
 
     async def _ask(self, question: Ask[Any]) -> Any:
         if self._context is None:

@@ -176,8 +176,7 @@ class MergedLists:
             except ValueError:  # a template that nobody can expand is listed, and matches nothing
                 continue
         self.entries["resources"] = self._uri_entries("resources")
-        for kind in ("tools", "prompts"):
-            self.entries[kind] = self._named_entries(kind)
+        self.entries["tools"], self.entries["prompts"] = self._named_entries("tools"), self._named_entries("prompts")
         for entries in self.entries.values():
             entries.sort(key=lambda entry: entry.place)
         self._by_name = {kind: {entry.public: entry for entry in entries} for kind, entries in self.entries.items()}

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Iter
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -53,7 +53,10 @@ class _Caller:
     @property
     def identity(self) -> Hashable:
         """The same for requests whose messages may be confused: those of one principal, or of one connection."""
-        return self.peer if self.access is None else self.access.principal
+        if self.access is not None:
+            return self.access.principal
+        peer: Any = self.peer
+        return cast("Hashable", peer)
 
 
 @frozen

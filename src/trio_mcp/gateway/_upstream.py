@@ -257,9 +257,9 @@ class UpstreamClient:
             began = trio.current_time()
             try:
                 await self._follow_changes(client)
+            except ConnectionLost:
+                return
             except TrioMcpError as failure:
-                if client.is_lost:
-                    return
                 _log.warning("server %r: its changes cannot be followed: %s", self.mount.name, failure)
             finally:
                 self._told = frozenset()

@@ -39,7 +39,7 @@ async def steps(number: int, ctx: Context) -> int:
 async def ask(question: str, ctx: Context) -> str:
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
     answer = await ctx.elicit(question, schema)
-    return str(answer.value["answer"]) if isinstance(answer, Accepted) else "nothing"
+    return f"{answer.value['answer']}" if isinstance(answer, Accepted) else "nothing"
 
 
 @server.tool
@@ -63,7 +63,7 @@ async def extend(name: str) -> list[str]:
 
 @server.resource(f"state://{chosen.name}")
 async def state() -> str:
-    return chosen.name
+    return f"the state of {chosen.name}"
 
 
 server.run(http=chosen.port)
