@@ -15,7 +15,7 @@ from trio_mcp.gateway import Gateway
 async def test_a_method_that_nobody_knows_is_refused(revision: str, method: str) -> None:
     async with open_client(Gateway("gateway"), revision=revision) as client:
         with pytest.raises(ErrorResponse) as refused:
-            await client.request(method, None, Any)
+            await client.request(method, None, dict[str, Any])
 
     assert (refused.value.code, refused.value.message) == (
         -32601,

@@ -543,6 +543,9 @@ class ForwardingRun(HandlerRun):
 
     def start(self) -> None:
         """Begin to answer elsewhere, or start the task of the handler if that needs to wait. The run has its slot."""
+        if self.has_task:  # it continues after a question
+            super().start()
+            return
         self.has_slot = True
         give_up = self._forward(self._answered)
         if self.has_ended:
