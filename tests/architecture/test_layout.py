@@ -180,7 +180,6 @@ SMALL_WITH_A_REASON: dict[str, str] = {
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
     "cli/_skills.py": "commands of their own, beside those of the core",
     "cli/_progress_bar.py": "it loads rich, which most commands do not need",
-    "gateway/_status.py": "what an application sees of the servers of a gateway, beside the connections to them",
     "openapi/_responses.py": "what a model is told of a response, beside the styles of requests",
     "peer/_pacing.py": "one idea beside the handler pool, which has no room for it",
     "server/asking/_legacy.py": "code for legacy revisions",
