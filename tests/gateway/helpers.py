@@ -173,7 +173,7 @@ class Heard:
 
     async def levels(self, number: int) -> list[str]:
         """Return the levels of all messages, when there are so many: a client hands some on after the result."""
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while len(self.messages) < number:
                 await self._more.wait()
         return [message.level for message in self.messages]
