@@ -187,7 +187,7 @@ def starts_of(target: Any) -> Mapping[str, Start]:
     if isinstance(target, Server):
         return {target.info.name: partial(_start_other, target)}
     if isinstance(target, Sequence) and not isinstance(target, bytes):
-        return {_program(cast("Sequence[Any]", target)): partial(_start_other, target)}
+        return {_program(target): partial(_start_other, target)}  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(target, type) or not (callable(target) or hasattr(target, "serving")):
         raise TypeError(f"mount({target!r}): expected a URL, a command, a file or an entry of servers, or a server")
     return {sanitized_name(getattr(target, "__name__", type(target).__name__)): partial(_start_other, target)}

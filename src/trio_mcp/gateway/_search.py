@@ -27,9 +27,9 @@ USE_TOOL: Final = "use_tool"
 _MOST_FOUND: Final = 20
 
 
-def _positive(search: ToolSearch, attribute: Any, value: object) -> None:
+def _positive(search: ToolSearch, attribute: Any, value: int) -> None:
     del search
-    if type(value) is not int or value < 1:
+    if isinstance(value, bool) or value < 1:
         raise ValueError(f"ToolSearch({attribute.name}={value!r}): must be an integer of at least 1")
 
 

@@ -363,7 +363,7 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
     """
     serving, exchange = request.serving, request.exchange
     can_forward = serving.forwarder is not None and request.past is None and math.isinf(deadline)
-    if can_forward and isinstance(responder, TasklessResponder):
+    if can_forward and _taskless(responder) is not None:
         serving.pool.begin_forwarding(exchange, request.forward, request.handle, request.explain, slots)
         return
     waits = responder is None or responder.waits or request.past is not None
@@ -373,6 +373,11 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
             exchange.run.closing_result = responder.conclude
     elif slots.waiting:  # it may be waiting for its slot: what is registered when it gets one counts
         request.responder = None
+
+
+def _taskless(responder: object) -> TasklessResponder | None:
+    """Return the responder if it may answer without a handler."""
+    return responder if isinstance(responder, TasklessResponder) else None
 
 
 def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
@@ -459,8 +464,8 @@ class _PooledRequest:
 
     def forward(self, done: Callable[[JsonObject | McpError], None]) -> Callable[[], None] | None:
         """Let a `TasklessResponder` begin to answer; see `peer.Forward`."""
-        responder = self.responder
-        assert isinstance(responder, TasklessResponder)
+        responder = _taskless(self.responder)
+        assert responder is not None
         return responder.begin_nowait(self.serving, self.exchange, partial(self._answered, done))
 
     def _answered(self, done: Callable[[JsonObject | McpError], None], outcome: JsonObject | Exception) -> None:
