@@ -105,6 +105,7 @@ def _targets(options: argparse.Namespace) -> Iterator[tuple[str | None, Any]]:
     for name in names or table.entries:
         if name not in table.entries:
             raise UsageError(f"{path} has no server {name!r}; it has {', '.join(table.entries) or 'none'}")
+        table.opener(name)  # raises ValueError if the entry is not valid
         yield name, table.entries[name]
 
 

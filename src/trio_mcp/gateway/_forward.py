@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
@@ -196,16 +197,14 @@ class ForwardedRequest(TasklessResponder):
             done(outcome)
 
         upstream.calls.begin(self)
-        try:
+        cancel: Callable[[], None] | None = None
+        with suppress(TrioMcpError):  # the handler, which tries again, tells of it
             cancel = ClientExtensionPoints(client).request_nowait(
                 self.method,
                 self._params(target),
                 answered,
                 capabilities=capabilities_for(facts.capabilities),
             )
-        except TrioMcpError as failure:
-            answered(failure)
-            return _nothing
         if cancel is None:
             upstream.ended(self)
             return None
@@ -354,10 +353,6 @@ class ForwardedRequest(TasklessResponder):
 def _give_up(cancel: Callable[[], None], upstream: UpstreamClient, request: ForwardedRequest) -> None:
     cancel()
     upstream.ended(request)
-
-
-def _nothing() -> None:
-    """Do nothing: there is nothing to give up."""
 
 
 _PLAIN: Final[Mapping[str, Sequence[str]]] = {
