@@ -26,7 +26,7 @@ import trio
 from attrs import evolve, field, frozen
 
 from .. import Access, Client, ClientOptions, Restart, Server, start_client, start_http_client, types
-from ..abc import ClientAuth, Tap
+from ..abc import Answerer, ClientAuth, Tap
 from ..lowlevel import ServerTable, load_server_table, sanitized_name
 from ..wire import JsonObject, is_array, is_object
 
@@ -188,7 +188,7 @@ def starts_of(target: Any) -> Mapping[str, Start]:
         return {target.info.name: partial(_start_other, target)}
     if isinstance(target, Sequence) and not isinstance(target, bytes):
         return {_program(target): partial(_start_other, target)}  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(target, type) or not (callable(target) or hasattr(target, "serving")):
+    if isinstance(target, type) or not (callable(target) or isinstance(target, trio.abc.Stream | Answerer)):
         raise TypeError(f"mount({target!r}): expected a URL, a command, a file or an entry of servers, or a server")
     return {sanitized_name(getattr(target, "__name__", type(target).__name__)): partial(_start_other, target)}
 

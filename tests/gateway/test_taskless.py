@@ -1,0 +1,140 @@
+"""Requests that a gateway passes on without a task: their results, their ends, and what needs a task after all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+
+from trio_mcp import Client, Server, open_client, serve_stream, types
+from trio_mcp.gateway import Gateway
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
+class Desk:
+    """A server that is reached by bytes in memory, and a gateway in front of it."""
+
+    def __init__(self, nursery: trio.Nursery, timeout: float | None = None) -> None:
+        self.server = Server("desk")
+        self.stopped: list[str] = []
+        self.gateway = Gateway("front")
+        ours, theirs = memory_stream_pair()
+        nursery.start_soon(serve_stream, self.server, theirs)
+        self.gateway.mount(ours, name="desk", timeout=timeout, restart=None)
+
+        @self.server.tool
+        async def echo(text: str) -> str:
+            return text
+
+        @self.server.tool
+        async def large(size: int) -> list[types.TextContent]:
+            return [types.TextContent(text="x" * size)]
+
+        @self.server.tool
+        async def wait(seconds: float) -> str:
+            try:
+                await trio.sleep(seconds)
+            except trio.Cancelled:
+                self.stopped.append("wait")
+                raise
+            return "waited"
+
+
+@asynccontextmanager
+async def desk(seconds: float | None = None) -> AsyncGenerator[tuple[Desk, Client]]:
+    async with trio.open_nursery() as nursery:
+        made = Desk(nursery, seconds)
+        async with open_client(made.gateway) as client:
+            assert [tool.name async for tool in client.tools()] == ["echo", "large", "wait"]
+            yield made, client
+        nursery.cancel_scope.cancel()
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+async def test_a_long_result_arrives_as_it_is() -> None:
+    async with desk() as (_, client):
+        assert len(text_of(await client.call_tool("large", {"size": 300_000}))) == 300_000
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
+    async with desk() as (made, client):
+        with trio.move_on_after(0):
+            await client.call_tool("echo", {"text": "never sent"})
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                await client.call_tool("wait", {"seconds": 50})
+
+            nursery.start_soon(call)
+            await wait_all_tasks_blocked()
+            assert made.gateway.status["desk"].in_flight == 1
+            nursery.cancel_scope.cancel()
+        await wait_all_tasks_blocked()
+        assert made.stopped == ["wait"]
+        assert made.gateway.status["desk"].in_flight == 0
+        assert text_of(await client.call_tool("echo", {"text": "still here"})) == "still here"
+
+
+async def test_a_call_that_is_not_answered_in_time_fails() -> None:
+    async with desk(5) as (made, client):
+        failed = await client.call_tool("wait", {"seconds": 50})
+        assert failed.is_error
+        assert "did not answer in time" in text_of(failed)
+        assert text_of(await client.call_tool("wait", {"seconds": 1})) == "waited"
+        await wait_all_tasks_blocked()
+    assert made.stopped == ["wait"]
+
+
+async def test_a_call_of_a_server_that_is_lost_fails() -> None:
+    async with trio.open_nursery() as nursery:
+        made = Desk(nursery)
+        async with open_client(made.gateway) as client:
+            [tool async for tool in client.tools()]
+            failed: list[types.CallToolResult] = []
+
+            async def call() -> None:
+                failed.append(await client.call_tool("wait", {"seconds": 50}))
+
+            async with trio.open_nursery() as calls:
+                calls.start_soon(call)
+                await wait_all_tasks_blocked()
+                made.gateway.unmount("desk")
+            assert failed[0].is_error
+        nursery.cancel_scope.cancel()
+
+
+async def test_arguments_that_are_nested_too_deep_to_be_sent_are_refused() -> None:
+    nested: list[object] = []
+    for _ in range(200):
+        nested = [nested]
+    async with desk() as (_, client):
+        result = await client.call_tool("echo", {"text": nested})
+        assert result.is_error
+
+
+async def test_answers_wait_for_a_caller_that_does_not_read() -> None:
+    async with trio.open_nursery() as nursery:
+        made = Desk(nursery)
+        ours, theirs = memory_stream_pair()
+        nursery.start_soon(serve_stream, made.gateway, theirs)
+        async with open_client(ours) as client:
+            [tool async for tool in client.tools()]
+            sizes: list[int] = []
+
+            async def call() -> None:
+                sizes.append(len(text_of(await client.call_tool("large", {"size": 900_000}))))
+
+            async with trio.open_nursery() as calls:
+                for _ in range(40):
+                    calls.start_soon(call)
+        assert sizes == [900_000] * 40
+        nursery.cancel_scope.cancel()
