@@ -84,6 +84,7 @@ from ._upstream import UpstreamClient
 __all__ = [
     "PASSED_EXTENSIONS",
     "Finish",
+    "ForwardedQuestion",
     "ForwardedRequest",
     "Resolve",
     "Target",
@@ -190,9 +191,9 @@ class ForwardedRequest(TasklessResponder):
 
         def answered(outcome: JsonObject | Exception) -> None:
             upstream.ended(self)
-            if isinstance(outcome, TrioMcpError):
-                outcome = failure_of(outcome, upstream.mount.name, self.method, modern=True)
-            elif not isinstance(outcome, Exception):
+            if isinstance(outcome, Exception):
+                outcome = failure_of(cast("TrioMcpError", outcome), upstream.mount.name, self.method, modern=True)
+            else:
                 outcome = self._answer(outcome, client.revision, target, serving, exchange)
             done(outcome)
 
@@ -298,8 +299,6 @@ class ForwardedRequest(TasklessResponder):
         if revision <= facts.revision:
             return result
         result = {name: decoded(each) for name, each in result.items()}
-        if self.method not in types.METHODS[facts.revision]:
-            return {name: each for name, each in result.items() if name != "resultType"}
         return checked_result(result, self.method, facts.revision, str(self.params.get("name", "")))
 
     # --- Messages in between ---
@@ -308,11 +307,8 @@ class ForwardedRequest(TasklessResponder):
         """Pass a notification about the progress of the request on, in its place."""
         assert self._context is not None
         run = run_of(self._context)
-        exchange = run.exchange
-        if exchange is None or run.context.progress_token is None:
-            return
-        if not exchange.has_room():
-            await exchange.room()
+        exchange = run.request
+        await exchange.room()
         exchange.notify(method, {**params, PROGRESS_TOKEN_KEY: run.context.progress_token})
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
@@ -322,12 +318,12 @@ class ForwardedRequest(TasklessResponder):
 
     async def elicit(self, question: Any) -> types.ElicitResult:
         """Ask the caller's user; raises `McpError` if that is not possible."""
-        answer: types.ElicitResult = await self._ask(_ForwardedQuestion("elicitation/create", question))
+        answer: types.ElicitResult = await self._ask(ForwardedQuestion("elicitation/create", question))
         return answer
 
     async def sample(self, question: Any) -> types.CreateMessageResult:
         """Ask the caller's model; raises `McpError` if that is not possible."""
-        answer: types.CreateMessageResult = await self._ask(_ForwardedQuestion("sampling/createMessage", question))
+        answer: types.CreateMessageResult = await self._ask(ForwardedQuestion("sampling/createMessage", question))
         return answer
 
     async def roots(self) -> Sequence[types.Root]:
@@ -443,7 +439,7 @@ _ASKED: Final = frozenset({"elicitation", "sampling", "roots"})
 
 
 @frozen
-class _ForwardedQuestion(Ask[Any]):
+class ForwardedQuestion(Ask[Any]):
     """A question of a server, for the caller of the gateway; its answer is checked where it arrives at the server."""
 
     method: str

@@ -167,8 +167,7 @@ class GatewayServing:
 
     def _closed(self, client: UpstreamClient) -> None:
         """Forget a connection that was closed for good."""
-        if self._clients.get((client.mount.name, client.key)) is client:
-            del self._clients[client.mount.name, client.key]
+        self._clients = {key: each for key, each in self._clients.items() if each is not client}
         self._places.forget(client)
         self._merged.clear()
 
@@ -441,8 +440,7 @@ class GatewayServing:
             for client, public in wanted.items():
 
                 def report(uri: str, public: Mapping[str, str] = public) -> None:
-                    if uri in public:
-                        changed(public[uri])
+                    changed(public.get(uri, uri))
 
                 try:
                     honored = await stack.enter_async_context(client.listen(list(public), report))
@@ -499,9 +497,7 @@ class _ListResponder:
 def _with_public_uris(merged: MergedLists, client: UpstreamClient, result: JsonObject) -> JsonObject:
     """Return a result whose links and contents have the URIs of the gateway."""
 
-    def changed(each: Any) -> Any:
-        if not is_object(each):
-            return each
+    def changed(each: JsonObject) -> JsonObject:
         if isinstance(each.get("uri"), str):
             return {**each, "uri": merged.public_uri(client, each["uri"])}
         if is_object(each.get("resource")):
@@ -512,8 +508,7 @@ def _with_public_uris(merged: MergedLists, client: UpstreamClient, result: JsonO
 
     for member in ("content", "contents", "messages"):
         parts: Any = result.get(member)
-        if isinstance(parts, JsonText) and b'"uri"' in bytes(parts):
-            parts = decoded(parts)
+        parts = decoded(parts) if isinstance(parts, JsonText) and b'"uri"' in bytes(parts) else parts
         if is_array(parts):
-            result = {**result, member: [changed(each) for each in parts]}
+            result = {**result, member: [changed(each) if is_object(each) else each for each in parts]}
     return result

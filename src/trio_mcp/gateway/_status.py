@@ -82,8 +82,7 @@ class Upstream:
                 failures.append(failure)
 
         async with trio.open_nursery() as nursery:
-            for client in self._clients(self):
-                if client.server is not None:
-                    nursery.start_soon(restart, client.server)
+            for server in [client.server for client in self._clients(self) if client.server is not None]:
+                nursery.start_soon(restart, server)
         if failures:
             raise failures[0]

@@ -18,7 +18,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import trio
 from attrs import define, field
@@ -287,10 +287,10 @@ class UpstreamClient:
                 await self._read_all(client)
                 is_read = True
                 async for change in changes:
-                    if isinstance(change, ListChanged):
-                        for kind in LISTS:
-                            if _declared_as(kind) == change.kind:
-                                await self._read(client, kind)
+                    changed = cast("ListChanged", change).kind  # it listens for nothing else
+                    for kind in LISTS:
+                        if _declared_as(kind) == changed:
+                            await self._read(client, kind)
         except TrioMcpError:
             if not (is_read or client.is_lost):
                 await self._read_all(client)
@@ -423,17 +423,18 @@ class UpstreamClient:
             try:
                 async with owned_nursery() as nursery:
                     nursery.start_soon(self._report_changes, changes, changed)
-                    yield changes.honored.resources
-                    nursery.cancel_scope.cancel()
+                    try:
+                        yield changes.honored.resources
+                    finally:
+                        nursery.cancel_scope.cancel()
             finally:
                 await changes.end()
 
     async def _report_changes(self, changes: ServerChanges, changed: Callable[[str], None]) -> None:
         try:
-            async for change in changes:
-                if isinstance(change, ResourceUpdated):
-                    changed(change.uri)
-        except TrioMcpError as failure:
+            while True:
+                changed(cast("ResourceUpdated", await anext(changes)).uri)
+        except (TrioMcpError, StopAsyncIteration) as failure:
             _log.warning("server %r: its resources cannot be followed: %s", self.mount.name, failure)
 
     @property

@@ -151,8 +151,7 @@ class _SessionListener:
                         task_status.started(None)
                         await trio.sleep_forever()
         except Exception as failure:  # noqa: BLE001 # answered, or logged
-            if refusal is None:
-                _log.exception("listening for changes of %r failed", uri)
+            _log.debug("listening for changes of %r failed: %s", uri, failure)
             refusal = refusal and failure
         finally:
             if self._uris.get(uri) is scope:
