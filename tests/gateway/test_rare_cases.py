@@ -65,7 +65,9 @@ async def test_a_request_without_a_task_takes_no_log_message_and_asks_nothing() 
 
 
 def test_an_answer_that_does_not_fit_the_question_is_refused() -> None:
-    question = ForwardedQuestion("elicitation/create", types.ElicitRequestFormParams(message="?", requested_schema={}))
+    schema = types.ElicitRequestedSchema(properties={})
+    form = types.ElicitRequestFormParams(message="?", requested_schema=schema)
+    question = ForwardedQuestion("elicitation/create", form)
 
     with pytest.raises(McpError, match="does not fit"):
         question.read({"action": 5}, "2025-11-25")
@@ -79,7 +81,8 @@ async def test_the_extensions_of_a_caller_that_need_no_help_are_declared_to_the_
         return ctx.extension(APPS) is not None
 
     gateway = front(server)
-    for extensions in ({APPS: {"mimeTypes": []}}, {}):
+    settings: list[dict[str, dict[str, Any]]] = [{APPS: {"mimeTypes": ["text/html"]}}, {}]
+    for extensions in settings:
         async with open_client(gateway, revision="2026-07-28", extensions=extensions) as client:
             result = await client.call_tool("declared")
             assert result.structured_content == {"result": bool(extensions)}

@@ -26,21 +26,22 @@ from .._extensions import (
 from .._misuse import unawaited
 from .._user_types import TypedFunction, look_at, to_object
 from ..peer import BUSY, ExchangeContext, IncomingRequest
-from ..wire import (
-    DEADLINE_KEY,
-    INVALID_PARAMS,
-    LISTEN,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    JsonObject,
-    seconds_left,
-)
+from ..wire import INVALID_PARAMS, LISTEN, METHOD_NOT_FOUND, MISSING_CAPABILITY, JsonObject, seconds_left
 from ._context import Context, run_of, serving_of
 from .features import NO_SCOPES, check_scopes
 from .signature import may_wait
 
-__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "complete_result", "deadline_of", "refusal_of"]
+__all__ = [
+    "NO_DEADLINE",
+    "CustomMethod",
+    "CustomMethods",
+    "ExtensionResult",
+    "complete_result",
+    "deadline_of",
+    "refusal_of",
+]
 
+NO_DEADLINE = math.inf
 _NEVER_LATE = frozenset({LISTEN, "initialize"})
 """The requests that have no deadline: one that lasts until it is cancelled, and one that is never cancelled."""
 
@@ -130,14 +131,16 @@ def refusal_of(failure: Exception, context: ExchangeContext) -> McpError | None:
 
 
 def deadline_of(exchange: IncomingRequest) -> float:
-    """Return the deadline of the caller of a request, on Trio's clock; infinite if there is none.
+    """Return the deadline of the caller of a request that arrives now, on Trio's clock; infinite if there is none.
+
+    The time for which the request waits for a slot counts.
 
     A handler that works for a task, instead of a connection, has none: its caller does not wait.
     """
-    if DEADLINE_KEY not in exchange.context.meta or exchange.outlasts or exchange.method in _NEVER_LATE:
-        return math.inf
+    if exchange.outlasts or exchange.method in _NEVER_LATE:
+        return NO_DEADLINE
     seconds = seconds_left(exchange.context.meta)
-    return math.inf if seconds is None else trio.current_time() + seconds
+    return NO_DEADLINE if seconds is None else trio.current_time() + seconds
 
 
 @frozen(eq=False)

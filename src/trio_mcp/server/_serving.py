@@ -52,6 +52,7 @@ from ..peer import (
     ServerSession,
 )
 from ..wire import (
+    DEADLINE_KEY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     LISTEN,
@@ -65,7 +66,7 @@ from ..wire import (
 from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
 from ._extension_points import internals_of, open_parts
-from ._extensions import ExtensionResult, complete_result, deadline_of, refusal_of
+from ._extensions import NO_DEADLINE, ExtensionResult, complete_result, deadline_of, refusal_of
 from ._forwarder import TasklessResponder
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
@@ -333,7 +334,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     past: PastRounds | None = None
     responder: Responder | None = None
     refusal: McpError | None = None
-    deadline = deadline_of(exchange)  # it runs while the request waits for a slot
+    deadline = deadline_of(exchange) if DEADLINE_KEY in exchange.context.meta else NO_DEADLINE
     try:
         params = _read_params(serving, exchange, route, params)
         if route is not None and route.may_come_back and (params.request_state is not None or params.input_responses):
