@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args
 from attrs import frozen
 
 from .. import types
-from .._errors import McpError
 from .._extensions import with_plain_extensions
 from ..peer import IncomingRequest
-from ..wire import LISTEN, METHOD_NOT_FOUND, is_modern
+from ..wire import LISTEN, is_modern
 from ._context import Context
 from .asking import ASKABLE
 from .features import NOT_KEPT, CacheableMethod, NotFound, SessionSubscription, listen
@@ -23,7 +22,7 @@ from .features import NOT_KEPT, CacheableMethod, NotFound, SessionSubscription, 
 if TYPE_CHECKING:
     from ._serving import ActiveServer
 
-__all__ = ["ROUTES", "SMALL", "Responder", "Route", "find_responder"]
+__all__ = ["NEVER_FORWARDED", "ROUTES", "SMALL", "Responder", "Route"]
 
 AnswerAtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
 """Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
@@ -101,17 +100,8 @@ def _always(_: ActiveServer) -> bool:
     return True
 
 
-_NEVER_FORWARDED = frozenset({LISTEN, "resources/subscribe"})
-"""The requests whose responders ask the forwarder themselves."""
-
-
 def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder:
     return serving.lists[exchange.method]
-
-
-def _tool(serving: ActiveServer, exchange: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
-    tool = serving.tools.find(params.name, exchange.context.access)
-    return tool or NotFound("tool", params.name, serving.tools)
 
 
 def _prompt(serving: ActiveServer, exchange: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
@@ -179,6 +169,8 @@ _AT_ONCE: Mapping[str, AnswerAtOnce] = {
     "resources/unsubscribe": _unsubscribe,
     "server/discover": _discover,
 }
+NEVER_FORWARDED = frozenset({LISTEN, "resources/subscribe"})
+"""The requests whose responders ask the forwarder themselves."""
 SMALL = frozenset({*_AT_ONCE, "resources/subscribe"})
 """The requests that wait for no other handler of their connection to end."""
 _IN_POOL: Mapping[str, FindResponder] = {
@@ -189,30 +181,9 @@ _IN_POOL: Mapping[str, FindResponder] = {
     "resources/read": _resource,
     "resources/subscribe": _subscribe,
     "resources/templates/list": _list,
-    "tools/call": _tool,
     "tools/list": _list,
     LISTEN: listen,
 }
-_ANSWERED = frozenset({*_AT_ONCE, *_IN_POOL})
+_ANSWERED = frozenset({*_AT_ONCE, *_IN_POOL, "tools/call"})  # the responders of calls are found by the serving itself
 ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) for revision in types.REVISIONS}
 """The routes by revision and method; None if there is no such method, or the server does not answer it."""
-
-
-def find_responder(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
-    """Return the responder of a request with these typed params; raises `McpError` to refuse it.
-
-    Args:
-        route: None for a method that the specification does not have.
-    """
-    forwarder = serving.forwarder
-    if forwarder is not None and exchange.method not in _NEVER_FORWARDED:
-        found = forwarder.find(exchange, params)
-        if found is not None:
-            return found
-    if route is None or route.find is None:
-        custom = serving.internals.custom.methods.get(exchange.method)
-        if custom is None:  # the forwarder does not know it either
-            revision = exchange.context.revision
-            raise McpError(METHOD_NOT_FOUND, f"this server has no method {exchange.method!r} in revision {revision}")
-        return custom
-    return route.find(serving, exchange, params)

@@ -71,7 +71,7 @@ from ._forwarder import TasklessResponder
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
-from ._routes import ROUTES, SMALL, Responder, Route, find_responder
+from ._routes import NEVER_FORWARDED, ROUTES, SMALL, Responder, Route
 from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
 from .asking import AskingMode, PastRounds, Seals, pin, resume
@@ -83,6 +83,7 @@ from .features import (
     ListenFilter,
     ListenSubscription,
     ListResponder,
+    NotFound,
     NotReturnable,
     Resources,
     SessionListeners,
@@ -346,7 +347,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
                 result = route.at_once(serving, exchange, params)
                 exchange.respond(finish_result(result, exchange.context, internals.info_json))
                 return
-            responder = find_responder(serving, exchange, route, params)
+            responder = _find(serving, exchange, route, params)
     except McpError as error:
         if not middleware:
             exchange.respond(error)
@@ -413,6 +414,28 @@ def _read_params(
     return custom.read(dict(params), exchange.context)
 
 
+def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
+    """Return the responder of a request with these typed params; raises `McpError` to refuse it.
+
+    Args:
+        route: None for a method that the specification does not have.
+    """
+    forwarder = serving.forwarder
+    if forwarder is not None and exchange.method not in NEVER_FORWARDED:
+        found = forwarder.find(exchange, params)
+        if found is not None:
+            return found
+    if exchange.method == _CALL:
+        return serving.tools.find(params.name, exchange.context.access) or NotFound("tool", params.name, serving.tools)
+    if route is None or route.find is None:
+        custom = serving.internals.custom.methods.get(exchange.method)
+        if custom is None:  # the forwarder does not know it either
+            revision = exchange.context.revision
+            raise McpError(METHOD_NOT_FOUND, f"this server has no method {exchange.method!r} in revision {revision}")
+        return custom
+    return route.find(serving, exchange, params)
+
+
 @define(eq=False)
 class _PooledRequest:
     """A request that is answered in the handler pool, through the middleware if there is any."""
@@ -438,7 +461,7 @@ class _PooledRequest:
         serving.background.adopt()
         responder = self.responder
         if responder is None and not self._middleware:
-            responder = find_responder(serving, exchange, route, self._params)
+            responder = _find(serving, exchange, route, self._params)
         pinned = b""
         if route is not None and route.may_come_back and (responder is None or responder.may_ask):
             pinned = pin(exchange)
@@ -541,7 +564,7 @@ class _PooledRequest:
             raise self._refusal  # a retry that was refused passes only if the middleware has removed its state
         if route is not None and route.at_once is not None:
             return route.at_once(serving, exchange, params)
-        return await find_responder(serving, exchange, route, params).call(context, params)
+        return await _find(serving, exchange, route, params).call(context, params)
 
 
 # --- Results and failures ---
