@@ -7,6 +7,7 @@ answered, because tools, resources and prompts come and go while the server is b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args
 
 from attrs import frozen
@@ -156,10 +157,10 @@ def _unsubscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) 
 
 
 _OFFERED: Mapping[str, Callable[[ActiveServer], bool]] = {
-    "completion": lambda serving: serving.server.completions.offered,
-    "prompts": lambda serving: serving.prompts.offered,
-    "resources": lambda serving: serving.resources.offered,
-    "tools": lambda serving: serving.tools.offered,
+    "completion": attrgetter("server.completions.offered"),
+    "prompts": attrgetter("prompts.offered"),
+    "resources": attrgetter("resources.offered"),
+    "tools": attrgetter("tools.offered"),
 }
 """Whether a server offers a feature, by the first part of the method names; other methods are always offered."""
 _AT_ONCE: Mapping[str, AnswerAtOnce] = {
