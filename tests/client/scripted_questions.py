@@ -10,6 +10,7 @@ import trio
 
 from trio_mcp import Client, ClientOptions, types
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
+from trio_mcp.wire import DEADLINE_KEY
 
 Json: TypeAlias = dict[str, Any]
 
@@ -37,6 +38,13 @@ async def scripted_server(**options: Unpack[ClientOptions]) -> AsyncGenerator[tu
     with trio.fail_after(10_000):
         async with open_scripted_server(**options) as connected:
             yield connected
+
+
+def params_of(request: Json) -> Json:
+    """Return the params of a request, without the deadline of `scripted_server`: what is left of it changes."""
+    params: Json = request["params"]
+    del params["_meta"][DEADLINE_KEY]
+    return params
 
 
 def interim(state: str | None = None, **questions: Json) -> Json:

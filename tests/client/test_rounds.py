@@ -28,6 +28,7 @@ from tests.client.scripted_questions import (
     fail_if_asked,
     in_background,
     interim,
+    params_of,
     scripted_server,
 )
 from trio_mcp import (
@@ -70,7 +71,7 @@ async def test_a_retry_has_a_new_id_the_same_params_the_answers_and_the_unchange
 
     assert isinstance(outcome[0], types.CallToolResult | types.GetPromptResult | types.ReadResourceResult)
     assert retry["id"] != first["id"]
-    assert retry["params"] == {**first["params"], "inputResponses": {"seats": TWO}, "requestState": ODD_STATE}
+    assert params_of(retry) == {**params_of(first), "inputResponses": {"seats": TWO}, "requestState": ODD_STATE}
     assert first["params"]["_meta"]["mine"] == 1
 
 
@@ -81,7 +82,7 @@ async def test_a_retry_carries_the_answers_and_the_state_of_only_the_latest_roun
         in_background(lambda: client.call_tool("t")) as outcome,
     ):
         rounds = [interim("one", a=HOW_MANY), interim(b=HOW_MANY), interim("three"), interim("", c=HOW_MANY), DONE]
-        params = [(await server.answer(each))["params"] for each in rounds]
+        params = [params_of(await server.answer(each)) for each in rounds]
 
     assert outcome[0].content == [types.TextContent(text="done")]
     base = params[0]
@@ -103,10 +104,11 @@ async def test_a_request_that_began_with_answers_and_state_is_retried_with_only_
         second = await server.answer(interim("new"))
         third = await server.answer(DONE)
 
-    assert first["params"]["inputResponses"] == {"old": TWO}
-    assert first["params"]["requestState"] == "old"
-    assert second["params"] == {"_meta": first["params"]["_meta"], "name": "t", "inputResponses": {"a": TWO}}
-    assert third["params"] == {"_meta": first["params"]["_meta"], "name": "t", "requestState": "new"}
+    began = params_of(first)
+    assert began["inputResponses"] == {"old": TWO}
+    assert began["requestState"] == "old"
+    assert params_of(second) == {"_meta": began["_meta"], "name": "t", "inputResponses": {"a": TWO}}
+    assert params_of(third) == {"_meta": began["_meta"], "name": "t", "requestState": "new"}
 
 
 @pytest.mark.requirement("B.9-C3b")

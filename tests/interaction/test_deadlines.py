@@ -181,25 +181,18 @@ async def test_a_server_in_another_process_has_the_deadline_and_hands_on_less(re
 # --- Servers that are told of a deadline ---
 
 
-def declaring(revision: str, *, declares: bool) -> Callable[[ScriptedPeer], Any]:
-    """Return the script of a server that declares the extension, or no extension."""
-    extensions: Json = {"extensions": {DEADLINE_KEY: {}}} if declares else {}
-    capabilities: Json = {**ScriptedPeer.EVERYTHING, **extensions}
+@asynccontextmanager
+async def scripted(revision: str) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
+    """Open a server that has tools, and declares no extension."""
 
     async def script(server: ScriptedPeer) -> None:
         if revision == MODERN:
-            discovered: Json = {"supportedVersions": [revision], "capabilities": capabilities}
+            discovered: Json = {"supportedVersions": [revision], "capabilities": ScriptedPeer.EVERYTHING}
             caching = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
             await server.answer(discovered | caching, method="server/discover")
         else:
-            await server.answer_initialize(revision, capabilities)
+            await server.answer_initialize(revision, ScriptedPeer.EVERYTHING)
 
-    return script
-
-
-@asynccontextmanager
-async def scripted(revision: str, *, declares: bool = True) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
-    script = declaring(revision, declares=declares)
     async with open_scripted_server(script, revision=revision) as opened:
         yield opened
 
@@ -215,16 +208,7 @@ async def called(client: Client, server: ScriptedPeer, meta: Json | None = None)
 
 
 @in_every_era
-async def test_a_server_that_does_not_declare_the_extension_is_not_told(revision: str, autojump_clock: object) -> None:
-    async with scripted(revision, declares=False) as (client, server):
-        without = await called(client, server)
-        with trio.fail_after(20):
-            assert await called(client, server) == without
-    assert DEADLINE_KEY not in str(without)
-
-
-@in_every_era
-async def test_a_server_that_declares_the_extension_is_told_the_seconds_that_are_left(
+async def test_a_server_is_told_the_seconds_that_are_left_and_nothing_without_a_deadline(
     revision: str, autojump_clock: object
 ) -> None:
     async with scripted(revision) as (client, server):
@@ -253,14 +237,6 @@ async def test_null_in_the_metadata_keeps_the_deadline_of_the_caller_to_itself(
         with trio.fail_after(20):
             params = await called(client, server, meta={DEADLINE_KEY: None})
     assert params["_meta"][DEADLINE_KEY] is None
-
-
-@in_both_eras
-async def test_every_server_declares_the_extension_beside_its_own(revision: str) -> None:
-    server = Server("s", extensions={"com.example/a": {"size": 1}})
-    async with open_client(server, revision=revision) as client:
-        assert client.server_capabilities.extensions == {DEADLINE_KEY: {}, "com.example/a": {"size": 1}}
-    assert server.extensions == {"com.example/a": {"size": 1}}
 
 
 async def test_a_subscription_has_no_deadline(autojump_clock: object) -> None:

@@ -18,7 +18,6 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.lowlevel import ServerExtensionPoints
-from trio_mcp.wire import DEADLINE_KEY
 
 
 @pytest.mark.parametrize("revisions", [[], ["2026-07-28", "1999-01-01"]])
@@ -67,7 +66,7 @@ async def test_the_server_info_and_instructions_reach_the_client() -> None:
             assert client.server_info == server.info
             assert client.instructions == "use it"
             tools = types.ToolsCapability(list_changed=True)
-            declared = types.ServerCapabilities(logging={}, tools=tools, extensions={DEADLINE_KEY: {}})
+            declared = types.ServerCapabilities(logging={}, tools=tools)
             assert client.server_capabilities == declared
 
 
@@ -193,7 +192,7 @@ async def test_a_package_can_declare_an_extension_of_a_server_that_exists() -> N
 
     declared = {"com.example/a": {"size": 2}, "com.example/b": {}}
     assert server.extensions == declared
-    assert server.capabilities.extensions == {DEADLINE_KEY: {}, **declared}
+    assert server.capabilities.extensions == declared
     with pytest.raises(ValueError, match="extension id 'b'"):
         server.declare_extension("b")
 

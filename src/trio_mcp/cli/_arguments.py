@@ -295,7 +295,7 @@ class _Adder:
     def _add_gateway(self) -> None:
         gateway = self._add(
             "gateway",
-            "serve the servers of a file, or one server, as one: over standard input and output, or over HTTP",
+            "serve the servers of a file, or one server, as one: over stdio or HTTP",
             "gateway --config mcp.json --http 8000",
         )
         gateway.usage = f"%(prog)s [OPTIONS]\n       {_TARGET}"

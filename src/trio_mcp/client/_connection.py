@@ -36,7 +36,6 @@ from ..peer import ClientSession, IncomingRequest, Limits, OutgoingRequest
 from ..wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
-    DEADLINE_KEY,
     EVERY_LIST,
     LOG_LEVEL_KEY,
     REVISION_KEY,
@@ -100,8 +99,6 @@ class Connection:
     """True once the client is closed, unless the connection was lost before."""
     is_modern: bool = field(default=False, init=False)
     """True if the requests of the revision carry the envelope that legacy revisions exchange in a handshake."""
-    tells_deadlines: bool = field(default=False, init=False)
-    """True if the server has declared that it takes the deadlines of callers."""
     server_info: types.Implementation | None = field(default=None, init=False)
     server_capabilities: types.ServerCapabilities = field(init=False)
     instructions: str | None = field(default=None, init=False)
@@ -221,7 +218,6 @@ class Connection:
         self.server_capabilities, self.server_info, self.instructions = capabilities, server_info, instructions
         info = None if server_info is None else types.unstructure(server_info)
         self._declared = types.unstructure(capabilities)
-        self.tells_deadlines = DEADLINE_KEY in (capabilities.extensions or {})
         self.changes.declared = EVERY_LIST.within(capabilities)
         self.admission.agree(revision, self._declared, info)
         self.revision, self.is_modern = revision, is_modern(revision)

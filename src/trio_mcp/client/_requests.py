@@ -13,8 +13,8 @@ Rules of this file:
    repeats the call once.
 5. A request that does no harm when it is made twice may be repeated once if its response was lost. Any other request,
    and every retry, is repeated only if the caller allows it: the server may have acted on the answers.
-6. A server that declares it is told of the caller's deadline, as of the time at which each attempt is sent. The limits
-   of `TimeLimits` are no deadlines: they are paused while a person is asked, of which the server need not know.
+6. The server is told of the caller's deadline, as of the time at which each attempt is sent. The limits of `TimeLimits`
+   are no deadlines: they are paused while a person is asked, of which the server need not know.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -439,8 +439,7 @@ class OpenRequest:
         )
         outgoing.repeatable = self.repeatable or (self._rounds is None and self.method in IDEMPOTENT)
         outgoing.is_awaited_at_once = not self.wants_updates
-        if connection.tells_deadlines:
-            outgoing.deadline = trio.current_effective_deadline()  # of this task, which waits for the outcome
+        outgoing.deadline = trio.current_effective_deadline()  # of this task, which waits for the outcome
         attempt = Attempt(connection.clocks, outgoing)
         await attempt.begin()
         self._attempt, self._sent_params, self._refreshes = attempt, params, refreshes

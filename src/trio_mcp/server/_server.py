@@ -20,7 +20,7 @@ from .._extensions import checked_settings
 from .._misuse import check_class
 from .._other_sdks import OPTIONS, ForeignAttribute, ForeignAttributes, unknown_options
 from ..peer import Access, Limits
-from ..wire import DEADLINE_KEY, INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
+from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
 from ._context import NO_STATE
 from ._extensions import CustomMethods
@@ -201,8 +201,7 @@ class Server(ForeignAttributes):
     background: Background
     """Starts tasks that outlive the call that starts them."""
     extensions: Mapping[str, JsonObject]
-    """The settings of each extension that the server declares, by id; without that for deadlines (`Context.deadline`),
-    which every server declares."""
+    """The settings of each extension that the server declares, by id."""
     experimental: Mapping[str, JsonObject]
     """The non-standard capabilities that the server declares."""
     on_stuck: OnStuck | None
@@ -323,7 +322,7 @@ class Server(ForeignAttributes):
             tools=types.ToolsCapability(list_changed=True) if self.tools.catalog.offered else None,
             resources=types.ResourcesCapability(subscribe=True, list_changed=True) if self.resources.offered else None,
             prompts=types.PromptsCapability(list_changed=True) if self.prompts.catalog.offered else None,
-            extensions={DEADLINE_KEY: {}, **self.extensions},
+            extensions=self.extensions or None,
             experimental=self.experimental or None,
         )
 

@@ -101,7 +101,7 @@ LOG_LEVEL_KEY = _PREFIX + "logLevel"
 PROGRESS_TOKEN_KEY = "progressToken"  # noqa: S105 # the name of a member, not a secret
 
 DEADLINE_KEY = "io.github.trio-mcp/deadline"
-"""The id of the extension for deadlines, and the member of `_meta` that holds the seconds that the caller has left."""
+"""The member of `_meta` that holds the seconds that the caller has left."""
 _MOST_SECONDS_LEFT = 366 * 24 * 3600
 """More seconds than these are no deadline."""
 

@@ -210,8 +210,7 @@ def test_metadata_that_json_cannot_represent_is_refused_at_registration() -> Non
     with pytest.raises(ValueError, match="NaN"):
         server.tool(name="t", meta={"a": float("nan")})(lambda: None)
     assert server.capabilities.tools is None
-    declared = '{"extensions": {"io.github.trio-mcp/deadline": {}}, "logging": {}}'
-    assert json.dumps(types.unstructure(server.capabilities)) == declared
+    assert json.dumps(types.unstructure(server.capabilities)) == '{"logging": {}}'
 
 
 def test_a_page_size_that_is_not_an_integer_is_refused() -> None:
