@@ -8,12 +8,14 @@ from typing import Any, cast
 import trio
 
 from tests.gateway.helpers import MODERN
-from trio_mcp import Client, ClientOptions, types
+from trio_mcp import Client, ClientOptions, Server, types
 from trio_mcp.abc import ClientAuth
 from trio_mcp.gateway._merged import MergedLists, Places
 from trio_mcp.gateway._mount import Mount
+from trio_mcp.gateway._tasks import TaskIds
 from trio_mcp.gateway._turns import Turns
 from trio_mcp.gateway._upstream import ListKind, UpstreamClient
+from trio_mcp.lowlevel import ServerExtensionPoints
 
 
 async def never(_: trio.Nursery, __: ClientAuth | None, ___: ClientOptions) -> Client:
@@ -25,7 +27,8 @@ def upstream(name: str, lists: dict[ListKind, Sequence[Any]], **terms: Any) -> U
     mount = Mount(name=name, start=never, label=terms.pop("label", name), **terms)
     nursery = cast("trio.Nursery", None)
     info = types.Implementation(name="gate", version="0")
-    client = UpstreamClient(mount, None, Turns(mount), info, nursery, _no, _no)
+    ids = TaskIds(ServerExtensionPoints(Server("gate")))
+    client = UpstreamClient(mount, None, Turns(mount), info, nursery, ids, _no, _no)
     client.lists.update(lists)
     return client
 

@@ -94,10 +94,10 @@ async def test_both_the_gateway_and_a_mount_decide_what_is_seen() -> None:
         server.tool(name=name)(hello)
 
     def not_one(entry: Any, _: Access | None) -> bool:
-        return entry.name != "one"
+        return bool(entry.name != "one")
 
     def not_two(entry: Any, _: Access | None) -> bool:
-        return entry.name != "two"
+        return bool(entry.name != "two")
 
     gateway = Gateway("front", visible=not_one)
     gateway.mount(server, visible=not_two)

@@ -128,7 +128,7 @@ async def test_tools_of_the_gateway_itself_are_always_listed_also_page_by_page()
 
 async def test_what_a_caller_does_not_see_is_not_found() -> None:
     def visible(entry: Any, _: Access | None) -> bool:
-        return entry.name != "weather"
+        return bool(entry.name != "weather")
 
     front = Gateway("front", search=ToolSearch(at_most_tokens=100))
     front.mount(city_server(), visible=visible)

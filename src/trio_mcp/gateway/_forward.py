@@ -45,6 +45,7 @@ from .. import (
     ResponseLost,
     Sample,
     StructureError,
+    TaskCancelled,
     ToolError,
     TooManyParked,
     TrioMcpError,
@@ -79,6 +80,7 @@ from ..wire import (
     is_object,
 )
 from ._calls import current_call
+from ._tasks import TASKS, follow_task, needs_task, run_as_legacy_task, takes_tasks, with_tasks
 from ._upstream import UpstreamClient
 
 __all__ = [
@@ -104,8 +106,8 @@ _OF_ATTEMPT: Final = frozenset({"_meta", "requestState", "inputResponses"})
 """The members of params that belong to one attempt."""
 RESOURCE_NOT_FOUND: Final = -32002
 """The code of legacy revisions for a resource that does not exist; modern ones use `INVALID_PARAMS`."""
-PASSED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills"})
-"""The extensions of a caller that are declared to servers as well: what they add needs no help of the gateway."""
+PASSED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills", TASKS})
+"""The extensions of a caller that are declared to servers as well."""
 
 Finish: TypeAlias = Callable[[JsonObject], JsonObject]
 """Changes a result that is not passed on as it is; it may change its argument."""
@@ -120,6 +122,8 @@ class Target:
     """The members of the params that differ from those of the caller."""
     finish: Finish | None = None
     """Changes the result; None if it is passed on as it is."""
+    runs_only_as_task: bool = False
+    """True if the definition of the tool says so."""
 
 
 Resolve: TypeAlias = Callable[[], Awaitable[Target]]
@@ -188,6 +192,8 @@ class ForwardedRequest(TasklessResponder):
         client = None if upstream.server is None else upstream.server.client
         if client is None or upstream.is_limited or client.is_lost or not is_modern(client.revision):
             return None
+        if upstream.makes_tasks and not takes_tasks(facts.capabilities):
+            return None
 
         def answered(outcome: JsonObject | Exception) -> None:
             upstream.ended(self)
@@ -204,7 +210,7 @@ class ForwardedRequest(TasklessResponder):
                 self.method,
                 self._params(target),
                 answered,
-                capabilities=capabilities_for(facts.capabilities),
+                capabilities=capabilities_for(facts.capabilities, modern=True),
             )
         if cancel is None:
             upstream.ended(self)
@@ -219,13 +225,24 @@ class ForwardedRequest(TasklessResponder):
         server_is_modern = is_modern(client.revision)
         if facts.log_level is not None and not server_is_modern:
             await target.client.want_logs(client, facts.log_level)
-        result = await points.request_json(
-            self.method,
-            self._params_for(client, target),
-            on_update=None if facts.progress_token is None else self._pass_update,
-            capabilities=capabilities_for(facts.capabilities) if server_is_modern else None,
-            returns_questions=server_is_modern and facts.modern,
-        )
+        params, declared = self._params_for(client, target), capabilities_for(facts.capabilities, modern=facts.modern)
+        try:
+            if target.runs_only_as_task and not server_is_modern:
+                result = await run_as_legacy_task(client, params)
+            else:
+                result = await points.request_json(
+                    self.method,
+                    params,
+                    on_update=None if facts.progress_token is None else self._pass_update,
+                    capabilities=declared if server_is_modern else None,
+                    returns_questions=server_is_modern and facts.modern,
+                )
+        except ErrorResponse as refusal:
+            if not needs_task(refusal) or takes_tasks(declared):
+                raise
+            result = await points.request_json(self.method, params, capabilities=with_tasks(declared))
+            if result.get("resultType") == "task":
+                result = await follow_task(client, result, context)
         if facts.log_level is not None:
             await points.logs_delivered()
         return self._answer(result, client.revision, target, serving_of(context), run.exchange)
@@ -286,7 +303,9 @@ class ForwardedRequest(TasklessResponder):
             )
         if self._lacking is not None and facts.modern and result.get("isError") is True:
             raise self._lacking
-        if target.finish is not None:
+        if result.get("resultType") == "task":
+            result = target.client.tasks.passed(result, facts.access)
+        elif target.finish is not None:
             result = target.finish(result)
         meta: Any = result.get("_meta")
         if is_object(meta) and SERVER_INFO_KEY in meta:  # the caller talks to the gateway
@@ -391,23 +410,30 @@ def failure_of(failure: TrioMcpError, server: str, method: str, *, modern: bool)
         return McpError(_code_for(failure, method, modern=modern), failure.message, failure.data)
     if isinstance(failure, MissingCapability | AskExpired | TooManyParked | ToolError):
         return failure
-    if isinstance(failure, RequestTimedOut):
-        what = "did not answer in time"
-    elif isinstance(failure, ResponseLost):
-        what = "was reached, but its answer was lost"
-    elif isinstance(failure, ConnectionLost):
-        what = "is not connected, or the connection was lost before it answered"
-    elif isinstance(failure, AuthorizationFailed):
-        _log.warning("server %r: %s", server, failure)
-        what = "does not accept the credentials of the gateway"
-    elif isinstance(failure, HttpStatusError):
-        _log.warning("server %r: %s", server, failure)
-        what = f"answered with the HTTP status {failure.status}"
-    else:
-        _log.warning("server %r: %s", server, failure)
-        what = "gave an answer that breaks the protocol"
-    text = f"the server {server!r} behind this gateway {what}"
+    text = f"the server {server!r} behind this gateway {_what_failed(failure, server)}"
     return ToolError(text) if method == "tools/call" else McpError(INTERNAL_ERROR, text)
+
+
+def _what_failed(failure: TrioMcpError, server: str) -> str:
+    """Return the predicate of a sentence about a server."""
+    for kind, what in _FAILURES.items():
+        if isinstance(failure, kind):
+            return what
+    _log.warning("server %r: %s", server, failure)
+    if isinstance(failure, AuthorizationFailed):
+        return "does not accept the credentials of the gateway"
+    if isinstance(failure, HttpStatusError):
+        return f"answered with the HTTP status {failure.status}"
+    return "gave an answer that breaks the protocol"
+
+
+_FAILURES: Final[Mapping[type[TrioMcpError], str]] = {
+    RequestTimedOut: "did not answer in time",
+    ResponseLost: "was reached, but its answer was lost",
+    ConnectionLost: "is not connected, or the connection was lost before it answered",
+    TaskCancelled: "has cancelled the task that this call was",
+}
+"""What is told of failures that the log need not tell; the first class that fits counts."""
 
 
 def _code_for(error: ErrorResponse, method: str, *, modern: bool) -> int:
@@ -424,12 +450,16 @@ def resource_not_found(uri: str, *, modern: bool) -> McpError:
     return McpError(code, f"no resource {uri!r} on the servers of this gateway", {"uri": uri})
 
 
-def capabilities_for(capabilities: JsonObject) -> JsonObject:
-    """Return the capabilities that a request declares to a modern server: those of the caller."""
+def capabilities_for(capabilities: JsonObject, *, modern: bool) -> JsonObject:
+    """Return the capabilities that a request declares to a modern server: those of the caller.
+
+    Args:
+        modern: True if the caller is modern; others take no tasks.
+    """
     declared = {name: each for name, each in capabilities.items() if name in _ASKED}
     extensions: Any = capabilities.get("extensions")
     if is_object(extensions):
-        passed = {id: each for id, each in extensions.items() if id in PASSED_EXTENSIONS}
+        passed = {id: each for id, each in extensions.items() if id in PASSED_EXTENSIONS and (modern or id != TASKS)}
         if passed:
             declared["extensions"] = passed
     return declared

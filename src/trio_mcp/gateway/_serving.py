@@ -11,7 +11,7 @@ Rules of this file:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from itertools import count
@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from .. import Access, Context, McpError, ToolError, TrioMcpError
+from .. import Access, Change, ChangeFilter, Context, CustomChange, McpError, ResourceUpdated, ToolError, TrioMcpError
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, JsonText, decode, decoded, is_array, is_modern, is_object, json_text
 from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, search_tools, used_tool
+from ._tasks import TASK_IDS, TASK_METHODS, TASKS, TaskIds, check_takes_tasks, runs_only_as_task, takes_tasks
 from ._turns import Turns
 from ._upstream import ListKind, UpstreamClient
 
@@ -59,6 +60,24 @@ class _Caller:
         return cast("Hashable", peer)
 
 
+@frozen(eq=False)
+class _Listened:
+    """What one subscription listens for on one server."""
+
+    uris: dict[str, str] = field(factory=dict[str, str], init=False)
+    """The URIs that the caller knows, by those of the server."""
+    tasks: dict[str, str] = field(factory=dict[str, str], init=False)
+    """The ids of tasks that the caller knows, by those of the server."""
+
+    def add(self, agreed: ChangeFilter, honored: ChangeFilter) -> ChangeFilter:
+        """Return *agreed* with what the server reports, as the caller knows it."""
+        uris = [self.uris[uri] for uri in honored.resources if uri in self.uris]
+        tasks = [self.tasks[id] for id in honored.custom.get(TASK_IDS, ()) if id in self.tasks]
+        return ChangeFilter(
+            resources=[*agreed.resources, *uris], custom={TASK_IDS: [*agreed.custom.get(TASK_IDS, ()), *tasks]}
+        )
+
+
 @frozen
 class _SessionKey:
     """The key of the connections to servers that belong to one connection of a caller."""
@@ -82,11 +101,15 @@ class GatewayServing:
     """The turns of the requests, by the name of the mount."""
     _sessions: WeakKeyDictionary[Peer, int] = field(factory=WeakKeyDictionary[Peer, int], init=False)
     """The numbers of the connections of callers, for keys: numbers keep no connection that is gone."""
+    _task_ids: TaskIds = field(init=False)
     _numbers: Iterator[int] = field(factory=count, init=False)
     _places: Places = field(factory=Places, init=False)
     _merged: OrderedDict[tuple[object, ...], MergedLists] = field(
         factory=OrderedDict[tuple[object, ...], MergedLists], init=False
     )
+
+    def __attrs_post_init__(self) -> None:
+        self._task_ids = TaskIds(self._points)
 
     @property
     def _points(self) -> ServerExtensionPoints:
@@ -149,7 +172,7 @@ class GatewayServing:
             if turns is None:
                 turns = self._turns[mount.name] = Turns(mount)
             client = self._clients[mount.name, key] = UpstreamClient(
-                mount, key, turns, self._gateway.info, self._nursery, self._list_changed, self._closed
+                mount, key, turns, self._gateway.info, self._nursery, self._task_ids, self._list_changed, self._closed
             )
             self._merged.clear()
         if mount.share != "all":
@@ -199,6 +222,11 @@ class GatewayServing:
             for merged in (earlier, self._lists_for(caller))
         ]
         return shown[0] != shown[1]
+
+    def prepare(self) -> Callable[[], Awaitable[None]] | None:
+        """Return a function that waits for the servers that are being connected to: what they declare matters."""
+        connecting = [each for each in self._clients.values() if each.key is None and each.is_first_connecting]
+        return partial(_wait_connected, connecting) if connecting else None
 
     # --- Merged lists ---
 
@@ -266,6 +294,8 @@ class GatewayServing:
             return ForwardedRequest(method, given_params(exchange, params), resolve, caller.identity)
         if method == "completion/complete":
             return self._completion(exchange, caller, params)
+        if method in TASK_METHODS and exchange.context.modern:
+            return self._task_request(exchange, caller)
         return None
 
     def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, params: Any) -> ForwardedRequest:
@@ -278,9 +308,50 @@ class GatewayServing:
         if exchange.context.modern:  # then the gateway asks itself only for a legacy server
             server = entry.client.server
             client = None if server is None else server.client
-            may_ask = client is None or not is_modern(client.revision)
+            asks = entry.client.makes_tasks and not takes_tasks(exchange.context.capabilities)
+            may_ask = client is None or asks or not is_modern(client.revision)
         target = self._target_of(given, merged, kind, entry)
         return ForwardedRequest(exchange.method, given, target, caller.identity, may_ask)
+
+    def _task_request(self, exchange: IncomingRequest, caller: _Caller) -> ForwardedRequest | None:
+        """Return the responder of a request that names a task; None if it is not about a task of a server.
+
+        Raises:
+            McpError: the request does not declare tasks, or there is no such task.
+        """
+        given = exchange.params or {}
+        found = self._task(given.get("taskId"), caller)
+        if found is None and (TASKS in self._gateway.extensions or not self._any_makes_tasks):
+            return None
+        check_takes_tasks(exchange.context.capabilities)
+        if found is None:
+            raise McpError(INVALID_PARAMS, "there is no such task on the servers of this gateway")
+        client, id = found
+        finish = partial(self._task_state, client, caller)
+        members = {name: each for name, each in given.items() if name == "inputResponses"}  # here, not of a retry
+        target = Target(client, {**members, "taskId": id}, finish)
+        return ForwardedRequest(exchange.method, given, target, caller.identity, may_ask=False)
+
+    def _task_state(self, client: UpstreamClient, caller: _Caller, state: JsonObject) -> JsonObject:
+        """Return the state of a task as its caller gets it."""
+        merged = self._lists_for(caller)
+        if merged.has_shared_uris and "result" in state:
+            outcome: Any = decoded(state["result"])
+            if is_object(outcome):
+                state = {**state, "result": _with_public_uris(merged, client, outcome)}
+        return client.tasks.passed(state, caller.access)
+
+    @property
+    def _any_makes_tasks(self) -> bool:
+        return any(client.makes_tasks for client in self._clients.values())
+
+    def _task(self, public: object, caller: _Caller) -> tuple[UpstreamClient, str] | None:
+        """Return the connection of a task and its id there; None if it is a task of no server of this caller."""
+        found = self._task_ids.resolve(public, caller.access) if isinstance(public, str) else None
+        mount = None if found is None else next((each for each in self._gateway.mounts if each.name == found[0]), None)
+        if found is None or mount is None:
+            return None
+        return self._client(mount, self._key(mount, caller), caller.access), found[1]
 
     def _search_call(
         self, exchange: IncomingRequest, caller: _Caller, params: Any
@@ -302,7 +373,7 @@ class GatewayServing:
         if entry is None:
             raise ToolError(f"there is no tool {name!r}; {FIND_TOOLS} finds the names of tools")
         target = self._target_of({"arguments": inner}, merged, "tools", entry)
-        return Target(target.client, {"name": entry.original, "arguments": inner, **target.members}, target.finish)
+        return evolve(target, members={"name": entry.original, "arguments": inner, **target.members})
 
     async def search(self, caller: _Caller, arguments: Any) -> JsonObject:
         """Return the result of a call of ``find_tools``."""
@@ -332,7 +403,7 @@ class GatewayServing:
             if arguments is not None:
                 members["arguments"] = arguments
         finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
-        return Target(entry.client, members, finish)
+        return Target(entry.client, members, finish, kind == "tools" and runs_only_as_task(entry.definition))
 
     async def _resource_target(self, exchange: IncomingRequest, caller: _Caller, uri: str) -> Target:
         merged = await self._settled(caller)
@@ -422,38 +493,71 @@ class GatewayServing:
         own = self._gateway.own_list(method, context.revision, context.access)
         return None if own is None else decode(bytes(own)) if not isinstance(own, list) else own
 
-    # --- Changes of resources ---
+    # --- Changes of resources and tasks ---
+
+    @property
+    def listen_members(self) -> Mapping[str, str]:
+        """The member of the filter of `subscriptions/listen` for tasks, with their extension."""
+        return {TASK_IDS: TASKS}
 
     @asynccontextmanager
     async def listening(
-        self, uris: Sequence[str], peer: Peer, access: Access | None, changed: Callable[[str], None]
-    ) -> AsyncGenerator[Collection[str]]:
-        """Listen on the servers of these resources for as long as the block lasts; yield those that they report."""
-        merged = await self._settled(_Caller(peer, access))
-        wanted: dict[UpstreamClient, dict[str, str]] = {}
-        for uri in uris:
-            found = merged.resource(uri, access) or self._only_server(merged, uri)
-            if found is not None:
-                wanted.setdefault(found[0], {})[found[1]] = uri
-        agreed: list[str] = []
+        self, wanted: ChangeFilter, peer: Peer, access: Access | None, changed: Callable[[Change], None]
+    ) -> AsyncGenerator[ChangeFilter]:
+        """Listen on the servers of these resources and tasks for as long as the block lasts; see `Forwarder`."""
+        caller = _Caller(peer, access)
+        listened = await self._listened(wanted, caller)
+        agreed = ChangeFilter()
         async with AsyncExitStack() as stack:
-            for client, public in wanted.items():
-
-                def report(uri: str, public: Mapping[str, str] = public) -> None:
-                    changed(public.get(uri, uri))
-
+            for client, each in listened.items():
+                report = partial(self._report, each, client, caller, changed)
                 try:
-                    honored = await stack.enter_async_context(client.listen(list(public), report))
+                    honored = await stack.enter_async_context(client.listen(list(each.uris), list(each.tasks), report))
                 except TrioMcpError as failure:
-                    if len(wanted) == 1:
+                    if len(listened) == 1 and each.uris:
                         raise failure_of(failure, client.mount.name, "resources/subscribe", modern=True) from failure
                     continue  # the acknowledgement says what is left
-                agreed += [public[uri] for uri in honored if uri in public]
+                agreed = each.add(agreed, honored)
             yield agreed
+
+    async def _listened(self, wanted: ChangeFilter, caller: _Caller) -> Mapping[UpstreamClient, _Listened]:
+        listened = dict[UpstreamClient, _Listened]()
+        for public in wanted.custom.get(TASK_IDS, ()):
+            task = self._task(public, caller)
+            if task is not None:
+                listened.setdefault(task[0], _Listened()).tasks[task[1]] = public
+        if wanted.resources:
+            merged = await self._settled(caller)
+            for uri in wanted.resources:
+                found = merged.resource(uri, caller.access) or self._only_server(merged, uri)
+                if found is not None:
+                    listened.setdefault(found[0], _Listened()).uris[found[1]] = uri
+        return listened
+
+    def _report(
+        self,
+        listened: _Listened,
+        client: UpstreamClient,
+        caller: _Caller,
+        changed: Callable[[Change], None],
+        change: Change,
+    ) -> None:
+        if isinstance(change, ResourceUpdated):
+            changed(ResourceUpdated(listened.uris.get(change.uri, change.uri)))
+        elif isinstance(change, CustomChange) and change.params.get("taskId") in listened.tasks:
+            told = {name: each for name, each in change.params.items() if name != "_meta"}  # it is of this connection
+            state = self._task_state(client, caller, told)
+            changed(CustomChange(TASK_IDS, state["taskId"], change.method, state))
 
 
 _FIRST_PLACE: Final = 2**32
 """The place of the first entry of a server, behind what the gateway itself lists."""
+
+
+async def _wait_connected(clients: Sequence[UpstreamClient]) -> None:
+    async with trio.open_nursery() as nursery:
+        for client in clients:
+            nursery.start_soon(client.wait_tried)
 
 
 def _principal(access: Access | None) -> str:

@@ -25,6 +25,8 @@ from attrs import define, field
 
 from .. import (
     Access,
+    Change,
+    ChangeFilter,
     Changes,
     Client,
     ClientOptions,
@@ -32,8 +34,8 @@ from .. import (
     ConnectionLost,
     ErrorResponse,
     ListChanged,
+    MissingCapability,
     RequestTimedOut,
-    ResourceUpdated,
     ServerStatus,
     TimeLimits,
     TrioMcpError,
@@ -43,6 +45,7 @@ from ..lowlevel import ServerChanges, SupervisedServer, owned_nursery
 from ..wire import LOG_LEVELS, METHOD_NOT_FOUND, is_modern
 from ._calls import CallInFlight, CallsInFlight, current_call
 from ._mount import Mount
+from ._tasks import TASK_IDS, TASKS, ServerTaskStates, TaskIds
 from ._turns import Turns
 
 __all__ = ["LISTS", "ListKind", "UpstreamClient"]
@@ -60,6 +63,8 @@ _AGE_WHILE_IDLE: Final = 3600.0
 """The seconds for which the lists of an idle server are used without asking it."""
 _PATIENCE: Final = 10.0
 """The seconds for which requests that need the lists of a server, or listen to it, wait for it."""
+_PATIENCE_AT_START: Final = 5.0
+"""The seconds for which a caller who asks what the gateway can do waits for a server that starts."""
 _LONGEST_PAUSE: Final = 60.0
 """The seconds after which a server that does not let itself be listened to is tried again, at the latest."""
 
@@ -74,6 +79,7 @@ class UpstreamClient:
         turns: the turns of the requests to the server, on all its connections.
         info: the name that the gateway states to the server.
         nursery: runs the tasks of the connection.
+        task_ids: makes the ids of the server's tasks that callers see.
         on_change: called with each list that has changed.
         on_event: called with a line for the log when the connection opens, is lost or fails.
         on_closed: called when it was closed for good.
@@ -84,6 +90,7 @@ class UpstreamClient:
     _turns: Turns
     _info: types.Implementation
     _nursery: trio.Nursery
+    _task_ids: TaskIds
     _on_change: Callable[[UpstreamClient, ListKind], None]
     _on_closed: Callable[[UpstreamClient], None]
     access: Access | None = field(default=None, init=False)
@@ -94,6 +101,10 @@ class UpstreamClient:
     """The arguments of each tool that are fixed, by its name on the server."""
     version: int = field(default=0, init=False)
     """Grows with each change of a list."""
+    tasks: ServerTaskStates = field(init=False)
+    """The tasks on the server."""
+    makes_tasks: bool = field(default=False, init=False)
+    """True if the server is modern and declares tasks."""
     calls: CallsInFlight = field(init=False)
     """The requests in flight."""
     server: SupervisedServer | None = field(default=None, init=False)
@@ -118,6 +129,7 @@ class UpstreamClient:
 
     def __attrs_post_init__(self) -> None:
         self.calls = CallsInFlight(self.mount.name)
+        self.tasks = ServerTaskStates(self.mount.name, self._task_ids)
 
     # --- The connection ---
 
@@ -136,6 +148,17 @@ class UpstreamClient:
             self.server = SupervisedServer(self.mount.name, self._connect, self.mount.restart, self._report)
             self._nursery.start_soon(self._run, self.server, name=f"server {self.mount.name} of a gateway")
         return self.server
+
+    @property
+    def is_first_connecting(self) -> bool:
+        """True until the first attempt to connect has ended."""
+        return self.server is not None and not self.server.tried.is_set()
+
+    async def wait_tried(self) -> None:
+        """Wait until the first attempt to connect has ended, for a bounded time."""
+        with trio.move_on_at(self._begun_at + _PATIENCE_AT_START):
+            if self.server is not None:
+                await self.server.tried.wait()
 
     @contextmanager
     def in_use(self) -> Generator[None]:
@@ -177,6 +200,7 @@ class UpstreamClient:
         }
         client = await self.mount.start(nursery, self.mount.credentials(self.access), options)
         self._log_level = None
+        self.makes_tasks = is_modern(client.revision) and TASKS in (client.server_capabilities.extensions or {})
         if is_modern(client.revision):
             await client.set_log_level("emergency")  # each request says which level it wants
         return client
@@ -216,7 +240,7 @@ class UpstreamClient:
             idle = math.inf if self.mount.share == "all" else _IDLE
         while not self._end.is_set():
             due = self._used_at + idle
-            if self.calls or self._users:
+            if self.calls or self._users or self.tasks.any_goes_on:
                 due = trio.current_time() + idle
             elif due <= trio.current_time():
                 _log.info("server %r was idle for %g s; its connection is closed", self.mount.name, idle)
@@ -401,10 +425,12 @@ class UpstreamClient:
             await client.set_log_level(level)
 
     @asynccontextmanager
-    async def listen(self, uris: Sequence[str], changed: Callable[[str], None]) -> AsyncGenerator[Sequence[str]]:
-        """Listen for changes of resources, also after the server was connected again.
+    async def listen(
+        self, uris: Sequence[str], tasks: Sequence[str], changed: Callable[[Change], None]
+    ) -> AsyncGenerator[ChangeFilter]:
+        """Listen for changes of resources and tasks, also after the server was connected again.
 
-        Yields those that the server agrees to report. *changed* is called with the URI of each that has changed.
+        Yields those that the server agrees to report. *changed* is called with each change.
 
         Raises what `Client.listen` raises; `RequestTimedOut` if the server is not there in time.
         """
@@ -412,7 +438,11 @@ class UpstreamClient:
             server = self.begin()
 
             def listen(client: Client) -> AbstractAsyncContextManager[Changes]:
-                return client.listen(resources=uris)
+                if not tasks:
+                    return client.listen(resources=uris)
+                if not is_modern(client.revision):
+                    raise MissingCapability(f"revision {client.revision} has no such tasks", {})
+                return client.listen(resources=uris, custom={TASK_IDS: tasks}, extensions={TASKS: {}})
 
             changes = ServerChanges(server, listen)
             with trio.move_on_after(_PATIENCE) as patience:
@@ -424,18 +454,18 @@ class UpstreamClient:
                 async with owned_nursery() as nursery:
                     nursery.start_soon(self._report_changes, changes, changed)
                     try:
-                        yield changes.honored.resources
+                        yield changes.honored
                     finally:
                         nursery.cancel_scope.cancel()
             finally:
                 await changes.end()
 
-    async def _report_changes(self, changes: ServerChanges, changed: Callable[[str], None]) -> None:
+    async def _report_changes(self, changes: ServerChanges, changed: Callable[[Change], None]) -> None:
         try:
             while True:
-                changed(cast("ResourceUpdated", await anext(changes)).uri)
+                changed(await anext(changes))
         except (TrioMcpError, StopAsyncIteration) as failure:
-            _log.warning("server %r: its resources cannot be followed: %s", self.mount.name, failure)
+            _log.warning("server %r: its resources and tasks cannot be followed: %s", self.mount.name, failure)
 
     @property
     def status(self) -> ServerStatus | None:

@@ -135,6 +135,17 @@ class ServerExtensionPoints:
             raise ValueError("the server has a forwarder already")
         internals_of(self.server).forwarder = part
 
+    def signature(self, text: str) -> str:
+        """Return a short signature of *text*, which holds for as long as the server has the key (``Server(keys=...)``).
+
+        It consists of letters, digits, ``-`` and ``_``.
+        """
+        return internals_of(self.server).seals.signature(text)
+
+    def has_signed(self, text: str, signature: str) -> bool:
+        """Return True if *signature* is one that `signature` has returned for *text*."""
+        return internals_of(self.server).seals.has_signed(text, signature)
+
     def list_changed(
         self, kind: Literal["tools", "prompts", "resources"], shown_to: Callable[[Access | None], bool] | None = None
     ) -> None:

@@ -6,12 +6,12 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from ..peer import Access, IncomingRequest, Peer
-from ..wire import JsonObject
+from ..wire import Change, ChangeFilter, JsonObject
 from ._context import Context, HandlerServing
 
 __all__ = ["Forwarder", "ForwardingResponder", "TasklessResponder"]
@@ -73,12 +73,28 @@ class Forwarder(Protocol):
         """Return the input schema of a tool as it is listed; None if the caller sees no such tool, or it is unknown."""
         ...
 
-    def listening(
-        self, uris: Sequence[str], peer: Peer, access: Access | None, changed: Callable[[str], None]
-    ) -> AbstractAsyncContextManager[Collection[str]]:
-        """Return the block during which changes of resources are reported to one listener.
+    @property
+    def listen_members(self) -> Mapping[str, str]:
+        """The members of the filter of `subscriptions/listen` that it knows, each with the extension that adds it."""
+        ...
 
-        It yields those of *uris* that the caller may listen for. *changed* is called with the URI of each resource that
-        has changed; it never waits and never raises.
+    def listening(
+        self, wanted: ChangeFilter, peer: Peer, access: Access | None, changed: Callable[[Change], None]
+    ) -> AbstractAsyncContextManager[ChangeFilter]:
+        """Return the block during which one listener is notified of changes.
+
+        Args:
+            wanted: resources, and strings of `listen_members`, that the server itself does not know.
+            changed: called with each change; it never waits and never raises.
+
+        Returns:
+            A block that yields the part of *wanted* that the caller may listen for.
+        """
+        ...
+
+    def prepare(self) -> Callable[[], Awaitable[None]] | None:
+        """Return a function that waits, for a bounded time, until it is known what the server has to declare.
+
+        None if that is known. Called for ``initialize`` and ``server/discover``.
         """
         ...

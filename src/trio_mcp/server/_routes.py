@@ -23,7 +23,7 @@ from .features import NOT_KEPT, CacheableMethod, NotFound, SessionSubscription, 
 if TYPE_CHECKING:
     from ._serving import ActiveServer
 
-__all__ = ["NEVER_FORWARDED", "ROUTES", "SMALL", "Responder", "Route"]
+__all__ = ["NEVER_FORWARDED", "ROUTES", "SMALL", "AnswerAtOnce", "Responder", "Route"]
 
 AnswerAtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
 """Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -71,7 +71,7 @@ from ._forwarder import TasklessResponder
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
-from ._routes import NEVER_FORWARDED, ROUTES, SMALL, Responder, Route
+from ._routes import NEVER_FORWARDED, ROUTES, SMALL, AnswerAtOnce, Responder, Route
 from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
 from .asking import AskingMode, PastRounds, Seals, pin, resume
@@ -104,6 +104,7 @@ __all__ = [
 _log = logging.getLogger("trio_mcp.server")
 
 _CALL = "tools/call"
+_TELLS_CAPABILITIES = frozenset({"initialize", "server/discover"})
 _DELIBERATE = (McpError, ToolError, MissingCapability, AskExpired, TooManyParked)
 """Exceptions that mean the same whether a handler or a middleware function raises them."""
 
@@ -343,7 +344,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
             if past is None:  # its handler was parked and continues, within the middleware that it was called from
                 return
         if not middleware:
-            if route is not None and route.at_once is not None:
+            if route is not None and route.at_once is not None and _preparation(serving, exchange) is None:
                 result = route.at_once(serving, exchange, params)
                 exchange.respond(finish_result(result, exchange.context, internals.info_json))
                 return
@@ -420,6 +421,8 @@ def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None,
     Args:
         route: None for a method that the specification does not have.
     """
+    if route is not None and route.at_once is not None:
+        return _PreparedAnswer(serving, exchange, route.at_once)
     forwarder = serving.forwarder
     if forwarder is not None and exchange.method not in NEVER_FORWARDED:
         found = forwarder.find(exchange, params)
@@ -434,6 +437,32 @@ def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None,
             raise McpError(METHOD_NOT_FOUND, f"this server has no method {exchange.method!r} in revision {revision}")
         return custom
     return route.find(serving, exchange, params)
+
+
+def _preparation(serving: ActiveServer, exchange: IncomingRequest) -> Callable[[], Awaitable[None]] | None:
+    """Return what has to be waited for before a request for the capabilities is answered; None if nothing is."""
+    if serving.forwarder is None or exchange.method not in _TELLS_CAPABILITIES:
+        return None
+    return serving.forwarder.prepare()
+
+
+@frozen(eq=False)
+class _PreparedAnswer:
+    """Answers a request that needs no handler, when the forwarder knows what the server has to declare."""
+
+    _serving: ActiveServer
+    _exchange: IncomingRequest
+    _at_once: AnswerAtOnce
+    waits: bool = field(default=True, init=False)
+    may_ask: bool = field(default=False, init=False)
+
+    async def call(self, context: Context, params: Any) -> Any:
+        """Return the answer."""
+        del context
+        prepare = _preparation(self._serving, self._exchange)
+        if prepare is not None:
+            await prepare()
+        return self._at_once(self._serving, self._exchange, params)
 
 
 @define(eq=False)
@@ -562,8 +591,6 @@ class _PooledRequest:
         serving, exchange, route = self.serving, self.exchange, self._route
         if self._refusal is not None and isinstance(self._params, types.Model) and params.request_state is not None:
             raise self._refusal  # a retry that was refused passes only if the middleware has removed its state
-        if route is not None and route.at_once is not None:
-            return route.at_once(serving, exchange, params)
         return await _find(serving, exchange, route, params).call(context, params)
 
 

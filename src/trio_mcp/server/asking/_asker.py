@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import inspect
 import logging
 import math
@@ -130,6 +131,8 @@ _log = logging.getLogger("trio_mcp.server")
 _VERSION = b"\x01"
 _PURPOSE = b"trio-mcp request state"
 """Separates these keys from all other uses of the same secret (the info of HKDF)."""
+_SIGNATURE = b"trio-mcp signature\0"
+"""Separates what is signed from all other uses of the same secret."""
 _NONCE_BYTES = 12
 _NOT_BOUND = frozenset({"_meta", "inputResponses", "requestState"})
 """The members of params that differ between attempts."""
@@ -215,6 +218,15 @@ class Seals:
         contents: JsonObject = plain["contents"]
         return contents
 
+    def signature(self, text: str) -> str:
+        """Return 128 bits that nobody can make for *text* without a key of the server."""
+        return _signature(self._keys[0], text)
+
+    def has_signed(self, text: str, signature: str) -> bool:
+        """Return True if *signature* was made for *text* with a key of the server."""
+        given = signature.encode()
+        return any(hmac.compare_digest(_signature(key, text).encode(), given) for key in self._keys)
+
     def _decrypt(self, state: str) -> JsonObject | None:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 # slow to import, and most servers never ask
 
@@ -241,6 +253,11 @@ class Seals:
 
             self._ciphers = [AESGCM(HKDF(SHA256(), 32, salt=None, info=_PURPOSE).derive(key)) for key in self._keys]
         return self._ciphers
+
+
+def _signature(key: bytes, text: str) -> str:
+    digest = hmac.digest(key, _SIGNATURE + text.encode("utf-8", "surrogatepass"), "sha256")
+    return base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
 
 
 # --- Questions of a handler ---

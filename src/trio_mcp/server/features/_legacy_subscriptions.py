@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 from ... import types
 from ..._errors import ConnectionLost, McpError
 from ...peer import BUSY, Access, Peer
-from ...wire import EVERY_LIST, Change, ResourceUpdated, notification_of
+from ...wire import EVERY_LIST, Change, ChangeFilter, ResourceUpdated, notification_of
 from .._forwarder import Forwarder
 from ._resources import RESOURCE_NOT_FOUND
 from ._subscriptions import ListeningServing, has_resource
@@ -145,8 +145,9 @@ class _SessionListener:
         assert forwarder is not None
         try:
             with scope:
-                async with forwarder.listening([uri], self._peer, access, self._resource_changed) as agreed:
-                    if uri in agreed:
+                wanted = ChangeFilter(resources=[uri])
+                async with forwarder.listening(wanted, self._peer, access, self.changed) as agreed:
+                    if uri in agreed.resources:
                         refusal = None
                         task_status.started(None)
                         await trio.sleep_forever()
@@ -158,9 +159,6 @@ class _SessionListener:
                 del self._uris[uri]
         if refusal is not None:
             task_status.started(refusal)
-
-    def _resource_changed(self, uri: str) -> None:
-        self.changed(ResourceUpdated(uri))
 
     def unsubscribe(self, uri: str) -> None:
         scope = self._uris.pop(uri, None)

@@ -269,10 +269,24 @@ def listen(
     forwarded = [uri for uri in agreed.resources if uri not in {*resources}] if serving.forwarder is not None else ()
     custom = {
         each: each.read(params.notifications.extra[each.member], most, exchange.context)
-        for each in serving.listen_filters
+        for each in _filters(serving)
         if each.member in params.notifications.extra
     }
     return ListenSubscription(serving, exchange, evolve(agreed, resources=resources), custom, forwarded)
+
+
+def _filters(serving: ListeningServing) -> Iterable[ListenFilter]:
+    """Return the members that extensions of the server, or of its forwarder, add to the filter."""
+    filters = {each.member: each for each in serving.listen_filters}
+    if serving.forwarder is not None:
+        for member, extension in serving.forwarder.listen_members.items():
+            filters.setdefault(member, ListenFilter(member, extension, _agree_to_none))
+    return filters.values()
+
+
+async def _agree_to_none(_: Sequence[str], __: Context) -> Sequence[str]:
+    await trio.lowlevel.checkpoint()
+    return ()
 
 
 @define(eq=False)
@@ -309,12 +323,10 @@ class ListenSubscription:
         self._serving.changes.add(self)
         try:
             await self._agree(context)
-            if self._forwarded and self._serving.forwarder is not None:
-                listening = self._serving.forwarder.listening(
-                    self._forwarded, self._exchange.peer, self.access, self._resource_changed
-                )
-                async with listening as agreed:
-                    self._agree_on(list(agreed))
+            wanted, forwarder = self._left(), self._serving.forwarder
+            if wanted and forwarder is not None:
+                async with forwarder.listening(wanted, self._exchange.peer, self.access, self.changed) as agreed:
+                    self._agree_on(agreed)
                     await self._notify_all()
             await self._notify_all()
         finally:
@@ -329,18 +341,28 @@ class ListenSubscription:
             await self._wait_for_room()
             self.notify_now()
 
-    def _agree_on(self, uris: Sequence[str]) -> None:
-        """Add resources of the forwarder to those that the client is notified of."""
-        self._agreed = evolve(self._agreed, resources=[*self._agreed.resources, *uris])
-        self._wanted |= {*map(ResourceUpdated, uris)}
-
-    def _resource_changed(self, uri: str) -> None:
-        self.changed(ResourceUpdated(uri))
-
     async def _agree(self, context: Context) -> None:
+        """Agree on what the server itself knows."""
         custom = {each.member: list(await each.agree(wanted, context)) for each, wanted in self._custom.items()}
-        self._agreed = evolve(self._agreed, custom=custom)
-        self._wanted |= {CustomChange(member, key, "", {}) for member, keys in custom.items() for key in keys}
+        self._settle(evolve(self._agreed, custom=custom))
+
+    def _left(self) -> ChangeFilter:
+        """Return what the client wants and the server does not know, but the forwarder may."""
+        left = {
+            each.member: [key for key in wanted if key not in self._agreed.custom[each.member]]
+            for each, wanted in self._custom.items()
+        }
+        return ChangeFilter(resources=self._forwarded, custom={member: keys for member, keys in left.items() if keys})
+
+    def _agree_on(self, agreed: ChangeFilter) -> None:
+        """Add what the forwarder has agreed to."""
+        custom = {name: [*keys, *agreed.custom.get(name, ())] for name, keys in self._agreed.custom.items()}
+        resources = [*self._agreed.resources, *agreed.resources]
+        self._settle(evolve(self._agreed, resources=resources, custom=custom))
+
+    def _settle(self, agreed: ChangeFilter) -> None:
+        custom = {CustomChange(member, key, "", {}) for member, keys in agreed.custom.items() for key in keys}
+        self._agreed, self._wanted = agreed, agreed.changes() | custom
 
     def changed(self, change: Change) -> None:
         """Store a change to be sent soon."""
