@@ -610,6 +610,11 @@ class IncomingRequest(abc.ABC):
         if run is not None:
             run.stop(reason)
 
+    def deadline_passed(self) -> None:
+        """Record that the deadline of the caller has passed: it does not wait for the response."""
+        if self._span is not None:
+            self._span.failed("cancelled")
+
     def disconnect(self) -> None:
         """Stop the handler run of this request soon, because the connection was lost."""
         run = self._cut(ExchangeEvent.LOSS)

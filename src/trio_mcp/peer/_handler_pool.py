@@ -475,6 +475,8 @@ class HandlerRun:
                 return await self._handler(self)
             # Or the exchange was cancelled, and this is not sent.
             is_late = self.caller_deadline <= trio.current_time()
+            if is_late and self.exchange is not None:
+                self.exchange.deadline_passed()
             failure: Exception = CallerDeadlineError() if is_late else OutOfTimeError()
         except BaseException as exc:  # noqa: BLE001 # `failure_of` raises it again unless it is a failure
             failure = failure_of(exc, "the handler", _log)
