@@ -330,12 +330,15 @@ async def test_a_gateway_declares_all_that_servers_may_have() -> None:
         assert declared.completions == {}
 
 
-async def test_a_gateway_declares_those_extensions_of_its_servers_that_it_passes_on() -> None:
+async def test_a_gateway_declares_the_extensions_of_its_servers() -> None:
     ui = "io.modelcontextprotocol/ui"
-    server = Server("apps", extensions={ui: {}, "com.example/rooms": {}})
-    gateway = front(server)
+    first = Server("apps", extensions={ui: {}, "com.example/rooms": {"most": 3}})
+    second = Server("halls", extensions={"com.example/rooms": {"most": 5}, "org.example/halls": {}})
+    gateway = front(first, second)
     async with opened(gateway, HERE) as client:
         await names(client)
-        declared = gateway.capabilities.extensions or {}
-        assert declared[ui] == {}
-        assert "com.example/rooms" not in declared
+        assert client.server_capabilities.extensions == {
+            ui: {},
+            "com.example/rooms": {"most": 3},  # that of the server that was mounted first
+            "org.example/halls": {},
+        }

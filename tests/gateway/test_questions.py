@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from tests.gateway.helpers import (
+    LEGACY,
     MODERN,
     Way,
     client_of,
@@ -19,12 +20,13 @@ from tests.gateway.helpers import (
     in_all_eras,
     in_processes_too,
     opened,
+    server_of,
     text,
     text_of,
     through,
 )
 from tests.gateway.upstream_server import make_server
-from trio_mcp import Client, ClientOptions, ErrorResponse, McpError, types
+from trio_mcp import Accepted, Client, ClientOptions, Context, ErrorResponse, McpError, types
 
 ROOTS = [types.Root(uri="file:///home", name="home")]
 
@@ -112,6 +114,48 @@ async def test_a_page_is_visited(way: Way) -> None:
         assert text(await client.call_tool("visit")) == "Accepted"
 
     assert seen == [("Please pay.", "https://example.com/pay")]
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN, "2025-06-18"])
+async def test_a_caller_is_told_that_its_user_has_finished_on_a_page(revision: str) -> None:
+    server, done = server_of(LEGACY), list[str]()
+    finished = trio.Event()
+
+    @server.tool
+    async def pay(number: int, ctx: Context) -> None:
+        answer = await ctx.elicit("Please pay.", url="https://example.com/pay", elicitation_id=f"visit-{number}")
+        assert isinstance(answer, Accepted)
+
+    @server.tool
+    async def finish(ctx: Context) -> None:
+        for number in (0, 50, 50, 119):  # the first was too long ago, and a visit is finished once
+            await ctx.elicitation_complete(f"visit-{number}")
+
+    async def completed(visit: types.ElicitationCompleteNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        done.append(visit.elicitation_id)
+        if len(done) == 2:
+            finished.set()
+
+    async def visit(question: Any) -> types.ElicitResult:
+        del question
+        await trio.lowlevel.checkpoint()
+        return types.ElicitResult(action="accept")
+
+    options: Any = {"on_elicit": visit, "elicit_modes": ["url"], "on_elicit_complete": completed}
+    async with opened(front(server), Way(LEGACY, revision, down_by="bytes"), **options) as client:
+        if revision == "2025-06-18":  # which has no pages
+            assert (await client.call_tool("pay", {"number": 1})).is_error
+            await client.call_tool("finish")
+        else:
+            for number in range(120):
+                assert not (await client.call_tool("pay", {"number": number})).is_error
+            await client.call_tool("finish")
+        if revision == LEGACY:
+            with trio.fail_after(60):
+                await finished.wait()
+        await client.list_tools()
+    assert done == (["visit-50", "visit-119"] if revision == LEGACY else [])
 
 
 @everywhere

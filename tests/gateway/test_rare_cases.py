@@ -57,6 +57,7 @@ async def test_a_request_without_a_task_takes_no_log_message_and_asks_nothing() 
     request = ForwardedRequest("tools/call", {}, no_target, "ada")
 
     await request.log(types.LoggingMessageNotificationParams(level="info", data="unasked"))
+    await request.visit_completed("visit")
     with pytest.raises(McpError, match="asks in its results"):
         await request.roots()
     with pytest.raises(AssertionError):

@@ -11,9 +11,10 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define, field
 
@@ -25,6 +26,8 @@ __all__ = ["CallInFlight", "CallsInFlight", "current_call"]
 _log = logging.getLogger("trio_mcp.gateway")
 
 T = TypeVar("T")
+
+_MOST_VISITS: Final = 100
 
 
 class CallInFlight(Protocol):
@@ -56,6 +59,10 @@ class CallInFlight(Protocol):
         """Send the caller a log message, if it wants messages of this level."""
         ...
 
+    async def visit_completed(self, id: str) -> None:
+        """Tell the caller that its user has finished on a page, also after the request; it may be gone."""
+        ...
+
 
 current_call: ContextVar[CallInFlight | None] = ContextVar("trio_mcp_gateway_call", default=None)
 """The call in whose task the present code runs; None in the tasks of a connection."""
@@ -72,6 +79,8 @@ class CallsInFlight:
     _server: str
     _calls: dict[CallInFlight, None] = field(factory=dict[CallInFlight, None], init=False)
     """An ordered set."""
+    _visits: OrderedDict[str, CallInFlight] = field(factory=OrderedDict[str, "CallInFlight"], init=False)
+    """The latest pages that callers were sent to, by the id of the visit."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -86,7 +95,22 @@ class CallsInFlight:
 
     async def elicit(self, question: Any) -> types.ElicitResult:
         """Ask the user of a caller; raises `McpError` if that is not possible."""
-        return await self._ask(lambda call: call.elicit(question))
+        id = getattr(question, "elicitation_id", None)
+
+        async def elicit(call: CallInFlight) -> types.ElicitResult:
+            if id is not None:
+                self._visits[id] = call
+                if len(self._visits) > _MOST_VISITS:
+                    self._visits.popitem(last=False)
+            return await call.elicit(question)
+
+        return await self._ask(elicit)
+
+    async def visit_completed(self, visit: types.ElicitationCompleteNotificationParams) -> None:
+        """Tell a caller that its user has finished on a page."""
+        call = self._visits.pop(visit.elicitation_id, None)
+        if call is not None:
+            await call.visit_completed(visit.elicitation_id)
 
     async def sample(self, question: Any) -> types.CreateMessageResult:
         """Ask the model of a caller; raises `McpError` if that is not possible."""

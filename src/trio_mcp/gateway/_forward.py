@@ -84,7 +84,6 @@ from ._tasks import TASKS, follow_task, needs_task, run_as_legacy_task, takes_ta
 from ._upstream import UpstreamClient
 
 __all__ = [
-    "PASSED_EXTENSIONS",
     "Finish",
     "ForwardedQuestion",
     "ForwardedRequest",
@@ -106,8 +105,6 @@ _OF_ATTEMPT: Final = frozenset({"_meta", "requestState", "inputResponses"})
 """The members of params that belong to one attempt."""
 RESOURCE_NOT_FOUND: Final = -32002
 """The code of legacy revisions for a resource that does not exist; modern ones use `INVALID_PARAMS`."""
-PASSED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills", TASKS})
-"""The extensions of a caller that are declared to servers as well."""
 
 Finish: TypeAlias = Callable[[JsonObject], JsonObject]
 """Changes a result that is not passed on as it is; it may change its argument."""
@@ -296,7 +293,7 @@ class ForwardedRequest(TasklessResponder):
         if exchange is None:
             return result
         facts = exchange.context
-        if result.get("resultType") == "input_required":
+        if result.get("resultType") == "input_required" and self.method in _PLAIN:
             requests: Any = result.get("inputRequests")
             return interim_result(
                 serving, exchange, requests if is_object(requests) else {}, result.get("requestState")
@@ -315,10 +312,14 @@ class ForwardedRequest(TasklessResponder):
                 del result["_meta"]
         if result.get("cacheScope") == "public" and _is_personal(target.client):
             result = {**result, "cacheScope": "private"}
-        if revision <= facts.revision:
-            return result
+        return result if revision <= facts.revision else self._in_revision(facts.revision, result)
+
+    def _in_revision(self, revision: str, result: JsonObject) -> Any:
+        """Return the result of a later revision in an earlier one, typed, or as JSON for a custom method."""
+        if self.method not in types.METHODS[revision]:
+            return {name: each for name, each in result.items() if name != "resultType"}
         result = {name: decoded(each) for name, each in result.items()}
-        return checked_result(result, self.method, facts.revision, str(self.params.get("name", "")))
+        return checked_result(result, self.method, revision, str(self.params.get("name", "")))
 
     # --- Messages in between ---
 
@@ -334,6 +335,12 @@ class ForwardedRequest(TasklessResponder):
         """Send the caller a log message, if it wants messages of this level."""
         if self._context is not None:  # else it wants none
             await self._context.log(message.level, message.data, logger=message.logger)
+
+    async def visit_completed(self, id: str) -> None:
+        """Tell the caller that its user has finished on a page, also after the request; it may be gone."""
+        if self._context is not None:
+            with suppress(ConnectionLost):
+                await self._context.elicitation_complete(id)
 
     async def elicit(self, question: Any) -> types.ElicitResult:
         """Ask the caller's user; raises `McpError` if that is not possible."""
@@ -375,7 +382,8 @@ _PLAIN: Final[Mapping[str, Sequence[str]]] = {
     "prompts/get": ("name", "arguments"),
     "resources/read": ("uri",),
 }
-"""The members of params that are the same in typed params and in JSON, apart from ``_meta``."""
+"""The members of params that are the same in typed params and in JSON, apart from ``_meta``, of the requests that a
+server may answer with questions."""
 
 
 def given_params(exchange: IncomingRequest, params: Any) -> JsonObject:
@@ -459,7 +467,7 @@ def capabilities_for(capabilities: JsonObject, *, modern: bool) -> JsonObject:
     declared = {name: each for name, each in capabilities.items() if name in _ASKED}
     extensions: Any = capabilities.get("extensions")
     if is_object(extensions):
-        passed = {id: each for id, each in extensions.items() if id in PASSED_EXTENSIONS and (modern or id != TASKS)}
+        passed = {id: each for id, each in extensions.items() if modern or id != TASKS}
         if passed:
             declared["extensions"] = passed
     return declared

@@ -20,7 +20,6 @@ from .. import Access, Restart, Server, types
 from ..abc import Direction
 from ..lowlevel import ServerExtensionPoints, ServingPart
 from ..wire import JsonText
-from ._forward import PASSED_EXTENSIONS
 from ._merged import METHODS
 from ._mount import Credentials, Edit, Mount, Share, Start, Visible, free_label, starts_of
 from ._search import ToolSearch
@@ -110,10 +109,8 @@ class Gateway(Server):
         declared: dict[str, Any] = {}
         for upstream in self._upstreams.values():
             for client in self._clients(upstream):
-                connected = None if client.server is None else client.server.client
-                for id, settings in ((connected and connected.server_capabilities.extensions) or {}).items():
-                    if id in PASSED_EXTENSIONS:
-                        declared.setdefault(id, settings)
+                for id, settings in client.extensions.items():
+                    declared.setdefault(id, settings)
         return declared
 
     @property

@@ -78,6 +78,11 @@ class Mount:
         """True if only some of the server is shown."""
         return self.only is not None or bool(self.without)
 
+    @property
+    def shows_all(self) -> bool:
+        """True if every caller sees everything of the server."""
+        return self.visible is None and not self.has_patterns
+
     def shows(self, *names: str) -> bool:
         """Return True if something with these names is shown (rule 1)."""
         if any(fnmatchcase(name, pattern) for name in names for pattern in self.without):

@@ -6,6 +6,9 @@ Rules of this file:
    with its principal. Callers without authentication count as one principal.
 2. What the gateway has registered itself is answered by itself, and precedes what servers offer.
 3. A request that names what is unknown waits until each server was asked for its lists, and is refused then.
+4. A method or notification that neither the specification nor the gateway knows belongs to the only server; if there
+   are several, to the only one that declares an extension of the same vendor: the part of the name before the slash.
+   It is refused if the mount restricts what is seen of the server.
 """
 
 from __future__ import annotations
@@ -21,7 +24,18 @@ from weakref import WeakKeyDictionary
 import trio
 from attrs import define, evolve, field, frozen
 
-from .. import Access, Change, ChangeFilter, Context, CustomChange, McpError, ResourceUpdated, ToolError, TrioMcpError
+from .. import (
+    Access,
+    Change,
+    ChangeFilter,
+    Context,
+    CustomChange,
+    McpError,
+    ResourceUpdated,
+    ToolError,
+    TrioMcpError,
+    types,
+)
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, JsonText, decode, decoded, is_array, is_modern, is_object, json_text
 from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
@@ -39,6 +53,7 @@ __all__ = ["GatewayServing"]
 
 _SEARCH_TOOLS: Final = (FIND_TOOLS, USE_TOOL)
 _NOTHING: Final = (False, False)
+_SPECIFIED: Final = frozenset(method for methods in types.METHODS.values() for method in methods)
 _MOST_MERGED: Final = 256
 """The number of merged lists that are kept; those of other callers are merged again when needed."""
 
@@ -294,9 +309,9 @@ class GatewayServing:
             return ForwardedRequest(method, given_params(exchange, params), resolve, caller.identity)
         if method == "completion/complete":
             return self._completion(exchange, caller, params)
-        if method in TASK_METHODS and exchange.context.modern:
-            return self._task_request(exchange, caller)
-        return None
+        if method in TASK_METHODS:
+            return self._task_request(exchange, caller) if exchange.context.modern else None
+        return None if method in _SPECIFIED else self._custom(exchange, caller, params)
 
     def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, params: Any) -> ForwardedRequest:
         given, merged = given_params(exchange, params), self._lists_for(caller)
@@ -312,6 +327,36 @@ class GatewayServing:
             may_ask = client is None or asks or not is_modern(client.revision)
         target = self._target_of(given, merged, kind, entry)
         return ForwardedRequest(exchange.method, given, target, caller.identity, may_ask)
+
+    def _custom(self, exchange: IncomingRequest, caller: _Caller, params: Any) -> ForwardedRequest | None:
+        """Return the responder of a request whose method only a server may know (rule 4)."""
+        method = exchange.method
+        client = None if self._points.has_method(method) else self._server_for(method, caller)
+        if client is None:
+            return None
+        target = Target(client, {name: each for name, each in params.items() if name != "_meta"})
+        return ForwardedRequest(method, params, target, caller.identity)
+
+    def _server_for(self, method: str, caller: _Caller) -> UpstreamClient | None:
+        """Return the connection to the server that a custom method or notification belongs to; None if unknown."""
+        mounts, vendor = self._gateway.mounts, method.partition("/")[0] + "/"
+        if len(mounts) == 1:
+            owners = [self._client(mounts[0], self._key(mounts[0], caller), caller.access)]
+        else:
+            known = self._known_clients(caller)
+            owners = [client for client in known if any(id.startswith(vendor) for id in client.extensions)]
+        return owners[0] if len(owners) == 1 and owners[0].mount.shows_all else None
+
+    async def notified(self, notification: IncomingRequest, params: Any) -> None:
+        """Pass a notification of a caller on: a custom one, or that its roots have changed."""
+        method, caller = notification.method, _Caller(notification.peer, notification.context.access)
+        if method == "notifications/roots/list_changed":
+            for client in self._known_clients(caller):
+                await client.roots_changed()
+        elif method not in _SPECIFIED:
+            owner = self._server_for(method, caller)
+            if owner is not None:
+                await owner.notify(method, params)
 
     def _task_request(self, exchange: IncomingRequest, caller: _Caller) -> ForwardedRequest | None:
         """Return the responder of a request that names a task; None if it is not about a task of a server.
@@ -421,7 +466,7 @@ class GatewayServing:
     def _only_server(merged: MergedLists, uri: str) -> tuple[UpstreamClient, str] | None:
         """Return the server of a resource that no server lists, if only one server has resources and shows them all."""
         having = [client for client in merged.clients if client.offers_resources]
-        if len(having) == 1 and not having[0].mount.has_patterns and having[0].mount.visible is None:
+        if len(having) == 1 and having[0].mount.shows_all:
             return having[0], uri
         return None
 

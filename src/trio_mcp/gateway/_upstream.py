@@ -191,6 +191,7 @@ class UpstreamClient:
             "cache": False,  # the results of one caller are not for another
             "on_elicit": self.calls.elicit,
             "elicit_modes": ["form", "url"],
+            "on_elicit_complete": self.calls.visit_completed,
             "on_sample": self.calls.sample,
             "sample_with_tools": True,
             "sample_with_context": True,
@@ -409,6 +410,26 @@ class UpstreamClient:
         """Note that a request was answered, or given up."""
         self.calls.end(call)
         self._used_at = trio.current_time()
+
+    @property
+    def extensions(self) -> Mapping[str, Mapping[str, Any]]:
+        """The extensions that the server declares; none while it is not connected."""
+        client = None if self.server is None else self.server.client
+        return {} if client is None else client.server_capabilities.extensions or {}
+
+    async def roots_changed(self) -> None:
+        """Tell a legacy server that is connected that the roots of a caller have changed."""
+        client = None if self.server is None else self.server.client
+        if client is not None and not is_modern(client.revision):
+            with suppress(TrioMcpError):  # the connection is just being lost
+                await client.roots_changed()
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send the server a custom notification; if it cannot be sent, that is logged."""
+        try:
+            await (await self.client()).notify(method, {name: each for name, each in params.items() if name != "_meta"})
+        except TrioMcpError as failure:
+            _log.warning("server %r: a notification %r was not passed on: %s", self.mount.name, method, failure)
 
     @property
     def is_limited(self) -> bool:

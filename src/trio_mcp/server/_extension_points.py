@@ -146,6 +146,10 @@ class ServerExtensionPoints:
         """Return True if *signature* is one that `signature` has returned for *text*."""
         return internals_of(self.server).seals.has_signed(text, signature)
 
+    def has_method(self, name: str) -> bool:
+        """Return True if a custom method of this name is registered (`Server.method`)."""
+        return name in internals_of(self.server).custom.methods
+
     def list_changed(
         self, kind: Literal["tools", "prompts", "resources"], shown_to: Callable[[Access | None], bool] | None = None
     ) -> None:

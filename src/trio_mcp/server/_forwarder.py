@@ -62,7 +62,7 @@ class Forwarder(Protocol):
         """Return what answers a request, or None if the server itself does; raise `McpError` to refuse it.
 
         Called for each request but ``initialize``, ``ping``, ``server/discover``, ``logging/setLevel`` and those that
-        are about subscriptions.
+        are about subscriptions; also for methods that the server has not, and for those of extensions.
 
         Args:
             params: typed params; JSON for a method that the specification does not have.
@@ -71,6 +71,14 @@ class Forwarder(Protocol):
 
     def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
         """Return the input schema of a tool as it is listed; None if the caller sees no such tool, or it is unknown."""
+        ...
+
+    async def notified(self, notification: IncomingRequest, params: Any) -> None:
+        """Take a notification that the server has no handler for; those of one connection come one after the other.
+
+        Args:
+            params: as of `find`.
+        """
         ...
 
     @property

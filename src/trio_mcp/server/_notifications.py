@@ -123,7 +123,7 @@ class NotificationQueue:
     def take(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin) -> None:
         """Take a notification; synchronous, and never raises."""
         internals = self._serving.internals
-        wanted = method in internals.custom.notifications or internals.middleware
+        wanted = method in internals.custom.notifications or internals.middleware or self._serving.forwarder is not None
         if not wanted or method in _ENGINE_METHODS or method in _REQUESTS:
             _log.debug("notification %s with %d params", method, len(params))
             return
@@ -188,6 +188,8 @@ class NotificationQueue:
             custom = internals.custom.notifications.get(notification.method)
             if custom is not None:
                 await custom.call(view, typed)
+            elif self._serving.forwarder is not None:
+                await self._serving.forwarder.notified(notification, typed)
 
         received: JsonObject = notification.params or {}
         params: Any = received
