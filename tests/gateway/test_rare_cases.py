@@ -9,6 +9,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from tests.gateway.helpers import MODERN, Way, client_of, front, opened
+from tests.interaction.over_http import served_at_socket
 from trio_mcp import (
     Access,
     CallNext,
@@ -110,7 +111,10 @@ async def test_more_principals_than_are_remembered_see_their_own_lists() -> None
     gateway = Gateway("front")
     gateway.mount(small_server(), share="principal")
     async with gateway.serving() as serving:
-        for number in range(260):
+        for number in [
+            *range(260),
+            *range(260),
+        ]:  # a new connection forgets all lists, one that is there already does not
             async with client_of(serving, HERE, f"user {number}") as client:
                 assert await names(client) == ["hello"]
 
@@ -183,3 +187,9 @@ async def test_links_in_long_results_have_the_uris_of_the_gateway() -> None:
             }
             assert not (await client.call_tool("text")).is_error
         nursery.cancel_scope.cancel()
+
+
+async def test_a_call_of_a_server_over_http_has_header_fields_of_its_own() -> None:
+    async with served_at_socket(small_server()) as bound, opened(front(bound.url), HERE) as client:
+        assert await names(client) == ["hello"]
+        assert (await client.call_tool("hello")).content == [types.TextContent(text="hello from small")]

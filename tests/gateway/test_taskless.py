@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+from trio.testing import lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
+from tests.gateway.helpers import MODERN
+from tests.gateway.upstreams import CountedServer, echo, gateway_of
 from trio_mcp import Client, Server, open_client, serve_stream, types
 from trio_mcp.gateway import Gateway
+from trio_mcp.testing import ScriptedPeer
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 
@@ -138,3 +142,49 @@ async def test_answers_wait_for_a_caller_that_does_not_read() -> None:
                     calls.start_soon(call)
         assert sizes == [900_000] * 40
         nursery.cancel_scope.cancel()
+
+
+LISTED = {"jsonrpc": "2.0", "id": "list", "method": "tools/list", "params": {"_meta": ScriptedPeer.envelope(MODERN)}}
+
+
+def large_call(id: int) -> dict[str, Any]:
+    params = {"name": "large", "arguments": {"size": 3_000_000}, "_meta": ScriptedPeer.envelope(MODERN)}
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_results_wait_for_a_caller_that_does_not_read(reads: bool) -> None:
+    async with trio.open_nursery() as nursery:
+        made = Desk(nursery)
+        ours, theirs = lockstep_stream_pair()
+        nursery.start_soon(serve_stream, made.gateway, theirs)
+        caller = ScriptedPeer(ours)
+        await caller.send(LISTED)
+        assert (await caller.receive())["id"] == "list"
+        for id in range(10):
+            await caller.send(large_call(id))
+        await wait_all_tasks_blocked()
+        assert made.gateway.status["desk"].in_flight == 0
+        if reads:
+            assert sorted([(await caller.receive())["id"] for _ in range(10)]) == [*range(10)]
+        await ours.aclose()
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+
+async def test_calls_wait_for_a_server_that_does_not_read() -> None:
+    upstream, text, answers = CountedServer(), "x" * 3_000_000, list[str]()
+    async with open_client(gateway_of(upstream)) as client:
+        assert await echo(client) == "here"
+        upstream.hang()
+
+        async def call() -> None:
+            answers.append(await echo(client, text))
+
+        async with trio.open_nursery() as calls:
+            for _ in range(10):
+                calls.start_soon(call)
+            await wait_all_tasks_blocked()
+            assert answers == []
+            upstream.answers.set()
+        assert answers == [text] * 10

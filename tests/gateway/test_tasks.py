@@ -535,3 +535,32 @@ async def test_a_server_that_does_not_connect_delays_callers_for_a_bounded_time(
         assert trio.current_time() - began == pytest.approx(5, abs=0.5)
         await client.ping()
     assert trio.current_time() - began < 30
+
+
+async def test_states_of_tasks_that_break_the_protocol_harm_nothing() -> None:
+    server = Server("odd", extensions={TASKS: {}})
+    server.resource("notes://one")(lambda: "one")
+    points = ServerExtensionPoints(server)
+
+    @server.method("tasks/get", extension=TASKS)
+    async def get() -> dict[str, Any]:
+        return {"taskId": "1", "status": "completed", "result": 3}
+
+    @points.listen_filter("taskIds", extension=TASKS)
+    async def listened(wanted: Any, _: Context) -> Any:
+        return wanted
+
+    notes = Server("notes")
+    notes.resource("notes://one")(lambda: "another one")
+    async with open_client(front(notes, server)) as client:
+        await client.list_resources()
+        state = await client.request("tasks/get", {"taskId": "odd::1"}, dict, extensions=DECLARED)
+        assert (state["taskId"], state["result"]) == ("odd::1", 3)
+        async with client.listen(custom={"taskIds": ["odd::1"]}, extensions=DECLARED) as changes:
+            assert changes.honored.custom == {"taskIds": ["odd::1"]}
+            for id in ("2", "1"):
+                points.notify_listeners("taskIds", "1", "notifications/tasks", {"taskId": id, "status": "working"})
+                await wait_all_tasks_blocked()
+            change = await anext(changes)
+            assert isinstance(change, CustomChange)
+            assert change.params["taskId"] == "odd::1"

@@ -228,7 +228,9 @@ async def test_a_child_process_receives_one_message_a_line_and_nothing_else(tmp_
         "notifications/initialized",
         "tools/call",
     ]
-    assert messages[-1]["params"] == {"name": "grüß\ndich", "arguments": {"line\r": "break\n\u2028"}}
+    params = messages[-1]["params"]
+    assert 0 < params.pop("_meta").pop("io.github.trio-mcp/deadline") <= 60
+    assert params == {"name": "grüß\ndich", "arguments": {"line\r": "break\n\u2028"}}
 
 
 # Progress.

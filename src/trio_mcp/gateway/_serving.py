@@ -240,8 +240,9 @@ class GatewayServing:
 
     def prepare(self) -> Callable[[], Awaitable[None]] | None:
         """Return a function that waits for the servers that are being connected to: what they declare matters."""
-        connecting = [each for each in self._clients.values() if each.key is None and each.is_first_connecting]
-        return partial(_wait_connected, connecting) if connecting else None
+        attempts = [each.first_attempt for each in self._clients.values() if each.key is None]
+        waits = [each for each in attempts if each is not None]
+        return partial(_wait_for_all, waits) if waits else None
 
     # --- Merged lists ---
 
@@ -599,10 +600,10 @@ _FIRST_PLACE: Final = 2**32
 """The place of the first entry of a server, behind what the gateway itself lists."""
 
 
-async def _wait_connected(clients: Sequence[UpstreamClient]) -> None:
+async def _wait_for_all(waits: Sequence[Callable[[], Awaitable[None]]]) -> None:
     async with trio.open_nursery() as nursery:
-        for client in clients:
-            nursery.start_soon(client.wait_tried)
+        for wait in waits:
+            nursery.start_soon(wait)
 
 
 def _principal(access: Access | None) -> str:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import trio
@@ -150,15 +151,12 @@ class UpstreamClient:
         return self.server
 
     @property
-    def is_first_connecting(self) -> bool:
-        """True until the first attempt to connect has ended."""
-        return self.server is not None and not self.server.tried.is_set()
-
-    async def wait_tried(self) -> None:
-        """Wait until the first attempt to connect has ended, for a bounded time."""
-        with trio.move_on_at(self._begun_at + _PATIENCE_AT_START):
-            if self.server is not None:
-                await self.server.tried.wait()
+    def first_attempt(self) -> Callable[[], Awaitable[None]] | None:
+        """A function that waits, for a bounded time, until the first attempt to connect has ended; None if it has."""
+        server = self.server
+        if server is None or server.tried.is_set():
+            return None
+        return partial(_wait_until, self._begun_at + _PATIENCE_AT_START, server.tried)
 
     @contextmanager
     def in_use(self) -> Generator[None]:
@@ -492,6 +490,11 @@ class UpstreamClient:
     def status(self) -> ServerStatus | None:
         """The state of the connection; None while it is closed because it was idle."""
         return None if self.server is None else self.server.status
+
+
+async def _wait_until(deadline: float, event: trio.Event) -> None:
+    with trio.move_on_at(deadline):
+        await event.wait()
 
 
 def _declared_as(kind: ListKind) -> str:

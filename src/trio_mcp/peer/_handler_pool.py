@@ -568,15 +568,22 @@ class ForwardingRun(HandlerRun):
         give_up()
         self._end()
 
+    def stop_soon(self, reason: str) -> None:
+        """Give the request up at once, because that wakes no task."""
+        if self._give_up is None:
+            super().stop_soon(reason)
+        else:
+            self.stop(reason)
+
     def _answered(self, outcome: JsonObject | McpError) -> None:
         """Pass the answer on, now or when there is room for it."""
         if self._give_up is None:  # it has not returned from `start` yet
             self.pool.running += 1
         self._give_up, self.has_ended = None, True
         exchange = self.exchange
-        if exchange is None or exchange.has_room():
-            if exchange is not None:
-                exchange.respond(outcome)
+        assert exchange is not None  # else it was given up
+        if exchange.has_room():
+            exchange.respond(outcome)
             self._end()
         else:
             self.pool.nursery.start_soon(self._respond_later, exchange, outcome, name=f"{self.method} answer")

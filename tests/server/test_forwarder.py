@@ -1,0 +1,193 @@
+"""Servers whose requests are answered by a forwarder: what another package may build on `ServerExtensionPoints`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from attrs import define, field
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+
+from trio_mcp import (
+    Access,
+    CacheHint,
+    Change,
+    ChangeFilter,
+    Context,
+    ErrorResponse,
+    McpError,
+    Server,
+    open_client,
+    serve_stream,
+    types,
+)
+from trio_mcp.lowlevel import IncomingRequest, Peer, ServerExtensionPoints, TasklessResponder
+from trio_mcp.testing import ScriptedPeer
+
+
+@define(eq=False)
+class Note(TasklessResponder):
+    """Answers the request to read one resource, without a task."""
+
+    waits: bool = field(default=True, init=False)
+    may_ask: bool = field(default=False, init=False)
+    given_up: bool = field(default=False, init=False)
+    answered_late: bool = field(default=False, init=False)
+
+    def begin_nowait(
+        self, serving: object, exchange: IncomingRequest, done: Callable[[Any], None]
+    ) -> Callable[[], None] | None:
+        del serving
+        uri: str = (exchange.params or {})["uri"]
+        if uri == "notes://one":
+            done({"contents": [{"uri": uri, "text": "one"}]})
+        elif uri == "notes://fails":
+            done(McpError(-32000, "no notes today"))
+        elif uri == "notes://late":
+
+            def answer(_: object) -> None:
+                self.answered_late = True
+                done({"contents": []})
+
+            exchange.peer.on_disconnect(answer)
+        elif uri == "notes://never":
+            return self._give_up
+        else:
+            return None
+        return self._give_up
+
+    def _give_up(self) -> None:
+        self.given_up = True
+
+    async def call(self, context: Context, params: Any) -> Any:
+        del context
+        await trio.lowlevel.checkpoint()
+        return {"contents": [{"uri": params.uri, "text": "from a task"}]}
+
+
+@define(eq=False)
+class Notes:
+    """A forwarder that answers for some resources."""
+
+    note: Note = field(factory=Note, init=False)
+    notified_of: list[str] = field(factory=list[str], init=False)
+
+    def find(self, exchange: IncomingRequest, params: Any) -> Note | None:
+        del params
+        return self.note if exchange.method == "resources/read" else None
+
+    def input_schema(self, tool: str, access: Access | None) -> dict[str, Any] | None:
+        del tool, access
+        return None
+
+    async def notified(self, notification: IncomingRequest, params: Any) -> None:
+        del params
+        await trio.lowlevel.checkpoint()
+        self.notified_of.append(notification.method)
+
+    @property
+    def listen_members(self) -> Mapping[str, str]:
+        return {}
+
+    def listening(
+        self, wanted: ChangeFilter, peer: Peer, access: Access | None, changed: Callable[[Change], None]
+    ) -> AbstractAsyncContextManager[ChangeFilter]:
+        raise AssertionError
+
+    def prepare(self) -> Callable[[], Awaitable[None]] | None:
+        return None
+
+
+def own_note() -> str:
+    return "its own"
+
+
+def make_server() -> tuple[Server, Notes]:
+    server, notes = Server("notes", cache={"resources/read": CacheHint(ttl=5.0, scope="public")}), Notes()
+    points = ServerExtensionPoints(server)
+    server.resource("notes://own")(own_note)  # so that it declares resources
+
+    @asynccontextmanager
+    async def open_part(_: Server, __: trio.Nursery) -> AsyncGenerator[Notes]:
+        yield notes
+
+    points.forward(points.add_part(open_part))
+    return server, notes
+
+
+async def test_a_result_without_a_task_has_the_cache_hint_of_the_server() -> None:
+    server, _ = make_server()
+    async with open_client(server, revision="2026-07-28", cache=False) as client:
+        result = await client.read_resource("notes://one")
+        assert result.contents == [types.TextResourceContents(uri="notes://one", text="one")]
+        assert (result.ttl_ms, result.cache_scope) == (5000, "public")
+        (contents,) = (await client.read_resource("notes://two")).contents
+        assert contents == types.TextResourceContents(uri="notes://two", text="from a task")
+        with pytest.raises(ErrorResponse, match="no notes today"):
+            await client.read_resource("notes://fails")
+
+
+async def test_a_request_without_a_task_is_given_up_when_its_caller_is_cancelled(autojump_clock: object) -> None:
+    server, notes = make_server()
+    async with open_client(server) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.read_resource, "notes://never")
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        await trio.sleep(1)
+        assert notes.note.given_up
+
+
+async def test_requests_of_a_caller_that_is_gone_are_given_up_and_a_late_answer_is_dropped(
+    autojump_clock: object,
+) -> None:
+    server, notes = make_server()
+    async with trio.open_nursery() as nursery:
+        ours, theirs = memory_stream_pair()
+        nursery.start_soon(serve_stream, server, theirs)
+        caller = ScriptedPeer(ours)
+        for uri in ("notes://late", "notes://never"):
+            params = {"uri": uri, "_meta": ScriptedPeer.envelope("2026-07-28")}
+            await caller.send({"jsonrpc": "2.0", "id": uri, "method": "resources/read", "params": params})
+        await wait_all_tasks_blocked()
+        await ours.aclose()
+    assert notes.note.answered_late
+    assert notes.note.given_up
+
+
+async def test_the_forwarder_is_told_of_notifications_that_the_server_has_no_handler_for() -> None:
+    server, notes = make_server()
+    told: list[str] = []
+
+    @server.notification("com.example/known")
+    async def known() -> None:
+        told.append("com.example/known")
+
+    async with open_client(server) as client:
+        await client.notify("com.example/known")
+        await client.notify("com.example/unknown")
+        await client.read_resource("notes://two")
+    assert (told, notes.notified_of) == (["com.example/known"], ["com.example/unknown"])
+
+
+def test_a_server_has_one_forwarder() -> None:
+    server, _ = make_server()
+    points = ServerExtensionPoints(server)
+    with pytest.raises(ValueError, match="has a forwarder already"):
+        points.forward(points.add_part(lambda *_: None))  # type: ignore[arg-type] # it is not opened
+
+
+async def look() -> dict[str, Any]:
+    return {}
+
+
+def test_a_server_knows_its_custom_methods() -> None:
+    server, _ = make_server()
+    server.method("com.example/look")(look)
+    points = ServerExtensionPoints(server)
+    assert points.has_method("com.example/look")
+    assert not points.has_method("com.example/other")
+    assert not points.has_method("tools/call")
