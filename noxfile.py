@@ -252,7 +252,7 @@ def codegen_check(session: nox.Session) -> None:
 def readme(session: nox.Session) -> None:
     """Run every program of the README and of the pages in docs, and the README's first command in a fresh copy."""
     session.install(".", *group("readme"))
-    session.run("pytest", "tests/readme", *session.posargs)
+    session.run("pytest", "tests/readme", *IN_PARALLEL, *session.posargs)
 
 
 @nox.session
@@ -271,7 +271,9 @@ def peers(session: nox.Session) -> None:
             session.run("npm", "install", *home, *packages, external=True)
     else:
         selection += [f"--ignore=tests/peers/test_{name}.py" for name in NODE_TESTS]
-    session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
+    # By files, because the tests of one file share the peers that they start.
+    parallel = (*IN_PARALLEL, "--dist", "loadfile")
+    session.run("pytest", *selection, *parallel, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
         session.skip("the Python peers passed; the others need Node")
 
