@@ -73,13 +73,13 @@ ATHERIS = "atheris==3.0.0"
 # disturb the tests that measure.
 IN_PARALLEL = ("-n", "2")
 
-# Tests that put no message on a wire, as far as they take long, those whose messages are made up, and one that measures
+# Tests that put no message on a wire, as far as they take long, those whose messages are made up, and those that measure
 # the memory that messages take: the check of messages keeps copies.
 SILENT = (
     *("benchmarks", "fuzz", "model", "siege", "soak"),
     *("codegen", "schema", "types", "wire", "test_wire_validity.py"),
     *("server/asking/test_form_properties.py", "server/signature/test_signature_properties.py"),
-    *("server/test_expired_questions.py", "interaction/test_large_messages.py"),
+    *("gateway/test_memory.py", "server/test_expired_questions.py", "interaction/test_large_messages.py"),
     *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
 )
 
