@@ -73,8 +73,8 @@ ATHERIS = "atheris==3.0.0"
 # disturb the tests that measure.
 IN_PARALLEL = ("-n", "2")
 
-# Tests that put no message on a wire, as far as they take long, those whose messages are made up, and those that measure
-# the memory that messages take: the check of messages keeps copies.
+# Tests that put no message on a wire, as far as they take long, those whose messages are made up, and those that
+# measure the memory that messages take: the check of messages keeps copies.
 SILENT = (
     *("benchmarks", "fuzz", "model", "siege", "soak"),
     *("codegen", "schema", "types", "wire", "test_wire_validity.py"),

@@ -103,15 +103,15 @@ async def test_an_extension_is_declared_to_both_sides_and_its_result_types_pass(
 
 async def test_with_several_servers_the_vendor_of_the_method_names_the_server() -> None:
     first, second = Rooms(), Rooms()
-    gateway = front(first.server(MODERN), second.server(MODERN, "halls", "org.example/halls"), Server("plain"))
+    gateway = front(first.server(MODERN), second.server(MODERN, "halls", "acme/halls"), Server("plain"))
     async with open_client(gateway) as client:
         assert (await listed(client))["rooms"] == ["rooms"]
-        assert (await listed(client, "org.example/rooms/list"))["rooms"] == ["halls"]
+        assert (await listed(client, "acme/rooms/list"))["rooms"] == ["halls"]
         with pytest.raises(ErrorResponse) as refusal:
-            await listed(client, "net.example/rooms/list")
+            await listed(client, "rooms/rooms/list")
         assert refusal.value.code == -32601
-        await client.notify("net.example/rooms/entered")
-        await client.notify("org.example/rooms/entered", {"by": "ada"})
+        await client.notify("rooms/rooms/entered")
+        await client.notify("acme/rooms/entered", {"by": "ada"})
         assert await second.received(1) == [{"by": "ada"}]
     assert first.told == []
 

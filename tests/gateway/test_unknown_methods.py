@@ -11,7 +11,7 @@ from trio_mcp.gateway import Gateway
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("method", ["unknown/method", "tasks/dance"])
+@pytest.mark.parametrize("method", ["acme/unknown", "tasks/dance"])
 async def test_a_method_that_nobody_knows_is_refused(revision: str, method: str) -> None:
     async with open_client(Gateway("gateway"), revision=revision) as client:
         with pytest.raises(ErrorResponse) as refused:

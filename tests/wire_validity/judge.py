@@ -109,6 +109,21 @@ INVALID_ON_PURPOSE = (
         "an empty URI of a directory, by `Client.request`",
     ),
     InvalidOnPurpose(
+        "tests/gateway/test_lists.py::test_a_template_that_cannot_be_expanded_is_listed_and_matches_nothing",
+        "server",
+        "a template that is not valid, of a server and of the gateway in front of it",
+    ),
+    InvalidOnPurpose(
+        "tests/gateway/test_tasks.py::test_a_task_that_no_server_has_does_not_exist",
+        "client",
+        "an id that is not a string, by `Client.request`",
+    ),
+    InvalidOnPurpose(
+        "tests/gateway/test_tasks.py::test_states_of_tasks_that_break_the_protocol_harm_nothing",
+        "server",
+        "states of tasks that are not valid, of a server and of the gateway in front of it",
+    ),
+    InvalidOnPurpose(
         "tests/tasks/test_server_tasks.py::test_an_invalid_answer_is_refused_and_the_question_stays_open",
         "client",
         "an invalid answer to a question of a task",
