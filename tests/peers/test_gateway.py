@@ -259,14 +259,17 @@ def test_the_official_client_uses_an_official_server_through_a_gateway(
 # --- Changes ---
 
 
-@pytest.fixture(scope="module")
-def changing_url(official_python: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """The URL of a gateway with two servers that change on request: `official`, and `ours`, which can also stop."""
+@pytest.fixture
+def changing_url(official_python: str, tmp_path: Path) -> Generator[str]:
+    """The URL of a gateway with two servers that change on request: `official`, and `ours`, which can also stop.
+
+    Each test has its own, so that none begins while a server stops.
+    """
     servers = {
         "official": entry_of([official_python, str(HERE / "official_server.py")]),
         "ours": entry_of([sys.executable, "-W", "error", str(HERE / "changing_server.py")]),
     }
-    with open_gateway(tmp_path_factory.mktemp("gateway"), servers, "--prefix") as url:
+    with open_gateway(tmp_path, servers, "--prefix") as url:
         yield url
 
 
