@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -73,11 +74,13 @@ ATHERIS = "atheris==3.0.0"
 # disturb the tests that measure.
 IN_PARALLEL = ("-n", "2")
 
+# Tests of the tools that developers of the project use: the oldest Python is enough for them.
+TOOLS = ("architecture", "benchmarks", "codegen", "fuzz", "siege", "soak", "test_wire_validity.py")
+
 # Tests that put no message on a wire, as far as they take long, those whose messages are made up, and those that
 # measure the memory that messages take: the check of messages keeps copies.
 SILENT = (
-    *("benchmarks", "fuzz", "model", "siege", "soak"),
-    *("codegen", "schema", "types", "wire", "test_wire_validity.py"),
+    *("model", "schema", "types", "wire"),
     *("server/asking/test_form_properties.py", "server/signature/test_signature_properties.py"),
     *("gateway/test_memory.py", "server/test_expired_questions.py", "interaction/test_large_messages.py"),
     *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
@@ -179,9 +182,16 @@ def install_fastmcp(session: nox.Session, home: Path) -> None:
     session.run(str(home / "bin" / "pip"), "install", "--quiet", "--no-deps", *FASTMCP, external=True)
 
 
+def run_together(session: nox.Session, *commands: Sequence[str]) -> None:
+    """Run commands at the same time, because each uses only one processor; fail if one of them does."""
+    with ThreadPoolExecutor(len(commands)) as threads:
+        for running in [threads.submit(session.run, *command) for command in commands]:
+            running.result()
+
+
 def check_messages(session: nox.Session, *arguments: str) -> None:
     """Run the tests that send messages, and compare each message with the upstream definition of its method."""
-    left_out = [f"--ignore=tests/{each}" for each in SILENT]
+    left_out = [f"--ignore=tests/{each}" for each in (*TOOLS, *SILENT)]
     # By `python -m`, because the plugin is loaded before pytest has read `pythonpath`. The settings are named, because
     # pytest looks for them near what it takes for paths, and the folder may be anywhere.
     plugin = ("-c", "pyproject.toml", "-p", "tests.wire_validity.plugin")
@@ -200,25 +210,26 @@ def lint(session: nox.Session) -> None:
 def typing(session: nox.Session) -> None:
     """Mypy and pyright, both strict, for Python 3.11 and 3.14; also of the modules that `trio-mcp stubs` writes."""
     session.install("-e", ".", *group("typing"))
-    for version in (OLDEST, NEWEST):
-        session.run("mypy", "--python-version", version)
+    run_together(session, *(("mypy", "--python-version", version) for version in (OLDEST, NEWEST)))
     if not has_node(session):
         session.skip("mypy passed; pyright needs Node")
-    for version in (OLDEST, NEWEST):
-        session.run("pyright", "--pythonversion", version)
+    run_together(session, *(("pyright", "--pythonversion", version) for version in (OLDEST, NEWEST)))
     session.run("pytest", "tests/cli/test_stubs.py", "-k", "mypy or pyright")
 
 
 @nox.session(python=[OLDEST, *LATER_INSTALLED[-1:]])
 def tests(session: nox.Session) -> None:
-    """The test suite on the oldest Python, with full branch coverage of the package, and on the newest installed."""
+    """The test suite on the oldest Python, with full branch coverage of the package, and on the newest installed.
+
+    The tests of the project's tools run on the oldest one alone.
+    """
     session.install("-e", ".", *group("tests"))
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
     if session.python != OLDEST:
         if UPSTREAM is None:
-            session.run("pytest", *IN_PARALLEL)
+            session.run("pytest", *IN_PARALLEL, *(f"--ignore=tests/{each}" for each in TOOLS))
         else:
             session.run("pytest", *IN_PARALLEL, *(f"tests/{each}" for each in SILENT))
             check_messages(session, "--from", UPSTREAM)
