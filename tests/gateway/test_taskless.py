@@ -98,6 +98,23 @@ async def test_a_call_that_is_not_answered_in_time_fails() -> None:
     assert made.stopped == ["wait"]
 
 
+async def test_each_call_has_a_time_limit_of_its_own() -> None:
+    failed: list[float] = []
+    async with desk(5) as (_, client):
+        began = trio.current_time()
+
+        async def call() -> None:
+            result = await client.call_tool("wait", {"seconds": 50})
+            assert result.is_error
+            failed.append(trio.current_time() - began)
+
+        async with trio.open_nursery() as calls:
+            for _ in range(2):
+                calls.start_soon(call)
+                await trio.sleep(2)
+    assert failed == pytest.approx([5, 7], abs=0.5)
+
+
 async def test_a_call_of_a_server_that_is_lost_fails() -> None:
     async with trio.open_nursery() as nursery:
         made = Desk(nursery)
