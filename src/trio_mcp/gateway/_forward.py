@@ -441,7 +441,7 @@ _FAILURES: Final[Mapping[type[TrioMcpError], str]] = {
     ConnectionLost: "is not connected, or the connection was lost before it answered",
     TaskCancelled: "has cancelled the task that this call was",
 }
-"""What is told of failures that the log need not tell; the first class that fits counts."""
+"""The words for failures that are not logged; the first class that fits counts."""
 
 
 def _code_for(error: ErrorResponse, method: str, *, modern: bool) -> int:

@@ -1,4 +1,4 @@
-"""What one caller sees of the servers behind a gateway: one list of each kind, and the server behind each entry.
+"""The lists that one caller sees of the servers behind a gateway, and the server behind each entry.
 
 Rules of this file:
 

@@ -1,4 +1,4 @@
-"""How a gateway reaches one server, and what it shows of it: the terms of a mount.
+"""The terms of a mount: the way in which a gateway reaches one server, and the part of it that callers see.
 
 Rules of this file:
 

@@ -77,7 +77,7 @@ class _Caller:
 
 @frozen(eq=False)
 class _Listened:
-    """What one subscription listens for on one server."""
+    """The resources and tasks that one subscription listens for on one server."""
 
     uris: dict[str, str] = field(factory=dict[str, str], init=False)
     """The URIs that the caller knows, by those of the server."""
