@@ -38,7 +38,11 @@ class Note(TasklessResponder):
     answered_late: bool = field(default=False, init=False)
 
     def begin_nowait(
-        self, serving: object, exchange: IncomingRequest, done: Callable[[Any], None]
+        self,
+        serving: object,
+        exchange: IncomingRequest,
+        done: Callable[[Any], None],
+        needs_task: Callable[[], None],
     ) -> Callable[[], None] | None:
         del serving
         uri: str = (exchange.params or {})["uri"]
@@ -78,6 +82,9 @@ class Notes:
     def find(self, exchange: IncomingRequest, params: Any) -> Note | None:
         del params
         return self.note if exchange.method == "resources/read" else None
+
+    def find_taskless(self, exchange: IncomingRequest) -> Note | None:
+        return self.note if exchange.params == {"uri": "notes://unread"} else None
 
     def input_schema(self, tool: str, access: Access | None) -> dict[str, Any] | None:
         del tool, access

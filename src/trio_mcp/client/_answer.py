@@ -266,9 +266,14 @@ class Answering:
             nursery.start_soon(self._deliver_logs, self._callbacks.on_log, revision, seconds)
         self.pages.start(nursery, seconds)
 
+    @property
+    def has_logs(self) -> bool:
+        """True if log messages have arrived that were not delivered yet."""
+        return bool(self._logs) or self._is_logging
+
     async def logs_delivered(self) -> None:
         """Wait until the log messages that have arrived were delivered."""
-        while self._logs or self._is_logging:
+        while self.has_logs:
             await self._logs_delivered.park()
 
     async def _deliver_logs(self, on_log: OnLog, revision: str, seconds: float) -> None:

@@ -64,6 +64,14 @@ _ALL_LOGS: types.LoggingLevel = "debug"
 """The log level until the application sets another one: servers of earlier revisions send all levels then."""
 _SUBSCRIPTIONS = ("resources/subscribe", "resources/unsubscribe")
 
+
+@cache
+def _requests_of(revision: str) -> frozenset[str]:
+    """Return the methods of the requests that clients send in a revision."""
+    rows = types.METHODS[revision].items()
+    return frozenset(method for method, row in rows if row.kind == "request" and row.direction != "server")
+
+
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
 
@@ -243,8 +251,7 @@ class Connection:
 
     def has(self, method: str) -> bool:
         """Return True if the agreed revision has a request *method* that clients send."""
-        row = types.METHODS[self.revision].get(method)
-        return row is not None and row.kind == "request" and row.direction != "server"
+        return method in _requests_of(self.revision)
 
     def check(self, method: str, *, undeclared: bool = False) -> None:
         """Check that a request may be sent.

@@ -239,6 +239,7 @@ class ClientExtensionPoints:
         on_update: Callable[[str, JsonObject], Awaitable[None]] | None = None,
         capabilities: Mapping[str, Any] | None = None,
         returns_questions: bool = False,
+        after: JsonObject | None = None,
     ) -> JsonObject:
         """Send a request of any method, and return the JSON of its result, of whatever type it is.
 
@@ -251,6 +252,7 @@ class ClientExtensionPoints:
                 order of arrival and before this returns.
             capabilities: JSON of the capabilities that a modern request declares in place of the client's.
             returns_questions: return a result that asks for input; by default the callbacks answer it.
+            after: a result of this request that asks for input, received by `request_nowait`: it is answered first.
 
         Raises what `Client.request` raises, except for what concerns the form of params and results.
         """
@@ -265,7 +267,7 @@ class ClientExtensionPoints:
             is_manual=returns_questions,
             keeps_custom=True,
         )
-        await request.begin()
+        await (request.begin() if after is None else request.begin_after(after))
         try:
             if on_update is not None:
                 while (update := await request.next_update()) is not None:
@@ -277,15 +279,15 @@ class ClientExtensionPoints:
     def request_nowait(
         self,
         method: str,
-        params: Mapping[str, Any],
+        params: JsonObject,
         on_outcome: Callable[[JsonObject | Exception], None],
         *,
-        capabilities: Mapping[str, Any] | None = None,
+        capabilities: JsonObject | None = None,
     ) -> Callable[[], None] | None:
         """Send a request as `request_json` does, without a task that waits for its result.
 
         Args:
-            method, params, capabilities: as of `request_json`.
+            method, params, capabilities: as of `request_json`; they must not be changed later.
             on_outcome: called with the JSON of the result, of whatever type it is, or with the exception that
                 `request_json` would raise; in another task, and perhaps before this returns. It must not raise. Long
                 members of the result may be `wire.JsonText`.
@@ -297,15 +299,15 @@ class ClientExtensionPoints:
         connection = _connection_of(self.client)
         if connection.is_closed or connection.gone.is_set() or connection.transport.has_fields:
             return None
-        outgoing = connection.ask(
-            method,
-            dict(params),
-            undeclared=True,
-            capabilities=None if capabilities is None else dict(capabilities),
-        )
+        outgoing = connection.ask(method, params, undeclared=True, capabilities=capabilities)
         outgoing.keeps_text = True
         attempt = CallbackAttempt(connection.clocks, outgoing, on_outcome)
         return attempt.leave if attempt.begin_nowait() else None
+
+    @property
+    def has_logs(self) -> bool:
+        """True if log messages have arrived that `on_log` has not taken yet."""
+        return _connection_of(self.client).answering.has_logs
 
     async def logs_delivered(self) -> None:
         """Wait until `on_log` has taken the log messages that have arrived so far."""

@@ -221,6 +221,7 @@ class CallbackAttempt(Attempt):
 
     def _finish(self, outcome: JsonObject | Exception) -> None:
         self._clocks.running.discard(self)
+        self.outgoing.on_outcome = None  # it refers to this attempt, and a cycle would wait for the garbage collector
         self._on_outcome(outcome)
 
 
@@ -290,6 +291,13 @@ class OpenRequest:
         if consent is not None and self.method == "tools/call":
             await self._get_consent(consent)
         await self._send(self.params)
+
+    async def begin_after(self, interim: JsonObject) -> None:
+        """Answer the questions in a result that `ClientExtensionPoints.request_nowait` has received; send the retry.
+
+        `leave` must follow. If this fails or is cancelled, the request has ended.
+        """
+        await self._retry(interim)
 
     def leave(self) -> None:
         """End the request. Synchronous; may be repeated."""

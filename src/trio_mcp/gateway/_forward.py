@@ -54,6 +54,7 @@ from .. import (
 )
 from ..lowlevel import (
     ClientExtensionPoints,
+    HandlerServing,
     IncomingRequest,
     TasklessResponder,
     checked_result,
@@ -123,6 +124,32 @@ class Target:
     """True if the definition of the tool says so."""
 
 
+@frozen(eq=False)
+class _Begun:
+    """A request to a modern server that is in flight without a task."""
+
+    serving: HandlerServing
+    exchange: IncomingRequest
+    """The request of the caller."""
+    done: Callable[[types.Model | JsonObject | Exception], None]
+    needs_task: Callable[[], None]
+    points: ClientExtensionPoints
+
+    @property
+    def client(self) -> Client:
+        """The connection to the server."""
+        return cast("Client", self.points.client)
+
+
+@frozen
+class _Received:
+    """A result that was received without a task, and that a task continues with."""
+
+    client: Client
+    """The connection that it has come from."""
+    result: JsonObject
+
+
 Resolve: TypeAlias = Callable[[], Awaitable[Target]]
 """Finds the server to which a request goes; raises `McpError` if there is none."""
 
@@ -138,13 +165,23 @@ class ForwardedRequest(TasklessResponder):
     """The server, or a function that finds it."""
     caller: Hashable
     may_ask: bool = True
-    waits: bool = field(default=True, init=False)
-    _context: Context[Any] | None = field(default=None, init=False)
+    waits: bool = field(init=False)
+    _context: Context[Any] | None = field(init=False)
     """The context of the handler; None without one."""
-    _upstream: UpstreamClient = field(init=False)
-    """The server, for errors."""
-    _lacking: MissingCapability | None = field(default=None, init=False)
+    _begun: _Begun | None = field(init=False)
+    """The request to the server, while it is in flight without a task."""
+    _received: _Received | None = field(init=False)
+    """The result of the server that the handler continues with."""
+    _lacking: MissingCapability | None = field(init=False)
     """The reason why a question of a legacy server could not be passed on to the caller."""
+
+    def __attrs_post_init__(self) -> None:
+        # Set here, because attrs takes three times as long for fields that are not arguments.
+        self.waits = True
+        self._context = None
+        self._begun = None
+        self._received = None
+        self._lacking = None
 
     async def call(self, context: Context[Any], params: Any) -> Any:
         """Return the result of the server.
@@ -156,7 +193,7 @@ class ForwardedRequest(TasklessResponder):
         del params
         self._context = context
         target = self.target if isinstance(self.target, Target) else await self.target()
-        upstream = self._upstream = target.client
+        upstream = target.client
         token = current_call.set(self)
         try:
             if upstream.is_limited:
@@ -164,7 +201,8 @@ class ForwardedRequest(TasklessResponder):
                     return await self._forward(await upstream.client(), target)
             upstream.calls.begin(self)
             try:
-                return await self._forward(await upstream.client(), target)
+                client = await upstream.client() if self._received is None else self._received.client
+                return await self._forward(client, target)
             finally:
                 upstream.ended(self)
         except TrioMcpError as failure:
@@ -175,44 +213,71 @@ class ForwardedRequest(TasklessResponder):
         finally:
             current_call.reset(token)
 
-    def begin_nowait(
-        self, serving: Any, exchange: IncomingRequest, done: Callable[[JsonObject | Exception], None]
-    ) -> Callable[[], None] | None:
-        """Forward the request without a task, if nothing can come between it and the result but questions in it.
+    # --- Without a task ---
 
-        That is so between two modern sides, if the caller wants neither progress nor log messages.
+    def begin_nowait(
+        self,
+        serving: HandlerServing,
+        exchange: IncomingRequest,
+        done: Callable[[types.Model | JsonObject | Exception], None],
+        needs_task: Callable[[], None],
+    ) -> Callable[[], None] | None:
+        """Forward the request without a task, if nothing has to be waited for before its result is there.
+
+        That is so if the server is modern, which asks in its results, and if the caller wants no progress.
         """
         target, facts = self.target, exchange.context
-        if not isinstance(target, Target) or not facts.modern or facts.progress_token is not None or facts.log_level:
+        if not isinstance(target, Target) or facts.progress_token is not None:
             return None
-        upstream = self._upstream = target.client
-        client = None if upstream.server is None else upstream.server.client
-        if client is None or upstream.is_limited or client.is_lost or not is_modern(client.revision):
+        upstream, capabilities = target.client, facts.capabilities
+        points = upstream.modern
+        if points is None or upstream.is_limited or (upstream.makes_tasks and not takes_tasks(capabilities)):
             return None
-        if upstream.makes_tasks and not takes_tasks(facts.capabilities):
-            return None
-
-        def answered(outcome: JsonObject | Exception) -> None:
-            upstream.ended(self)
-            if isinstance(outcome, Exception):
-                outcome = failure_of(cast("TrioMcpError", outcome), upstream.mount.name, self.method, modern=True)
-            else:
-                outcome = self._answer(outcome, client.revision, target, serving, exchange)
-            done(outcome)
-
+        declared = capabilities_for(capabilities, modern=facts.modern) if capabilities else capabilities
+        self._begun = _Begun(serving, exchange, done, needs_task, points)
         upstream.calls.begin(self)
-        cancel: Callable[[], None] | None = None
-        with suppress(TrioMcpError):  # the handler, which tries again, tells of it
-            cancel = ClientExtensionPoints(client).request_nowait(
-                self.method,
-                self._params(target),
-                answered,
-                capabilities=capabilities_for(facts.capabilities, modern=True),
-            )
+        try:
+            params = self._params(target, facts.log_level)
+            cancel = points.request_nowait(self.method, params, self._answered, capabilities=declared)
+        except TrioMcpError:  # the handler, which tries again, tells of it
+            cancel = None
         if cancel is None:
+            self._begun = None
             upstream.ended(self)
             return None
-        return partial(_give_up, cancel, upstream, self)
+        return partial(self._give_up, cancel, upstream)
+
+    def _give_up(self, cancel: Callable[[], None], upstream: UpstreamClient) -> None:
+        cancel()
+        self._begun = None
+        upstream.ended(self)
+
+    def _answered(self, outcome: JsonObject | Exception) -> None:
+        """Take the answer of the server to a request without a task."""
+        begun, target = self._begun, self.target
+        assert begun is not None
+        assert isinstance(target, Target)
+        self._begun = None
+        upstream, facts = target.client, begun.exchange.context
+        upstream.ended(self)
+        if isinstance(outcome, Exception):
+            if isinstance(outcome, ErrorResponse) and needs_task(outcome):
+                begun.needs_task()
+                return
+            failure = cast("TrioMcpError", outcome)
+            begun.done(failure_of(failure, upstream.mount.name, self.method, modern=facts.modern))
+            return
+        if (_asks(outcome) and not facts.modern) or (facts.log_level is not None and begun.points.has_logs):
+            self._received = _Received(begun.client, outcome)
+            begun.needs_task()
+            return
+        try:
+            answer = self._answer(outcome, begun.client.revision, target, begun.serving, begun.exchange)
+        except Exception as failure:  # noqa: BLE001 # it is explained as one of the handler
+            answer = failure
+        begun.done(answer)
+
+    # --- In a task ---
 
     async def _forward(self, client: Client, target: Target) -> Any:
         context = self._context
@@ -223,8 +288,11 @@ class ForwardedRequest(TasklessResponder):
         if facts.log_level is not None and not server_is_modern:
             await target.client.want_logs(client, facts.log_level)
         params, declared = self._params_for(client, target), capabilities_for(facts.capabilities, modern=facts.modern)
+        received, self._received = self._received, None
         try:
-            if target.runs_only_as_task and not server_is_modern:
+            if received is not None and not _asks(received.result):
+                result = received.result
+            elif target.runs_only_as_task and not server_is_modern:
                 result = await run_as_legacy_task(client, params)
             else:
                 result = await points.request_json(
@@ -233,6 +301,7 @@ class ForwardedRequest(TasklessResponder):
                     on_update=None if facts.progress_token is None else self._pass_update,
                     capabilities=declared if server_is_modern else None,
                     returns_questions=server_is_modern and facts.modern,
+                    after=None if received is None else received.result,
                 )
         except ErrorResponse as refusal:
             if not needs_task(refusal) or takes_tasks(declared):
@@ -267,10 +336,14 @@ class ForwardedRequest(TasklessResponder):
             answers: those of a modern caller to the questions of a modern server.
             state: the state that came with the questions.
         """
-        params = {name: each for name, each in self.params.items() if name not in _OF_ATTEMPT}
-        params.update(target.members)
-        given: Any = self.params.get("_meta")
-        meta = {name: each for name, each in given.items() if name not in _OF_CONNECTION} if is_object(given) else {}
+        given = self.params
+        params = {name: each for name, each in given.items() if name not in _OF_ATTEMPT}
+        if target.members:
+            params.update(target.members)
+        stated: Any = given.get("_meta")
+        meta: JsonObject = {}
+        if is_object(stated) and not stated.keys() <= _OF_CONNECTION:
+            meta = {name: each for name, each in stated.items() if name not in _OF_CONNECTION}
         if level is not None:
             meta[LOG_LEVEL_KEY] = level
         if meta:
@@ -293,7 +366,7 @@ class ForwardedRequest(TasklessResponder):
         if exchange is None:
             return result
         facts = exchange.context
-        if result.get("resultType") == "input_required" and self.method in _PLAIN:
+        if self.method in _PLAIN and _asks(result):
             requests: Any = result.get("inputRequests")
             return interim_result(
                 serving, exchange, requests if is_object(requests) else {}, result.get("requestState")
@@ -333,7 +406,10 @@ class ForwardedRequest(TasklessResponder):
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Send the caller a log message, if it wants messages of this level."""
-        if self._context is not None:  # else it wants none
+        begun = self._begun
+        if self._context is None and begun is not None and begun.exchange.run is not None:
+            self._context = Context(begun.exchange.run, begun.serving)
+        if self._context is not None:
             await self._context.log(message.level, message.data, logger=message.logger)
 
     async def visit_completed(self, id: str) -> None:
@@ -372,11 +448,6 @@ class ForwardedRequest(TasklessResponder):
         return answer
 
 
-def _give_up(cancel: Callable[[], None], upstream: UpstreamClient, request: ForwardedRequest) -> None:
-    cancel()
-    upstream.ended(request)
-
-
 _PLAIN: Final[Mapping[str, Sequence[str]]] = {
     "tools/call": ("name", "arguments"),
     "prompts/get": ("name", "arguments"),
@@ -400,6 +471,11 @@ def given_params(exchange: IncomingRequest, params: Any) -> JsonObject:
         return received
     json: JsonObject = types.unstructure(params, revision=exchange.context.revision)
     return json
+
+
+def _asks(result: JsonObject) -> bool:
+    """Return True if the server asks something before it answers."""
+    return result.get("resultType") == "input_required"
 
 
 def _is_personal(client: UpstreamClient) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, field, frozen
 
@@ -24,6 +24,9 @@ from ..lowlevel import assign_names, qualified_name, tool_json
 from ..wire import JsonObject, JsonText, UriTemplate, encode, is_object, json_text
 from ._ranking import ToolIndex
 from ._upstream import LISTS, ListKind, UpstreamClient
+
+if TYPE_CHECKING:
+    from ._forward import Target
 
 __all__ = ["METHODS", "Entry", "MergedLists", "Places"]
 
@@ -49,6 +52,8 @@ class Entry:
     """It, with its public name or URI."""
     place: int
     """Its place in the list."""
+    target: Target | None = field(default=None, init=False)
+    """The target of its requests, apart from fixed arguments; None until it is needed."""
     _json: dict[str, JsonText] = field(factory=dict[str, JsonText], init=False)
 
     def json(self, revision: str) -> JsonText:

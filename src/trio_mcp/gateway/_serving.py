@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["GatewayServing"]
 
 _SEARCH_TOOLS: Final = (FIND_TOOLS, USE_TOOL)
-_NOTHING: Final = (False, False)
+_USUAL: Final = frozenset({"name", "arguments", "_meta"})
+"""The members of the params of the usual call."""
+_NO_ARGUMENTS: Final[JsonObject] = {}
 _SPECIFIED: Final = frozenset(method for methods in types.METHODS.values() for method in methods)
 _MOST_MERGED: Final = 256
 """The number of merged lists that are kept; those of other callers are merged again when needed."""
@@ -117,6 +119,10 @@ class GatewayServing:
     _sessions: WeakKeyDictionary[Peer, int] = field(factory=WeakKeyDictionary[Peer, int], init=False)
     """The numbers of the connections of callers, for keys: numbers keep no connection that is gone."""
     _task_ids: TaskIds = field(init=False)
+    _tools: Any = field(init=False)
+    """The catalog of the tools that the gateway itself has registered."""
+    _prompts: Any = field(init=False)
+    """The catalog of the prompts that the gateway itself has registered."""
     _numbers: Iterator[int] = field(factory=count, init=False)
     _places: Places = field(factory=Places, init=False)
     _merged: OrderedDict[tuple[object, ...], MergedLists] = field(
@@ -125,6 +131,7 @@ class GatewayServing:
 
     def __attrs_post_init__(self) -> None:
         self._task_ids = TaskIds(self._points)
+        self._tools, self._prompts = self._gateway.tools.catalog, self._gateway.prompts.catalog
 
     @property
     def _points(self) -> ServerExtensionPoints:
@@ -258,20 +265,25 @@ class GatewayServing:
 
     def _key_of(self, caller: _Caller) -> tuple[object, ...]:
         """Return what the lists of a caller depend on, apart from what servers list."""
-        gateway = self._gateway
-        own = (gateway.tools.catalog.offered, gateway.prompts.catalog.offered)
-        connections = [self._key(mount, caller) for mount in gateway.mounts if mount.share != "all"]
-        if not connections and own == _NOTHING:
-            return _NOTHING
-        names = self._own_names()
-        return (*connections, tuple(names["tools"]), tuple(names["prompts"]))
+        connections = [self._key(mount, caller) for mount in self._gateway.mounts if mount.share != "all"]
+        return (*self._own_versions, *connections)
+
+    @property
+    def _own_versions(self) -> tuple[int, int]:
+        """The versions of what the gateway itself has registered.
+
+        They are the key of the merged lists of all callers, if these share all connections.
+        """
+        return self._tools.version, self._prompts.version
 
     def _own_names(self) -> dict[ListKind, list[str]]:
         """Return the names of the tools and prompts that the gateway itself has registered."""
-        tools, prompts = self._gateway.tools.catalog, self._gateway.prompts.catalog
         return {
-            "tools": [*(each.definition.name for each in tools), *(_SEARCH_TOOLS if self._gateway.search else ())],
-            "prompts": [each.definition.name for each in prompts],
+            "tools": [
+                *(each.definition.name for each in self._tools),
+                *(_SEARCH_TOOLS if self._gateway.search else ()),
+            ],
+            "prompts": [each.definition.name for each in self._prompts],
         }
 
     async def _settled(self, caller: _Caller) -> MergedLists:
@@ -291,6 +303,23 @@ class GatewayServing:
 
     # --- Requests ---
 
+    def find_taskless(self, exchange: IncomingRequest) -> ForwardedRequest | None:
+        """Return the responder of a call of the usual form: what most requests are, if all callers see the same."""
+        params, facts = exchange.params, exchange.context
+        if exchange.method != "tools/call" or params is None or not params.keys() <= _USUAL:
+            return None
+        name: Any = params.get("name")
+        merged = self._merged.get(self._own_versions)
+        if merged is None or type(name) is not str or type(params.get("arguments", _NO_ARGUMENTS)) is not dict:
+            return None
+        entry = merged.find("tools", name, facts.access)
+        if entry is None or entry.client.modern is None or self._tools.find(name, facts.access) is not None:
+            return None
+        if name in _SEARCH_TOOLS and self._gateway.search is not None:
+            return None
+        caller: Any = exchange.peer if facts.access is None else facts.access.principal
+        return ForwardedRequest(exchange.method, params, self._target_of(params, merged, "tools", entry), caller)
+
     def find(
         self, exchange: IncomingRequest, params: Any
     ) -> ForwardedRequest | _ListResponder | _SearchResponder | None:
@@ -301,9 +330,9 @@ class GatewayServing:
             return _ListResponder(self, method, caller)
         if method == "tools/call" and gateway.search is not None and params.name in _SEARCH_TOOLS:
             return self._search_call(exchange, caller, params)
-        if method == "tools/call" and gateway.tools.catalog.find(params.name, caller.access) is None:
+        if method == "tools/call" and self._tools.find(params.name, caller.access) is None:
             return self._forwarded(exchange, caller, "tools", params)
-        if method == "prompts/get" and gateway.prompts.catalog.find(params.name, caller.access) is None:
+        if method == "prompts/get" and self._prompts.find(params.name, caller.access) is None:
             return self._forwarded(exchange, caller, "prompts", params)
         if method == "resources/read" and not gateway.resources.has(params.uri):
             resolve = partial(self._resource_target, exchange, caller, params.uri)
@@ -440,16 +469,16 @@ class GatewayServing:
 
     @staticmethod
     def _target_of(given: JsonObject, merged: MergedLists, kind: ListKind, entry: Entry) -> Target:
-        members: dict[str, Any] = {}
-        mount = entry.client.mount
-        if entry.original != entry.public:
-            members["name"] = entry.original
-        if kind == "tools" and mount.fix:
-            arguments = mount.arguments(entry.client.fixed.get(entry.original, {}), given.get("arguments"))
-            if arguments is not None:
-                members["arguments"] = arguments
-        finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
-        return Target(entry.client, members, finish, kind == "tools" and runs_only_as_task(entry.definition))
+        mount, target = entry.client.mount, entry.target
+        if target is None:
+            members = {} if entry.original == entry.public else {"name": entry.original}
+            finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
+            is_task = kind == "tools" and runs_only_as_task(entry.definition)
+            target = entry.target = Target(entry.client, members, finish, is_task)
+        if kind != "tools" or not mount.fix:
+            return target
+        arguments = mount.arguments(entry.client.fixed.get(entry.original, {}), given.get("arguments"))
+        return target if arguments is None else evolve(target, members={**target.members, "arguments": arguments})
 
     async def _resource_target(self, exchange: IncomingRequest, caller: _Caller, uri: str) -> Target:
         merged = await self._settled(caller)
@@ -476,7 +505,7 @@ class GatewayServing:
         ref: JsonObject = given["ref"]
         if "name" in ref:
             name: str = params.ref.name
-            if gateway.prompts.catalog.find(name, caller.access) is not None:
+            if self._prompts.find(name, caller.access) is not None:
                 return None
             resolve: Resolve = partial(self._prompt_completion, caller, name, ref)
         else:

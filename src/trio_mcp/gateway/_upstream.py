@@ -42,7 +42,7 @@ from .. import (
     TrioMcpError,
     types,
 )
-from ..lowlevel import ServerChanges, SupervisedServer, owned_nursery
+from ..lowlevel import ClientExtensionPoints, ServerChanges, SupervisedServer, owned_nursery
 from ..wire import LOG_LEVELS, METHOD_NOT_FOUND, is_modern
 from ._calls import CallInFlight, CallsInFlight, current_call
 from ._mount import Mount
@@ -104,6 +104,8 @@ class UpstreamClient:
     """Grows with each change of a list."""
     tasks: ServerTaskStates = field(init=False)
     """The tasks on the server."""
+    modern: ClientExtensionPoints | None = field(default=None, init=False)
+    """The client of the latest connection, which may be lost, if its server is modern."""
     makes_tasks: bool = field(default=False, init=False)
     """True if the server is modern and declares tasks."""
     calls: CallsInFlight = field(init=False)
@@ -199,8 +201,9 @@ class UpstreamClient:
         }
         client = await self.mount.start(nursery, self.mount.credentials(self.access), options)
         self._log_level = None
-        self.makes_tasks = is_modern(client.revision) and TASKS in (client.server_capabilities.extensions or {})
-        if is_modern(client.revision):
+        self.modern = ClientExtensionPoints(client) if is_modern(client.revision) else None
+        self.makes_tasks = self.modern is not None and TASKS in (client.server_capabilities.extensions or {})
+        if self.modern is not None:
             await client.set_log_level("emergency")  # each request says which level it wants
         return client
 
@@ -218,6 +221,7 @@ class UpstreamClient:
             if self.server is server:
                 self.server = None
             if self.server is None:
+                self.modern = None
                 self._due = dict[ListKind, float].fromkeys(self._due, trio.current_time() + _AGE_WHILE_IDLE)
             self.listed.set()
 

@@ -68,11 +68,16 @@ Explain: TypeAlias = "Callable[[Exception], JsonObject | McpError]"
 """A function that turns the exception of a handler into the response."""
 
 
-Forward: TypeAlias = "Callable[[Callable[[JsonObject | McpError], None]], Callable[[], None] | None]"
-"""A function that begins to answer a request elsewhere, and calls its argument with the answer, once, at any time.
+Forward: TypeAlias = (
+    "Callable[[Callable[[JsonObject | McpError], None], Callable[[], None]], Callable[[], None] | None]"
+)
+"""A function that begins to answer a request elsewhere. It never waits and never raises.
 
-It returns a function that gives the request up, after which the argument is not called; or None, with nothing begun, if
-it cannot begin without waiting. It never waits and never raises.
+Its first argument is called with the answer; or its second one, without arguments, if the answer needs a task after
+all: then the handler of the request makes it. One of them is called, once, at any time.
+
+It returns a function that gives the request up, after which neither is called; or None, with nothing begun, if it
+cannot begin without waiting.
 """
 
 
@@ -534,10 +539,13 @@ class ForwardingRun(HandlerRun):
     _forward: Forward = field(kw_only=True, alias="forward")
     _give_up: Callable[[], None] | None = field(init=False)
     """Gives the request up, while it is answered elsewhere."""
+    _needs_task: bool = field(init=False)
+    """True if the handler continues what was begun elsewhere."""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._give_up = None
+        self._needs_task = False
 
     def begin(self) -> None:
         """Begin to answer."""
@@ -549,14 +557,21 @@ class ForwardingRun(HandlerRun):
             super().start()
             return
         self.has_slot = True
-        give_up = self._forward(self._answered)
-        if self.has_ended:
+        give_up = self._context.run(self._forward, self._answered, self._continue)
+        if self.has_ended or self._needs_task:
             return
         if give_up is None:
             super().start()
             return
         self._give_up = give_up
         self.pool.running += 1
+
+    def _continue(self) -> None:
+        """Start the task of the handler."""
+        if self._give_up is not None:  # else it has not returned from `start` yet
+            self.pool.running -= 1
+        self._give_up, self._needs_task = None, True
+        super().start()
 
     def stop(self, reason: str) -> None:
         """Give the request up."""

@@ -11,6 +11,7 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from ._context import Context as Context
+    from ._context import HandlerServing as HandlerServing
     from ._context import past_of as past_of
     from ._context import progress_of as progress_of
     from ._context import run_of as run_of
@@ -73,7 +74,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_context": ("Context", "past_of", "progress_of", "run_of", "serving_of"),
+            "_context": ("Context", "HandlerServing", "past_of", "progress_of", "run_of", "serving_of"),
             "_extension_points": ("ServerExtensionPoints", "ServingPart", "internals_of"),
             "_extensions": ("ExtensionResult",),
             "_forwarder": ("Forwarder", "ForwardingResponder", "TasklessResponder"),

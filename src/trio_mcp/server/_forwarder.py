@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from .. import types
 from ..peer import Access, IncomingRequest, Peer
 from ..wire import Change, ChangeFilter, JsonObject
 from ._context import Context, HandlerServing
@@ -39,20 +40,34 @@ class ForwardingResponder(Protocol):
 
 
 class TasklessResponder(abc.ABC):
-    """A `ForwardingResponder` that can answer some requests without a task; its `find` decides for which."""
+    """A `ForwardingResponder` that can answer some requests without a task."""
+
+    waits: bool
+    may_ask: bool
 
     @abc.abstractmethod
     def begin_nowait(
-        self, serving: HandlerServing, exchange: IncomingRequest, done: Callable[[JsonObject | Exception], None]
+        self,
+        serving: HandlerServing,
+        exchange: IncomingRequest,
+        done: Callable[[types.Model | JsonObject | Exception], None],
+        needs_task: Callable[[], None],
     ) -> Callable[[], None] | None:
         """Begin to answer, if that needs no waiting; otherwise return None with nothing begun, and `call` is used.
 
         Args:
-            done: takes the result, JSON in the revision of the request, or the exception that `call` would raise.
+            done: takes the result, typed or JSON in the revision of the request, or the exception that `call` would
+                raise.
+            needs_task: called in place of *done* if the answer has to wait for something after all; then `call` is
+                used, which may continue what was begun.
 
         Returns:
-            A function that gives the request up; *done* is not called after it.
+            A function that gives the request up; neither *done* nor *needs_task* is called after it.
         """
+
+    @abc.abstractmethod
+    def call(self, context: Context, params: Any, /) -> Awaitable[Any]:
+        """Answer in a task; see `ForwardingResponder`."""
 
 
 class Forwarder(Protocol):
@@ -66,6 +81,14 @@ class Forwarder(Protocol):
 
         Args:
             params: typed params; JSON for a method that the specification does not have.
+        """
+        ...
+
+    def find_taskless(self, exchange: IncomingRequest) -> TasklessResponder | None:
+        """Return what answers a request whose params need not be read before; None if `find` is to be asked.
+
+        Called before `find`, unless there is middleware or the caller has a deadline. It must not refuse a request. If
+        the responder needs a task, the params are read then, and the request is refused if they do not fit.
         """
         ...
 

@@ -17,7 +17,6 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -337,6 +336,11 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     responder: Responder | None = None
     refusal: McpError | None = None
     deadline = deadline_of(exchange) if DEADLINE_KEY in exchange.context.meta else NO_DEADLINE
+    if serving.forwarder is not None and not middleware and deadline == NO_DEADLINE:
+        taskless = serving.forwarder.find_taskless(exchange)
+        if taskless is not None:
+            _forward(_PooledRequest(serving, exchange, route, params, None, (), None, taskless, is_read=False))
+            return
     try:
         params = _read_params(serving, exchange, route, params)
         if route is not None and route.may_come_back and (params.request_state is not None or params.input_responses):
@@ -365,9 +369,8 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
         deadline: that of the caller; a handler is needed to keep it.
     """
     serving, exchange = request.serving, request.exchange
-    can_forward = serving.forwarder is not None and request.past is None and math.isinf(deadline)
-    if can_forward and _taskless(responder) is not None:
-        serving.pool.begin_forwarding(exchange, request.forward, request.handle, request.explain, slots)
+    if _taskless(responder) is not None and request.past is None and deadline == NO_DEADLINE:
+        _forward(request)
         return
     waits = responder is None or responder.waits or request.past is not None
     serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits, deadline=deadline)
@@ -376,6 +379,13 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
             exchange.run.closing_result = responder.conclude
     elif slots.waiting:  # it may be waiting for its slot: what is registered when it gets one counts
         request.responder = None
+
+
+def _forward(request: _PooledRequest) -> None:
+    """Answer a request without a task, if its responder can do that."""
+    exchange = request.exchange
+    begin = request.serving.pool.begin_forwarding
+    begin(exchange, request.forward, request.handle, request.explain, exchange.peer.slots)
 
 
 def _taskless(responder: object) -> TasklessResponder | None:
@@ -474,21 +484,25 @@ class _PooledRequest:
     _route: Route | None
     """None for a custom method."""
     _params: Any
-    """Typed; or as they came, if the middleware is to see a request that is refused."""
+    """Typed; or as they came, if the middleware is to see a request that is refused, or if they were not read yet."""
     past: PastRounds | None
     """The answers of earlier rounds, for a handler that is replayed."""
     _middleware: Sequence[Middleware]
     _refusal: McpError | None
     """The error that calling the handler with just these params raises."""
     responder: Responder | None
-    """The responder, unless it has to be looked up when the handler starts."""
+    """The responder, unless it has to be looked up when the handler starts; None afterwards."""
+    _is_read: bool = field(default=True, kw_only=True, alias="is_read")
+    """False if the params were not read yet."""
     _chain: MiddlewareChain | None = field(default=None, init=False)
 
     async def handle(self, run: HandlerRun) -> JsonObject:
         """Return the result; raises what `explain` takes."""
         serving, exchange, past, route = self.serving, self.exchange, self.past, self._route
         serving.background.adopt()
-        responder = self.responder
+        if not self._is_read:
+            self._read()
+        responder, self.responder = self.responder, None  # which may refer to the context, and so to this
         if responder is None and not self._middleware:
             responder = _find(serving, exchange, route, self._params)
         pinned = b""
@@ -515,14 +529,23 @@ class _PooledRequest:
             return {**result, **NOT_KEPT.to_wire()}  # it depends on the client's answers: no other client may get it
         return result
 
-    def forward(self, done: Callable[[JsonObject | McpError], None]) -> Callable[[], None] | None:
+    def _read(self) -> None:
+        self._params = _read_params(self.serving, self.exchange, self._route, self._params)
+        self._is_read = True
+
+    def forward(
+        self, done: Callable[[JsonObject | McpError], None], needs_task: Callable[[], None]
+    ) -> Callable[[], None] | None:
         """Let a `TasklessResponder` begin to answer; see `peer.Forward`."""
         responder = _taskless(self.responder)
         assert responder is not None
-        return responder.begin_nowait(self.serving, self.exchange, partial(self._answered, done))
+        return responder.begin_nowait(self.serving, self.exchange, partial(self._answered, done), needs_task)
 
-    def _answered(self, done: Callable[[JsonObject | McpError], None], outcome: JsonObject | Exception) -> None:
+    def _answered(
+        self, done: Callable[[JsonObject | McpError], None], outcome: types.Model | JsonObject | Exception
+    ) -> None:
         serving, exchange = self.serving, self.exchange
+        self.responder = None  # as above
         if isinstance(outcome, Exception):
             done(self.explain(outcome))
             return
@@ -540,6 +563,12 @@ class _PooledRequest:
                 _log.error("answering %r failed outside of its handler", exchange.method, exc_info=failure)
                 return McpError(INTERNAL_ERROR, f"{exchange.method!r} failed; the server's log says why")
             params = chain.params
+        elif not self._is_read and not isinstance(failure, McpError):
+            try:
+                self._read()
+            except McpError as refusal:
+                return refusal
+            params = self._params
         answer = _explain(serving.server, exchange.method, params, exchange.context, failure)
         if isinstance(answer, McpError):
             return answer

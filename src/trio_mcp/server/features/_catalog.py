@@ -243,6 +243,8 @@ class Catalog(Generic[Entry]):
     """True if the list depends on the caller."""
     offered: bool = field(default=False, init=False)
     """True if anything was ever registered, because a declared list is answered even when it has become empty."""
+    version: int = field(default=0, init=False)
+    """Grows with each change."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _listed: dict[str, _Listed[Entry]] = field(factory=dict[str, _Listed[Entry]], init=False)
     _places: int = field(default=0, init=False)
@@ -308,6 +310,7 @@ class Catalog(Generic[Entry]):
             self.offered, self.varies = True, self.varies or visible is not None
             self._listed[name] = new  # after `varies`, which other threads read without the lock
             self._pages.clear()
+            self.version += 1
         self._notify(new)
 
     def remove(self, name: str) -> None:
@@ -316,6 +319,7 @@ class Catalog(Generic[Entry]):
             listed = self._listed.pop(name)
             self.varies = self.visible is not None or any(each.visible is not None for each in self._listed.values())
             self._pages.clear()
+            self.version += 1
         self._notify(listed)
 
     def page(
