@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from .server import Around as Around
     from .server import Forwarder as Forwarder
     from .server import ForwardingResponder as ForwardingResponder
-    from .server import HandlerServing as HandlerServing
     from .server import ServerExtensionPoints as ServerExtensionPoints
     from .server import ServerStatistics as ServerStatistics
     from .server import ServingPart as ServingPart
+    from .server import TasklessRequest as TasklessRequest
     from .server import TasklessResponder as TasklessResponder
     from .server import TaskMode as TaskMode
     from .server import TokenBucket as TokenBucket
@@ -82,10 +82,9 @@ else:
                 "LISTS_OF_SCHEMAS", "NAMED_SCHEMAS", "SINGLE_SCHEMAS", "SchemaError", "Validator", "compile_schema",
             ),
             "server": (
-                "ActiveServer", "Around", "Forwarder", "ForwardingResponder", "HandlerServing",
-                "ServerExtensionPoints", "ServerStatistics", "ServingPart", "TaskMode", "TasklessResponder",
-                "TokenBucket", "checked_result", "interim_result", "past_of", "progress_of", "run_of", "serving_of",
-                "tool_json",
+                "ActiveServer", "Around", "Forwarder", "ForwardingResponder", "ServerExtensionPoints",
+                "ServerStatistics", "ServingPart", "TaskMode", "TasklessRequest", "TasklessResponder", "TokenBucket",
+                "checked_result", "interim_result", "past_of", "progress_of", "run_of", "serving_of", "tool_json",
             ),
             "transports": ("stream_transport",),
         },

@@ -24,7 +24,7 @@ from trio_mcp import (
     serve_stream,
     types,
 )
-from trio_mcp.lowlevel import IncomingRequest, Peer, ServerExtensionPoints, TasklessResponder
+from trio_mcp.lowlevel import IncomingRequest, Peer, ServerExtensionPoints, TasklessRequest, TasklessResponder
 from trio_mcp.testing import ScriptedPeer
 
 
@@ -37,33 +37,24 @@ class Note(TasklessResponder):
     given_up: bool = field(default=False, init=False)
     answered_late: bool = field(default=False, init=False)
 
-    def begin_nowait(
-        self,
-        serving: object,
-        exchange: IncomingRequest,
-        done: Callable[[Any], None],
-        needs_task: Callable[[], None],
-    ) -> Callable[[], None] | None:
-        del serving
-        uri: str = (exchange.params or {})["uri"]
+    def begin_nowait(self, request: TasklessRequest) -> bool:
+        uri: str = (request.exchange.params or {})["uri"]
         if uri == "notes://one":
-            done({"contents": [{"uri": uri, "text": "one"}]})
+            request.answer({"contents": [{"uri": uri, "text": "one"}]})
         elif uri == "notes://fails":
-            done(McpError(-32000, "no notes today"))
+            request.answer(McpError(-32000, "no notes today"))
         elif uri == "notes://late":
 
             def answer(_: object) -> None:
                 self.answered_late = True
-                done({"contents": []})
+                request.answer({"contents": []})
 
-            exchange.peer.on_disconnect(answer)
-        elif uri == "notes://never":
-            return self._give_up
-        else:
-            return None
-        return self._give_up
+            request.exchange.peer.on_disconnect(answer)
+        elif uri == "notes://asks":
+            request.needs_task()
+        return uri in {"notes://one", "notes://fails", "notes://late", "notes://asks", "notes://never"}
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         self.given_up = True
 
     async def call(self, context: Context, params: Any) -> Any:

@@ -242,7 +242,14 @@ class Bench:
         self.exchange = self.next_exchange("first")
         incoming = self.exchange
         self.run = incoming.run = HandlerRun(
-            self.pool, incoming, incoming.context, incoming.peer, incoming.method, _never, _never, self.peer.slots
+            self.pool,
+            incoming,
+            incoming.context,
+            incoming.peer,
+            incoming.method,
+            self.peer.slots,
+            handler=_never,
+            explain=_never,
         )
         self.progress = Progress(self.run, per_second)
 

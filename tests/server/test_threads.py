@@ -32,9 +32,9 @@ def run(nursery: trio.Nursery) -> HandlerRun:
         incoming.context,
         incoming.peer,
         incoming.method,
-        nothing,
-        refuse,
         incoming.peer.slots,
+        handler=nothing,
+        explain=refuse,
     )
 
 

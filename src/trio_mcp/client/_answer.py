@@ -185,6 +185,7 @@ class Answering:
     _is_logging: bool = field(default=False, init=False)
     """True while a log message is delivered."""
     _logs_delivered: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _after_logs: deque[Callable[[], None]] = field(factory=deque["Callable[[], None]"], init=False)
 
     def __attrs_post_init__(self) -> None:
         self.replies = Replies(self._callbacks)
@@ -271,6 +272,13 @@ class Answering:
         """True if log messages have arrived that were not delivered yet."""
         return bool(self._logs) or self._is_logging
 
+    def after_logs(self, callback: Callable[[], None]) -> None:
+        """Call a function when the log messages that have arrived were delivered, or cannot be delivered any more."""
+        if self.has_logs:
+            self._after_logs.append(callback)
+        else:
+            callback()
+
     async def logs_delivered(self) -> None:
         """Wait until the log messages that have arrived were delivered."""
         while self.has_logs:
@@ -278,22 +286,34 @@ class Answering:
 
     async def _deliver_logs(self, on_log: OnLog, revision: str, seconds: float) -> None:
         """Pass log messages to `on_log` one by one, for ever. A failure affects one message."""
-        while True:
-            self._is_logging = False
-            self._logs_delivered.unpark_all()
-            while not self._logs:
-                await self._log_wakeup.park()
-            self._is_logging = True
-            try:
-                message = types.structure(
-                    self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision
-                )
-            except StructureError as exc:
-                self._unreadable_logs += 1
-                level = logging.WARNING if self._unreadable_logs <= MAX_WARNINGS else logging.DEBUG
-                _log.log(level, "a log message of the server does not fit: %s", exc)
-            else:
-                await _call_limited(partial(on_log, message), "on_log", seconds)
+        try:
+            while True:
+                if not self._logs:
+                    self._note_delivered()
+                while not self._logs:
+                    await self._log_wakeup.park()
+                self._is_logging = True
+                await self._deliver_log(self._logs.popleft(), on_log, revision, seconds)
+        finally:
+            self._logs.clear()
+            self._note_delivered()
+
+    def _note_delivered(self) -> None:
+        """Let everybody go on who waits until the log messages were delivered."""
+        self._is_logging = False
+        self._logs_delivered.unpark_all()
+        while self._after_logs:
+            self._after_logs.popleft()()
+
+    async def _deliver_log(self, params: JsonObject, on_log: OnLog, revision: str, seconds: float) -> None:
+        try:
+            message = types.structure(params, types.LoggingMessageNotificationParams, revision=revision)
+        except StructureError as exc:
+            self._unreadable_logs += 1
+            level = logging.WARNING if self._unreadable_logs <= MAX_WARNINGS else logging.DEBUG
+            _log.log(level, "a log message of the server does not fit: %s", exc)
+        else:
+            await _call_limited(partial(on_log, message), "on_log", seconds)
 
 
 # --- Questions in the results of modern servers ---

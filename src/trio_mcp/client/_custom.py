@@ -309,6 +309,13 @@ class ClientExtensionPoints:
         """True if log messages have arrived that `on_log` has not taken yet."""
         return _connection_of(self.client).answering.has_logs
 
+    def after_logs(self, callback: Callable[[], None]) -> None:
+        """Call a function when `on_log` has taken the log messages that have arrived, or when the client is closed.
+
+        It must not raise, and may be called before this returns.
+        """
+        _connection_of(self.client).answering.after_logs(callback)
+
     async def logs_delivered(self) -> None:
         """Wait until `on_log` has taken the log messages that have arrived so far."""
         await _connection_of(self.client).answering.logs_delivered()

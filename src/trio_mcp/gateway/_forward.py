@@ -54,10 +54,9 @@ from .. import (
 )
 from ..lowlevel import (
     ClientExtensionPoints,
-    HandlerServing,
     IncomingRequest,
+    TasklessRequest,
     TasklessResponder,
-    checked_result,
     interim_result,
     past_of,
     run_of,
@@ -74,13 +73,12 @@ from ..wire import (
     MISSING_CAPABILITY,
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
-    SERVER_INFO_KEY,
     JsonObject,
-    decoded,
     is_modern,
     is_object,
 )
 from ._calls import current_call
+from ._results import in_revision, without_server_info
 from ._tasks import TASKS, follow_task, needs_task, run_as_legacy_task, takes_tasks, with_tasks
 from ._upstream import UpstreamClient
 
@@ -124,26 +122,9 @@ class Target:
     """True if the definition of the tool says so."""
 
 
-@frozen(eq=False)
-class _Begun:
-    """A request to a modern server that is in flight without a task."""
-
-    serving: HandlerServing
-    exchange: IncomingRequest
-    """The request of the caller."""
-    done: Callable[[types.Model | JsonObject | Exception], None]
-    needs_task: Callable[[], None]
-    points: ClientExtensionPoints
-
-    @property
-    def client(self) -> Client:
-        """The connection to the server."""
-        return cast("Client", self.points.client)
-
-
 @frozen
 class _Received:
-    """A result that was received without a task, and that a task continues with."""
+    """A result with questions that was received without a task, and that a task continues with."""
 
     client: Client
     """The connection that it has come from."""
@@ -168,10 +149,14 @@ class ForwardedRequest(TasklessResponder):
     waits: bool = field(init=False)
     _context: Context[Any] | None = field(init=False)
     """The context of the handler; None without one."""
-    _begun: _Begun | None = field(init=False)
-    """The request to the server, while it is in flight without a task."""
+    _request: TasklessRequest | None = field(init=False)
+    """The request of the caller, while it is in flight without a task."""
+    _points: ClientExtensionPoints | None = field(init=False)
+    """The connection to the server, if it is in flight without a task, or was."""
+    _cancel: Callable[[], None] | None = field(init=False)
+    """Cancels the request to the server, while it is in flight without a task."""
     _received: _Received | None = field(init=False)
-    """The result of the server that the handler continues with."""
+    """The questions of the server that the handler continues with."""
     _lacking: MissingCapability | None = field(init=False)
     """The reason why a question of a legacy server could not be passed on to the caller."""
 
@@ -179,7 +164,9 @@ class ForwardedRequest(TasklessResponder):
         # Set here, because attrs takes three times as long for fields that are not arguments.
         self.waits = True
         self._context = None
-        self._begun = None
+        self._request = None
+        self._points = None
+        self._cancel = None
         self._received = None
         self._lacking = None
 
@@ -215,26 +202,20 @@ class ForwardedRequest(TasklessResponder):
 
     # --- Without a task ---
 
-    def begin_nowait(
-        self,
-        serving: HandlerServing,
-        exchange: IncomingRequest,
-        done: Callable[[types.Model | JsonObject | Exception], None],
-        needs_task: Callable[[], None],
-    ) -> Callable[[], None] | None:
+    def begin_nowait(self, request: TasklessRequest) -> bool:
         """Forward the request without a task, if nothing has to be waited for before its result is there.
 
         That is so if the server is modern, which asks in its results, and if the caller wants no progress.
         """
-        target, facts = self.target, exchange.context
+        target, facts = self.target, request.exchange.context
         if not isinstance(target, Target) or facts.progress_token is not None:
-            return None
+            return False
         upstream, capabilities = target.client, facts.capabilities
         points = upstream.modern
         if points is None or upstream.is_limited or (upstream.makes_tasks and not takes_tasks(capabilities)):
-            return None
+            return False
         declared = capabilities_for(capabilities, modern=facts.modern) if capabilities else capabilities
-        self._begun = _Begun(serving, exchange, done, needs_task, points)
+        self._request, self._points = request, points
         upstream.calls.begin(self)
         try:
             params = self._params(target, facts.log_level)
@@ -242,40 +223,50 @@ class ForwardedRequest(TasklessResponder):
         except TrioMcpError:  # the handler, which tries again, tells of it
             cancel = None
         if cancel is None:
-            self._begun = None
+            self._request = None
             upstream.ended(self)
-            return None
-        return partial(self._give_up, cancel, upstream)
+            return False
+        if self._request is not None:  # else it is answered already
+            self._cancel = cancel
+        return True
 
-    def _give_up(self, cancel: Callable[[], None], upstream: UpstreamClient) -> None:
-        cancel()
-        self._begun = None
-        upstream.ended(self)
+    def give_up(self) -> None:
+        """Cancel the request."""
+        assert self._cancel is not None
+        assert isinstance(self.target, Target)
+        self._cancel()
+        self._request = self._cancel = None
+        self.target.client.ended(self)
 
     def _answered(self, outcome: JsonObject | Exception) -> None:
         """Take the answer of the server to a request without a task."""
-        begun, target = self._begun, self.target
-        assert begun is not None
+        request, points, target = self._request, self._points, self.target
+        assert points is not None
         assert isinstance(target, Target)
-        self._begun = None
-        upstream, facts = target.client, begun.exchange.context
+        if request is None:  # given up while log messages were delivered
+            return
+        upstream, facts, client = target.client, request.exchange.context, cast("Client", points.client)
+        if facts.log_level is not None and points.has_logs:
+            points.after_logs(partial(self._answered, outcome))
+            return
+        self._request = self._cancel = None
         upstream.ended(self)
         if isinstance(outcome, Exception):
             if isinstance(outcome, ErrorResponse) and needs_task(outcome):
-                begun.needs_task()
+                request.needs_task()
                 return
             failure = cast("TrioMcpError", outcome)
-            begun.done(failure_of(failure, upstream.mount.name, self.method, modern=facts.modern))
+            request.answer(failure_of(failure, upstream.mount.name, self.method, modern=facts.modern))
             return
-        if (_asks(outcome) and not facts.modern) or (facts.log_level is not None and begun.points.has_logs):
-            self._received = _Received(begun.client, outcome)
-            begun.needs_task()
+        if _asks(outcome) and not facts.modern:
+            self._received = _Received(client, outcome)
+            request.needs_task()
             return
         try:
-            answer = self._answer(outcome, begun.client.revision, target, begun.serving, begun.exchange)
+            answer = self._answer(outcome, client.revision, target, request.serving, request.exchange)
         except Exception as failure:  # noqa: BLE001 # it is explained as one of the handler
             answer = failure
-        begun.done(answer)
+        request.answer(answer)
 
     # --- In a task ---
 
@@ -290,9 +281,7 @@ class ForwardedRequest(TasklessResponder):
         params, declared = self._params_for(client, target), capabilities_for(facts.capabilities, modern=facts.modern)
         received, self._received = self._received, None
         try:
-            if received is not None and not _asks(received.result):
-                result = received.result
-            elif target.runs_only_as_task and not server_is_modern:
+            if target.runs_only_as_task and not server_is_modern:
                 result = await run_as_legacy_task(client, params)
             else:
                 result = await points.request_json(
@@ -377,22 +366,12 @@ class ForwardedRequest(TasklessResponder):
             result = target.client.tasks.passed(result, facts.access)
         elif target.finish is not None:
             result = target.finish(result)
-        meta: Any = result.get("_meta")
-        if is_object(meta) and SERVER_INFO_KEY in meta:  # the caller talks to the gateway
-            others = {name: each for name, each in meta.items() if name != SERVER_INFO_KEY}
-            result = {**result, "_meta": others}
-            if not others:
-                del result["_meta"]
+        result = without_server_info(result)
         if result.get("cacheScope") == "public" and _is_personal(target.client):
             result = {**result, "cacheScope": "private"}
-        return result if revision <= facts.revision else self._in_revision(facts.revision, result)
-
-    def _in_revision(self, revision: str, result: JsonObject) -> Any:
-        """Return the result of a later revision in an earlier one, typed, or as JSON for a custom method."""
-        if self.method not in types.METHODS[revision]:
-            return {name: each for name, each in result.items() if name != "resultType"}
-        result = {name: decoded(each) for name, each in result.items()}
-        return checked_result(result, self.method, revision, str(self.params.get("name", "")))
+        if revision <= facts.revision:
+            return result
+        return in_revision(result, self.method, facts.revision, str(self.params.get("name", "")))
 
     # --- Messages in between ---
 
@@ -406,9 +385,9 @@ class ForwardedRequest(TasklessResponder):
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Send the caller a log message, if it wants messages of this level."""
-        begun = self._begun
-        if self._context is None and begun is not None and begun.exchange.run is not None:
-            self._context = Context(begun.exchange.run, begun.serving)
+        request = self._request
+        if self._context is None and request is not None and request.exchange.run is not None:
+            self._context = Context(request.exchange.run, request.serving)
         if self._context is not None:
             await self._context.log(message.level, message.data, logger=message.logger)
 

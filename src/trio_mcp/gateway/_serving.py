@@ -37,10 +37,11 @@ from .. import (
     types,
 )
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
-from ..wire import INVALID_PARAMS, JsonObject, JsonText, decode, decoded, is_array, is_modern, is_object, json_text
+from ..wire import INVALID_PARAMS, JsonObject, decode, decoded, is_modern, is_object, json_text
 from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
+from ._results import with_public_uris
 from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, search_tools, used_tool
 from ._tasks import TASK_IDS, TASK_METHODS, TASKS, TaskIds, check_takes_tasks, runs_only_as_task, takes_tasks
 from ._turns import Turns
@@ -413,7 +414,7 @@ class GatewayServing:
         if merged.has_shared_uris and "result" in state:
             outcome: Any = decoded(state["result"])
             if is_object(outcome):
-                state = {**state, "result": _with_public_uris(merged, client, outcome)}
+                state = {**state, "result": with_public_uris(merged, client, outcome)}
         return client.tasks.passed(state, caller.access)
 
     @property
@@ -472,7 +473,7 @@ class GatewayServing:
         mount, target = entry.client.mount, entry.target
         if target is None:
             members = {} if entry.original == entry.public else {"name": entry.original}
-            finish = partial(_with_public_uris, merged, entry.client) if merged.has_shared_uris else None
+            finish = partial(with_public_uris, merged, entry.client) if merged.has_shared_uris else None
             is_task = kind == "tools" and runs_only_as_task(entry.definition)
             target = entry.target = Target(entry.client, members, finish, is_task)
         if kind != "tools" or not mount.fix:
@@ -489,8 +490,8 @@ class GatewayServing:
             raise resource_not_found(uri, modern=exchange.context.modern)
         client, original = found
         if original == uri:
-            return Target(client, {}, partial(_with_public_uris, merged, client) if merged.has_shared_uris else None)
-        return Target(client, {"uri": original}, partial(_with_public_uris, merged, client))
+            return Target(client, {}, partial(with_public_uris, merged, client) if merged.has_shared_uris else None)
+        return Target(client, {"uri": original}, partial(with_public_uris, merged, client))
 
     @staticmethod
     def _only_server(merged: MergedLists, uri: str) -> tuple[UpstreamClient, str] | None:
@@ -671,23 +672,3 @@ class _ListResponder:
     async def call(self, context: Context[Any], params: Any) -> JsonObject:
         """Return the page that the request names."""
         return await self._serving.page(self._method, context, self._caller, params.cursor)
-
-
-def _with_public_uris(merged: MergedLists, client: UpstreamClient, result: JsonObject) -> JsonObject:
-    """Return a result whose links and contents have the URIs of the gateway."""
-
-    def changed(each: JsonObject) -> JsonObject:
-        if isinstance(each.get("uri"), str):
-            return {**each, "uri": merged.public_uri(client, each["uri"])}
-        if is_object(each.get("resource")):
-            return {**each, "resource": changed(each["resource"])}
-        if is_object(each.get("content")):  # of a prompt's message
-            return {**each, "content": changed(each["content"])}
-        return each
-
-    for member in ("content", "contents", "messages"):
-        parts: Any = result.get(member)
-        parts = decoded(parts) if isinstance(parts, JsonText) and b'"uri"' in bytes(parts) else parts
-        if is_array(parts):
-            result = {**result, member: [changed(each) if is_object(each) else each for each in parts]}
-    return result

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ._exchange import advance as advance
     from ._handler_pool import CallerDeadlineError as CallerDeadlineError
     from ._handler_pool import Explain as Explain
+    from ._handler_pool import Forwarding as Forwarding
+    from ._handler_pool import ForwardingRun as ForwardingRun
     from ._handler_pool import Handler as Handler
     from ._handler_pool import HandlerPool as HandlerPool
     from ._handler_pool import HandlerRun as HandlerRun
@@ -82,7 +84,8 @@ else:
                 "UpdateListener", "advance",
             ),
             "_handler_pool": (
-                "CallerDeadlineError", "Explain", "Handler", "HandlerPool", "HandlerRun", "OutOfTimeError",
+                "CallerDeadlineError", "Explain", "Forwarding", "ForwardingRun", "Handler", "HandlerPool", "HandlerRun",
+                "OutOfTimeError",
             ),
             "_holds": ("Hold", "Holds"),
             "_limits": ("BUSY", "Limits"),

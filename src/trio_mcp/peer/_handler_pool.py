@@ -31,7 +31,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import trio
 from attrs import define, field
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CallerDeadlineError",
     "Explain",
+    "Forwarding",
+    "ForwardingRun",
     "Handler",
     "HandlerPool",
     "HandlerRun",
@@ -68,17 +70,31 @@ Explain: TypeAlias = "Callable[[Exception], JsonObject | McpError]"
 """A function that turns the exception of a handler into the response."""
 
 
-Forward: TypeAlias = (
-    "Callable[[Callable[[JsonObject | McpError], None], Callable[[], None]], Callable[[], None] | None]"
-)
-"""A function that begins to answer a request elsewhere. It never waits and never raises.
+class Forwarding(Protocol):
+    """The work of answering one request elsewhere.
 
-Its first argument is called with the answer; or its second one, without arguments, if the answer needs a task after
-all: then the handler of the request makes it. One of them is called, once, at any time.
+    Its outcome is told to the run of the request, once: by `ForwardingRun.answered`, or by `ForwardingRun.needs_task`
+    if the answer has to wait for something after all.
+    """
 
-It returns a function that gives the request up, after which neither is called; or None, with nothing begun, if it
-cannot begin without waiting.
-"""
+    def begin(self) -> bool:
+        """Begin, if that needs no waiting; otherwise return False, with nothing begun. Never raises.
+
+        The run may have been told the outcome when this returns.
+        """
+        ...
+
+    def give_up(self) -> None:
+        """Give up what was begun: the run is told nothing any more."""
+        ...
+
+    async def handle(self, run: HandlerRun) -> JsonObject:
+        """Do the work in a task, or what is left of it; see `Handler`."""
+        ...
+
+    def explain(self, failure: Exception) -> JsonObject | McpError:
+        """Return the response for an exception of `handle`; see `Explain`."""
+        ...
 
 
 @define(eq=False)
@@ -133,17 +149,10 @@ class HandlerPool:
             self._cancellations = Cancellations(self.nursery)
         return self._cancellations
 
-    def begin_forwarding(
-        self, exchange: IncomingRequest, forward: Forward, handler: Handler, explain: Explain, slots: HandlerSlots
-    ) -> None:
-        """Answer *exchange* with the outcome of *forward*, as soon as a slot is free; see `ForwardingRun`.
-
-        Args:
-            handler: does the work if *forward* cannot begin.
-            explain, slots: as of `begin`.
-        """
+    def begin_forwarding(self, exchange: IncomingRequest, forwarding: Forwarding, slots: HandlerSlots) -> None:
+        """Answer *exchange* with the outcome of *forwarding*, as soon as a slot is free; see `ForwardingRun`."""
         run = ForwardingRun(
-            self, exchange, exchange.context, exchange.peer, exchange.method, handler, explain, slots, forward=forward
+            self, exchange, exchange.context, exchange.peer, exchange.method, slots, forwarding=forwarding
         )
         exchange.run, run.request = run, exchange
         slots.take(run)
@@ -171,7 +180,16 @@ class HandlerPool:
         peer = exchange.peer
         slots = slots or peer.slots
         exchange.run = run = HandlerRun(
-            self, exchange, exchange.context, peer, exchange.method, handler, explain, slots, waits, deadline
+            self,
+            exchange,
+            exchange.context,
+            peer,
+            exchange.method,
+            slots,
+            waits,
+            deadline,
+            handler=handler,
+            explain=explain,
         )
         run.request = exchange
         slots.take(run)
@@ -203,8 +221,8 @@ class HandlerRun:
     """The method of the request."""
     request: IncomingRequest = field(init=False)
     """The request that it was started for."""
-    _handler: Handler
-    _explain: Explain
+    _handler: Handler = field(kw_only=True, alias="handler")
+    _explain: Explain = field(kw_only=True, alias="explain")
     slots: HandlerSlots
     """The slots that it has one of, or waits for one of."""
     _waits: bool = True
@@ -536,16 +554,16 @@ class ForwardingRun(HandlerRun):
     A task for each request that is only passed on would cost a third of it (benchmark cell `hop`).
     """
 
-    _forward: Forward = field(kw_only=True, alias="forward")
-    _give_up: Callable[[], None] | None = field(init=False)
-    """Gives the request up, while it is answered elsewhere."""
-    _needs_task: bool = field(init=False)
-    """True if the handler continues what was begun elsewhere."""
+    _forwarding: Forwarding = field(kw_only=True, alias="forwarding")
+    # Set when a task is needed: all that a request in flight refers to is work for the garbage collector.
+    _handler: Handler = field(init=False)
+    _explain: Explain = field(init=False)
+    _is_begun: bool = field(init=False)
+    """True while the request is answered elsewhere."""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._give_up = None
-        self._needs_task = False
+        self._is_begun = False
 
     def begin(self) -> None:
         """Begin to answer."""
@@ -557,44 +575,37 @@ class ForwardingRun(HandlerRun):
             super().start()
             return
         self.has_slot = True
-        give_up = self._context.run(self._forward, self._answered, self._continue)
-        if self.has_ended or self._needs_task:
-            return
-        if give_up is None:
-            super().start()
-            return
-        self._give_up = give_up
         self.pool.running += 1
+        self._is_begun = True
+        if not self._context.run(self._forwarding.begin):
+            self.needs_task()
 
-    def _continue(self) -> None:
+    def needs_task(self) -> None:
         """Start the task of the handler."""
-        if self._give_up is not None:  # else it has not returned from `start` yet
-            self.pool.running -= 1
-        self._give_up, self._needs_task = None, True
+        self.pool.running -= 1
+        self._is_begun = False
+        self._handler, self._explain = self._forwarding.handle, self._forwarding.explain
         super().start()
 
     def stop(self, reason: str) -> None:
         """Give the request up."""
-        give_up, self._give_up = self._give_up, None
-        if give_up is None:
+        if not self._is_begun:
             super().stop(reason)
             return
-        self.has_ended = True
-        give_up()
+        self._is_begun, self.has_ended = False, True
+        self._forwarding.give_up()
         self._end()
 
     def stop_soon(self, reason: str) -> None:
         """Give the request up at once, because that wakes no task."""
-        if self._give_up is None:
-            super().stop_soon(reason)
-        else:
+        if self._is_begun:
             self.stop(reason)
+        else:
+            super().stop_soon(reason)
 
-    def _answered(self, outcome: JsonObject | McpError) -> None:
+    def answered(self, outcome: JsonObject | McpError) -> None:
         """Pass the answer on, now or when there is room for it."""
-        if self._give_up is None:  # it has not returned from `start` yet
-            self.pool.running += 1
-        self._give_up, self.has_ended = None, True
+        self._is_begun, self.has_ended = False, True
         exchange = self.exchange
         assert exchange is not None  # else it was given up
         if exchange.has_room():

@@ -11,7 +11,6 @@ from .._facade import lazy_names
 
 if TYPE_CHECKING:
     from ._context import Context as Context
-    from ._context import HandlerServing as HandlerServing
     from ._context import past_of as past_of
     from ._context import progress_of as progress_of
     from ._context import run_of as run_of
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ._extensions import ExtensionResult as ExtensionResult
     from ._forwarder import Forwarder as Forwarder
     from ._forwarder import ForwardingResponder as ForwardingResponder
+    from ._forwarder import TasklessRequest as TasklessRequest
     from ._forwarder import TasklessResponder as TasklessResponder
     from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
@@ -74,10 +74,10 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_context": ("Context", "HandlerServing", "past_of", "progress_of", "run_of", "serving_of"),
+            "_context": ("Context", "past_of", "progress_of", "run_of", "serving_of"),
             "_extension_points": ("ServerExtensionPoints", "ServingPart", "internals_of"),
             "_extensions": ("ExtensionResult",),
-            "_forwarder": ("Forwarder", "ForwardingResponder", "TasklessResponder"),
+            "_forwarder": ("Forwarder", "ForwardingResponder", "TasklessRequest", "TasklessResponder"),
             "_inspection": ("inspection_sockets",),
             "_middleware": ("CallNext", "Middleware", "RateLimit", "Request", "checked_result"),
             "_progress": ("TokenBucket",),

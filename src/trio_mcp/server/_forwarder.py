@@ -15,7 +15,7 @@ from ..peer import Access, IncomingRequest, Peer
 from ..wire import Change, ChangeFilter, JsonObject
 from ._context import Context, HandlerServing
 
-__all__ = ["Forwarder", "ForwardingResponder", "TasklessResponder"]
+__all__ = ["Forwarder", "ForwardingResponder", "TasklessRequest", "TasklessResponder"]
 
 
 class ForwardingResponder(Protocol):
@@ -39,6 +39,28 @@ class ForwardingResponder(Protocol):
         ...
 
 
+class TasklessRequest(Protocol):
+    """A request that is answered without a task."""
+
+    @property
+    def serving(self) -> HandlerServing:
+        """The serving."""
+        ...
+
+    @property
+    def exchange(self) -> IncomingRequest:
+        """The exchange."""
+        ...
+
+    def answer(self, outcome: types.Model | JsonObject | Exception) -> None:
+        """Take the result, typed or JSON in the revision of the request, or the exception that `call` would raise."""
+        ...
+
+    def needs_task(self) -> None:
+        """Have `call` answer, because the answer has to wait after all. It may continue what was begun."""
+        ...
+
+
 class TasklessResponder(abc.ABC):
     """A `ForwardingResponder` that can answer some requests without a task."""
 
@@ -46,24 +68,15 @@ class TasklessResponder(abc.ABC):
     may_ask: bool
 
     @abc.abstractmethod
-    def begin_nowait(
-        self,
-        serving: HandlerServing,
-        exchange: IncomingRequest,
-        done: Callable[[types.Model | JsonObject | Exception], None],
-        needs_task: Callable[[], None],
-    ) -> Callable[[], None] | None:
-        """Begin to answer, if that needs no waiting; otherwise return None with nothing begun, and `call` is used.
+    def begin_nowait(self, request: TasklessRequest) -> bool:
+        """Begin to answer, if that needs no waiting; otherwise return False with nothing begun, and `call` is used.
 
-        Args:
-            done: takes the result, typed or JSON in the revision of the request, or the exception that `call` would
-                raise.
-            needs_task: called in place of *done* if the answer has to wait for something after all; then `call` is
-                used, which may continue what was begun.
-
-        Returns:
-            A function that gives the request up; neither *done* nor *needs_task* is called after it.
+        Never raises. *request* is told the outcome, once: before this returns, or at any later time.
         """
+
+    @abc.abstractmethod
+    def give_up(self) -> None:
+        """Give up what was begun, because the caller has; the request is told nothing any more."""
 
     @abc.abstractmethod
     def call(self, context: Context, params: Any, /) -> Awaitable[Any]:

@@ -40,6 +40,7 @@ from ..peer import (
     Arrival,
     CallerDeadlineError,
     ExchangeContext,
+    ForwardingRun,
     HandlerPool,
     HandlerRun,
     HandlerSlots,
@@ -369,7 +370,7 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
         deadline: that of the caller; a handler is needed to keep it.
     """
     serving, exchange = request.serving, request.exchange
-    if _taskless(responder) is not None and request.past is None and deadline == NO_DEADLINE:
+    if isinstance(responder, TasklessResponder) and request.past is None and deadline == NO_DEADLINE:
         _forward(request)
         return
     waits = responder is None or responder.waits or request.past is not None
@@ -383,14 +384,7 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
 
 def _forward(request: _PooledRequest) -> None:
     """Answer a request without a task, if its responder can do that."""
-    exchange = request.exchange
-    begin = request.serving.pool.begin_forwarding
-    begin(exchange, request.forward, request.handle, request.explain, exchange.peer.slots)
-
-
-def _taskless(responder: object) -> TasklessResponder | None:
-    """Return the responder if it may answer without a handler."""
-    return responder if isinstance(responder, TasklessResponder) else None
+    request.serving.pool.begin_forwarding(request.exchange, request, request.exchange.peer.slots)
 
 
 def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
@@ -533,26 +527,41 @@ class _PooledRequest:
         self._params = _read_params(self.serving, self.exchange, self._route, self._params)
         self._is_read = True
 
-    def forward(
-        self, done: Callable[[JsonObject | McpError], None], needs_task: Callable[[], None]
-    ) -> Callable[[], None] | None:
-        """Let a `TasklessResponder` begin to answer; see `peer.Forward`."""
-        responder = _taskless(self.responder)
-        assert responder is not None
-        return responder.begin_nowait(self.serving, self.exchange, partial(self._answered, done), needs_task)
+    # --- Without a task: see `peer.Forwarding` and `TasklessRequest` ---
 
-    def _answered(
-        self, done: Callable[[JsonObject | McpError], None], outcome: types.Model | JsonObject | Exception
-    ) -> None:
-        serving, exchange = self.serving, self.exchange
+    @property
+    def _taskless(self) -> TasklessResponder:
+        assert isinstance(self.responder, TasklessResponder)
+        return self.responder
+
+    @property
+    def _run(self) -> ForwardingRun:
+        assert isinstance(self.exchange.run, ForwardingRun)
+        return self.exchange.run
+
+    def begin(self) -> bool:
+        """Let the responder begin to answer."""
+        return self._taskless.begin_nowait(self)
+
+    def give_up(self) -> None:
+        """Let the responder give up."""
+        self._taskless.give_up()
+
+    def needs_task(self) -> None:
+        """Continue in a task."""
+        self._run.needs_task()
+
+    def answer(self, outcome: types.Model | JsonObject | Exception) -> None:
+        """Answer with the result of the responder, or with the explanation of its exception."""
+        serving, exchange, run = self.serving, self.exchange, self._run
         self.responder = None  # as above
         if isinstance(outcome, Exception):
-            done(self.explain(outcome))
+            run.answered(self.explain(outcome))
             return
         hint = None
         if self._route is not None and self._route.is_kept:
             hint = serving.server.cache.get(exchange.method, NOT_KEPT)
-        done(finish_result(outcome, exchange.context, serving.info_json, hint))
+        run.answered(finish_result(outcome, exchange.context, serving.info_json, hint))
 
     def explain(self, failure: Exception) -> JsonObject | McpError:
         """Return the answer to a request whose handler, or middleware, has raised an exception."""
