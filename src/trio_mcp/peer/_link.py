@@ -18,6 +18,8 @@ Rules of this file:
    queues a message also sends it: waking the writer costs more than all other work of a small call. While much is in
    flight, messages wait for each other and are sent together, which takes a tenth of the system calls. The benchmark
    cells `stdio-1` and `stdio-64` measure this.
+7. A reader passes over a few lines at a time. The messages that a pass produces, on any link of the thread, are sent
+   together at its end, by the reader if the streams can take them (benchmark cell `hop-64`).
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
@@ -25,6 +27,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import math
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
@@ -42,7 +45,7 @@ _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
 _BATCH_BYTES = 64 * 1024
 """Small messages are sent together up to this size. A large message is sent in pieces of this size."""
-_LINES_AT_ONCE = 16
+_LINES_AT_ONCE = 24
 """The reader lets other tasks run after this many lines of one read, so that both processes work at the same time."""
 _MOST_LISTENS = 4
 """With more requests in flight than this, the link is not quiet, whichever of them listen for changes."""
@@ -52,6 +55,16 @@ _FLUSH_SECONDS = 1.0
 """How long a link that this side closes may take to send the queued messages."""
 _NOTHING = memoryview(b"")
 """An empty view of nothing: one of a batch would keep the batch in memory."""
+
+
+class _Passes(threading.local):
+    """The pass of a reader over some lines that is going on in this thread (rule 7)."""
+
+    outboxes: list[Outbox] | None = None
+    """The outboxes that have got messages during the pass; None if there is no pass."""
+
+
+_passes = _Passes()
 
 
 @define(eq=False)
@@ -133,24 +146,25 @@ class Outbox:
             self._queue.append(entry)
             self.size += len(entry.line)
             if self._is_idle and not self._is_held:
-                self._begin_sending()
+                held = _passes.outboxes
+                if held is None:
+                    self._begin_sending(now=False)
+                else:
+                    self._is_held = True
+                    held.append(self)
         else:
             entry.line = b""
 
-    def hold(self) -> None:
-        """Keep the queued messages until `release`, so that the messages of one pass are sent together."""
-        self._is_held = True
-
     def release(self) -> None:
-        """Send the messages that were kept."""
+        """Send the messages that were kept during a pass."""
         self._is_held = False
         if self._queue and self._is_idle:
-            self._begin_sending()
+            self._begin_sending(now=True)
 
     @trio.lowlevel.enable_ki_protection  # else an interrupt could lose the rest of a line that was sent in part
-    def _begin_sending(self) -> None:
+    def _begin_sending(self, *, now: bool) -> None:
         """Send the queued messages, in this task or by the writer (rule 6)."""
-        if self._send_now is not None and self._is_quiet():
+        if self._send_now is not None and (now or self._is_quiet()):
             batch = b"".join(self.take())
             sent = self._send_now(batch)
             self.sent(sent)
@@ -398,14 +412,16 @@ class Link(MessageConnection):
         and after `_LINES_AT_ONCE` lines.
         """
         end = min(start + _LINES_AT_ONCE, len(lines))
-        self.outbox.hold()  # so that immediate responses are sent together
+        held = _passes.outboxes = list[Outbox]()
         try:
             for number in range(start, end):
                 self.take(lines[number], self.outbox)
                 if self._has_cancelled:
                     return number + 1
         finally:  # also if an interrupt strikes a handler that runs here
-            self.outbox.release()
+            _passes.outboxes = None
+            for outbox in held:
+                outbox.release()
         return end
 
     async def _let_others_run(self) -> None:
