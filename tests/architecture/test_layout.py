@@ -281,7 +281,7 @@ PRIVATE_MODULES_OF_TESTS = {
     },
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json", "_supervision"},
-    "gateway": {"_forward", "_merged", "_mount", "_ranking", "_tasks", "_turns", "_upstream"},
+    "gateway": {"_forward", "_merged", "_mount", "_ranking", "_results", "_tasks", "_turns", "_upstream"},
     "schema": {"_cost", "_count", "_validate", "_work"},
     "server": {
         *("_collection", "_process_worker", "_processes", "_progress", "_routes", "_serve_http"),

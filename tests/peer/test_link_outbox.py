@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ from attrs import define, field
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost
-from trio_mcp.peer import Outbox
+from trio_mcp.peer import READER_PASS, Outbox
 
 PIECE = 64 * 1024
 
@@ -470,23 +471,28 @@ async def test_the_outbox_waits_for_a_stream_that_accepts_nothing_immediately(pi
     assert pipe.later == [b"a\n"]
 
 
-async def test_messages_that_are_held_are_sent_together(pipe: Pipe) -> None:
-    pipe.outbox.hold()
-    pipe.outbox.put(b"a\n")
-    pipe.outbox.put(b"b\n")
-    await wait_all_tasks_blocked()
-    assert pipe.at_once == []
+async def test_messages_of_one_pass_of_a_reader_are_sent_together(pipe: Pipe) -> None:
+    with READER_PASS:
+        pipe.outbox.put(b"a\n")
+        pipe.outbox.put(b"b\n")
+        assert pipe.at_once == []
 
-    pipe.outbox.release()
     assert pipe.at_once == [b"a\nb\n"]
 
 
+async def test_messages_of_one_pass_are_sent_by_the_reader_although_much_is_in_flight(pipe: Pipe) -> None:
+    pipe.quiet = False
+    with READER_PASS:
+        pipe.outbox.put(b"a\n")
+
+    assert pipe.at_once == [b"a\n"]
+
+
 async def test_flush_returns_after_messages_that_were_sent_immediately(nursery: trio.Nursery, pipe: Pipe) -> None:
-    pipe.outbox.hold()
-    pipe.outbox.put(b"a\n")
-    nursery.start_soon(pipe.outbox.flush)
-    await wait_all_tasks_blocked()
-    pipe.outbox.release()
+    with READER_PASS:
+        pipe.outbox.put(b"a\n")
+        nursery.start_soon(pipe.outbox.flush)
+        await wait_all_tasks_blocked()
 
     await wait_all_tasks_blocked()
     assert not nursery.child_tasks
@@ -494,11 +500,26 @@ async def test_flush_returns_after_messages_that_were_sent_immediately(nursery: 
 
 async def test_messages_beyond_the_first_piece_are_sent_by_the_draining_task(pipe: Pipe) -> None:
     pipe.room = 10 * PIECE
-    pipe.outbox.hold()
-    for _ in range(3):
-        pipe.outbox.put(b"x" * PIECE)
-    pipe.outbox.release()
+    with READER_PASS:
+        for _ in range(3):
+            pipe.outbox.put(b"x" * PIECE)
     assert pipe.at_once == [b"x" * PIECE]
 
     await pipe.outbox.flush()
     assert pipe.at_once == [b"x" * PIECE] * 3
+
+
+async def test_messages_of_a_pass_do_not_wait_for_a_pass_in_another_thread(pipe: Pipe) -> None:
+    in_pass, end = threading.Event(), threading.Event()
+
+    def other_reader() -> None:
+        with READER_PASS:
+            in_pass.set()
+            end.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, other_reader)
+        await trio.to_thread.run_sync(in_pass.wait)
+        pipe.outbox.put(b"a\n")
+        assert pipe.at_once == [b"a\n"]
+        end.set()

@@ -24,8 +24,18 @@ from trio_mcp import (
     serve_stream,
     types,
 )
-from trio_mcp.lowlevel import IncomingRequest, Peer, ServerExtensionPoints, TasklessRequest, TasklessResponder
+from trio_mcp.lowlevel import (
+    ClientExtensionPoints,
+    IncomingRequest,
+    Peer,
+    ServerExtensionPoints,
+    TasklessRequest,
+    TasklessResponder,
+)
 from trio_mcp.testing import ScriptedPeer
+
+BEGUN = {f"notes://{name}" for name in ("one", "fails", "late", "asks", "breaks", "never")}
+"""The resources that a `Note` begins to read without a task."""
 
 
 @define(eq=False)
@@ -52,7 +62,9 @@ class Note(TasklessResponder):
             request.exchange.peer.on_disconnect(answer)
         elif uri == "notes://asks":
             request.needs_task()
-        return uri in {"notes://one", "notes://fails", "notes://late", "notes://asks", "notes://never"}
+        elif uri == "notes://breaks":
+            request.answer(RuntimeError("a bug"))
+        return uri in BEGUN
 
     def give_up(self) -> None:
         self.given_up = True
@@ -68,6 +80,8 @@ class Notes:
     """A forwarder that answers for some resources."""
 
     note: Note = field(factory=Note, init=False)
+    is_quick: bool = field(default=False, init=False)
+    """True if it finds responders before params are read."""
     notified_of: list[str] = field(factory=list[str], init=False)
 
     def find(self, exchange: IncomingRequest, params: Any) -> Note | None:
@@ -75,7 +89,7 @@ class Notes:
         return self.note if exchange.method == "resources/read" else None
 
     def find_taskless(self, exchange: IncomingRequest) -> Note | None:
-        return self.note if exchange.params == {"uri": "notes://unread"} else None
+        return self.note if exchange.method == "resources/read" and self.is_quick else None
 
     def input_schema(self, tool: str, access: Access | None) -> dict[str, Any] | None:
         del tool, access
@@ -126,6 +140,40 @@ async def test_a_result_without_a_task_has_the_cache_hint_of_the_server() -> Non
         assert contents == types.TextResourceContents(uri="notes://two", text="from a task")
         with pytest.raises(ErrorResponse, match="no notes today"):
             await client.read_resource("notes://fails")
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+async def test_a_request_that_needs_a_task_after_all_is_answered_in_one(is_quick: bool) -> None:
+    server, notes = make_server()
+    notes.is_quick = is_quick
+    async with open_client(server) as client:
+        for uri in ("notes://asks", "notes://two"):
+            (contents,) = (await client.read_resource(uri)).contents
+            assert contents == types.TextResourceContents(uri=uri, text="from a task")
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+async def test_an_exception_that_is_a_bug_is_not_shown_to_the_caller(
+    is_quick: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, notes = make_server()
+    notes.is_quick = is_quick
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse, match="the server's log says why"):
+            await client.read_resource("notes://breaks")
+        assert (await client.read_resource("notes://one")).contents
+    assert "a bug" in caplog.text
+
+
+@pytest.mark.parametrize("uri", ["notes://breaks", "notes://two"])
+async def test_params_that_do_not_fit_are_refused_when_they_are_read(uri: str) -> None:
+    server, notes = make_server()
+    notes.is_quick = True
+    async with open_client(server) as client:
+        points = ClientExtensionPoints(client)
+        with pytest.raises(ErrorResponse, match="params of 'resources/read' do not fit") as refused:
+            await points.request_json("resources/read", {"uri": uri, "requestState": 5})
+    assert refused.value.code == -32602
 
 
 async def test_a_request_without_a_task_is_given_up_when_its_caller_is_cancelled(autojump_clock: object) -> None:

@@ -16,11 +16,12 @@ from typing import Any, Final
 import trio
 from attrs import field, frozen
 
+from .. import ToolError
 from ..wire import JsonObject, decode, encode, is_object
 from ._merged import Entry, MergedLists
 from ._ranking import ToolIndex, estimated_tokens
 
-__all__ = ["FIND_TOOLS", "USE_TOOL", "ToolSearch", "found_tools", "is_needed", "search_tools", "used_tool"]
+__all__ = ["FIND_TOOLS", "USE_TOOL", "ToolSearch", "found_tools", "is_needed", "query_of", "search_tools", "used_tool"]
 
 FIND_TOOLS: Final = "find_tools"
 USE_TOOL: Final = "use_tool"
@@ -58,6 +59,19 @@ def is_needed(search: ToolSearch, merged: MergedLists, entries: Sequence[Entry])
     if merged.tokens is None:
         merged.tokens = {id(entry): estimated_tokens(_described(entry)) for entry in merged.entries["tools"]}
     return sum(merged.tokens[id(entry)] for entry in entries) > search.at_most_tokens
+
+
+def query_of(search: ToolSearch, arguments: Any) -> tuple[str, int]:
+    """Return the query of a call of ``find_tools``, and the number of tools that it wants at most.
+
+    Raises:
+        ToolError: the arguments do not fit.
+    """
+    given: Any = arguments or {}
+    query, at_most = given.get("query"), given.get("at_most", search.at_once)
+    if not isinstance(query, str) or type(at_most) is not int or at_most < 1:
+        raise ToolError(f"{FIND_TOOLS} takes a query as a string, and at_most as an integer of at least 1")
+    return query, at_most
 
 
 async def found_tools(merged: MergedLists, entries: Sequence[Entry], query: str, at_most: int) -> JsonObject:

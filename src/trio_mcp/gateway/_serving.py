@@ -42,7 +42,7 @@ from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_param
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._results import with_public_uris
-from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, search_tools, used_tool
+from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, query_of, search_tools, used_tool
 from ._tasks import TASK_IDS, TASK_METHODS, TASKS, TaskIds, check_takes_tasks, runs_only_as_task, takes_tasks
 from ._turns import Turns
 from ._upstream import ListKind, UpstreamClient
@@ -454,10 +454,7 @@ class GatewayServing:
     async def search(self, caller: _Caller, arguments: Any) -> JsonObject:
         """Return the result of a call of ``find_tools``."""
         assert self._gateway.search is not None
-        given: Any = arguments or {}
-        query, at_most = given.get("query"), given.get("at_most", self._gateway.search.at_once)
-        if not isinstance(query, str) or type(at_most) is not int or at_most < 1:
-            raise ToolError(f"{FIND_TOOLS} takes a query as a string, and at_most as an integer of at least 1")
+        query, at_most = query_of(self._gateway.search, arguments)
         merged = await self._settled(caller)
         return await found_tools(merged, list(merged.visible("tools", caller.access)), query, at_most)
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ._holds import Holds as Holds
     from ._limits import BUSY as BUSY
     from ._limits import Limits as Limits
+    from ._link import READER_PASS as READER_PASS
     from ._link import Link as Link
     from ._link import Outbox as Outbox
     from ._pacing import Cancellations as Cancellations
@@ -89,7 +90,7 @@ else:
             ),
             "_holds": ("Hold", "Holds"),
             "_limits": ("BUSY", "Limits"),
-            "_link": ("Link", "Outbox"),
+            "_link": ("Link", "Outbox", "READER_PASS"),
             "_pacing": ("Cancellations", "LargeResults", "is_large"),
             "_parking": (
                 *("GATHER_SECONDS", "GRACE_SECONDS", "ParkedRuns"),

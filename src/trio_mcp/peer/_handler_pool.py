@@ -560,10 +560,12 @@ class ForwardingRun(HandlerRun):
     _explain: Explain = field(init=False)
     _is_begun: bool = field(init=False)
     """True while the request is answered elsewhere."""
+    _is_beginning: bool = field(init=False)
+    """True while `Forwarding.begin` runs, in the context in which the task will start."""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._is_begun = False
+        self._is_begun = self._is_beginning = False
 
     def begin(self) -> None:
         """Begin to answer."""
@@ -574,14 +576,20 @@ class ForwardingRun(HandlerRun):
         if self.has_task:  # it continues after a question
             super().start()
             return
-        self.has_slot = True
+        self.has_slot = self._is_begun = self._is_beginning = True
         self.pool.running += 1
-        self._is_begun = True
-        if not self._context.run(self._forwarding.begin):
-            self.needs_task()
+        is_begun = self._context.run(self._forwarding.begin)
+        self._is_beginning = False
+        if not (is_begun and self._is_begun) and not self.has_ended:
+            self._start_task()
 
     def needs_task(self) -> None:
         """Start the task of the handler."""
+        self._is_begun = False
+        if not self._is_beginning:
+            self._start_task()
+
+    def _start_task(self) -> None:
         self.pool.running -= 1
         self._is_begun = False
         self._handler, self._explain = self._forwarding.handle, self._forwarding.explain

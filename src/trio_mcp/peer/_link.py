@@ -39,7 +39,7 @@ from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost
 from ..wire import JsonObject, LineFramer, Oversized, RequestId, without_preamble
 from ._connection import MessageConnection, Outlet, QueuedMessage
 
-__all__ = ["Link", "Outbox"]
+__all__ = ["READER_PASS", "Link", "Outbox"]
 
 _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
@@ -57,14 +57,22 @@ _NOTHING = memoryview(b"")
 """An empty view of nothing: one of a batch would keep the batch in memory."""
 
 
-class _Passes(threading.local):
-    """The pass of a reader over some lines that is going on in this thread (rule 7)."""
+class _Pass(threading.local):
+    """The block in which a reader of this thread passes over some lines (rule 7). It is not nested."""
 
     outboxes: list[Outbox] | None = None
-    """The outboxes that have got messages during the pass; None if there is no pass."""
+    """The outboxes that have got messages in the block; None outside of it."""
+
+    def __enter__(self) -> None:
+        self.outboxes = []
+
+    def __exit__(self, *_: object) -> None:
+        held, self.outboxes = self.outboxes, None
+        for outbox in held or ():
+            outbox.release()
 
 
-_passes = _Passes()
+READER_PASS = _Pass()
 
 
 @define(eq=False)
@@ -146,7 +154,7 @@ class Outbox:
             self._queue.append(entry)
             self.size += len(entry.line)
             if self._is_idle and not self._is_held:
-                held = _passes.outboxes
+                held = READER_PASS.outboxes
                 if held is None:
                     self._begin_sending(now=False)
                 else:
@@ -412,16 +420,11 @@ class Link(MessageConnection):
         and after `_LINES_AT_ONCE` lines.
         """
         end = min(start + _LINES_AT_ONCE, len(lines))
-        held = _passes.outboxes = list[Outbox]()
-        try:
+        with READER_PASS:
             for number in range(start, end):
                 self.take(lines[number], self.outbox)
                 if self._has_cancelled:
                     return number + 1
-        finally:  # also if an interrupt strikes a handler that runs here
-            _passes.outboxes = None
-            for outbox in held:
-                outbox.release()
         return end
 
     async def _let_others_run(self) -> None:
