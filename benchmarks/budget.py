@@ -90,6 +90,11 @@ def _beats_proxy(name: str, work: str, bound: float) -> Iterator[Row]:
         yield Row(f"{name}, {era}: times faster than FastMCP's proxy", measure, bound, at_least=True)
 
 
+def _of_gateway(name: str, work: str, figure: str, bound: float, unit: str) -> Iterator[Row]:
+    for era in ERAS:
+        yield Row(f"{name}, {era}", _value(work, f"ours-hop/{era}", figure), bound, at_least=False, unit=unit)
+
+
 def _at_most(name: str, work: str, figure: str, bound: float, unit: str) -> Iterator[Row]:
     for era in ERAS:
         yield Row(f"{name}, {era}", _value(work, f"ours/{era}", figure), bound, at_least=False, unit=unit)
@@ -129,16 +134,8 @@ ROWS = (
     *_near_direct("Gateway, text of 10 MB", "hop-large", 1.6),
     *_beats_proxy("Gateway, p50", "hop-1", 6),
     *_beats_proxy("Gateway, 64 in flight", "hop-64", 6),
-    *(
-        Row(
-            f"Gateway, `tools/list` of 50 servers, {era}",
-            _value("hop-lists", f"ours-hop/{era}", "p50_ms"),
-            10,
-            False,
-            "ms",
-        )
-        for era in ERAS
-    ),
+    *_of_gateway("Gateway, `tools/list` of 50 servers", "hop-lists", "p50_ms", 10, "ms"),
+    *_of_gateway("Gateway, growth from 10,000 to 50,000 calls", "growth", "growth_mb", 0.1, "MB"),
     Row("Import of the client: of bare Trio", _ratio("import", "ours-client", "trio"), 180 / 97, at_least=False),
     Row("Import: times faster than official", _ratio("import", "official-client", "ours-client"), 2.9, at_least=True),
     Row("Import: memory", _value("import", "ours-client", "rss_mb"), 35, at_least=False, unit="MB"),

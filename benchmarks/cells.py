@@ -159,7 +159,7 @@ WORKS = {
         Work("clients", "100 HTTP clients of one server", "rate", OVER_HTTP),
         Work("import", "A process that imports and ends", "p50_ms", tuple(IMPORTS)),
         Work("idle", "1,000 idle sessions in memory", "pair_kb", IN_MEMORY, once=True),
-        Work("growth", "Memory from 10,000 to 50,000 calls", "growth_mb", IN_MEMORY, once=True),
+        Work("growth", "Memory from 10,000 to 50,000 calls", "growth_mb", (*IN_MEMORY, *HOPS), once=True),
         Work("cycles", "Memory from 500 to 2,000 sessions", "growth_kb", IN_MEMORY, once=True),
         Work("tasks", "`tasks/get` with 10,000 open tasks, stdio", "p50_us", ("ours-tasks/2026",)),
     )
