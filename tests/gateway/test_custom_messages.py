@@ -7,10 +7,25 @@ from typing import Any
 import pytest
 import trio
 from attrs import define, field
+from trio.testing import lockstep_stream_pair, wait_all_tasks_blocked
 
-from tests.gateway.helpers import ERAS, LEGACY, MODERN, Way, front, opened, server_of
-from trio_mcp import Client, Context, ErrorResponse, Extension, ExtensionResult, McpError, Server, open_client, types
+from tests.gateway.helpers import ERAS, LEGACY, MODERN, Way, front, opened, server_of, text_of
+from tests.gateway.upstreams import CountedServer, echo, gateway_of, served
+from trio_mcp import (
+    Client,
+    Context,
+    ErrorResponse,
+    Extension,
+    ExtensionResult,
+    Limits,
+    McpError,
+    Server,
+    open_client,
+    serve_stream,
+    types,
+)
 from trio_mcp.gateway import Gateway
+from trio_mcp.testing import ScriptedPeer
 
 ROOMS = "com.example/rooms"
 DECLARED: dict[str, dict[str, Any]] = {ROOMS: {}}
@@ -197,3 +212,109 @@ async def test_a_server_is_told_that_the_roots_of_a_caller_have_changed(upstream
                 await told.wait()
         await client.list_tools()
     assert told.is_set() == (upstream == LEGACY)  # modern revisions have no such notification
+
+
+@define(eq=False)
+class Noticeboard:
+    """A server that sends custom notifications during a call, and a caller that keeps them."""
+
+    noticed: list[Any] = field(factory=list[Any])
+
+    def server(self, revision: str) -> Server:
+        server = server_of(revision, "board")
+
+        @server.tool
+        async def announce(number: int, ctx: Context) -> str:
+            for each in range(number):
+                await ctx.notify("com.example/noticed", {"number": each})
+            return "announced"
+
+        @server.tool
+        async def announce_slowly(ctx: Context) -> str:
+            await trio.lowlevel.checkpoint()
+            await ctx.report_progress(1)
+            await ctx.notify("com.example/noticed", {"number": 0})
+            return "announced"
+
+        return server
+
+    async def notice(self, params: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.noticed.append(params["number"])
+
+
+@in_all_eras
+async def test_custom_notifications_of_a_server_pass_in_order(way: Way) -> None:
+    board = Noticeboard()
+    taken = {"com.example/noticed": board.notice}
+    async with opened(front(board.server(way.upstream)), way, notifications=taken) as client:
+        assert text_of(await client.call_tool("announce", {"number": 3})) == "announced"
+        with trio.fail_after(60):
+            while len(board.noticed) < 3:  # noqa: ASYNC110 # over HTTP they are on their way
+                await trio.sleep(0.001)
+        assert board.noticed == [0, 1, 2]
+
+
+@pytest.mark.parametrize("upstream", [LEGACY, MODERN])
+@pytest.mark.parametrize("tool", ["announce", "announce_slowly"])
+async def test_a_custom_notification_is_sent_before_the_result(upstream: str, tool: str) -> None:
+    sent: list[str] = []
+
+    def tap(direction: str, line: bytes) -> None:
+        if direction == "received" and (b"noticed" in line or b"announced" in line):
+            sent.append("notification" if b"noticed" in line else "result")
+
+    async def ignore(_: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    way = Way(upstream, MODERN, down_by="bytes")
+    async with opened(front(Noticeboard().server(upstream)), way, tap=tap) as client:
+        arguments = {"number": 1} if tool == "announce" else {}
+        await client.call_tool(tool, arguments, on_progress=ignore if tool == "announce_slowly" else None)
+    assert sent == ["notification", "result"]
+
+
+NOTICED = b'{"jsonrpc":"2.0","method":"com.example/noticed","params":{"number":1}}\n'
+
+
+@pytest.mark.parametrize("callers", [0, 1, 2])
+async def test_a_custom_notification_without_a_call_goes_to_the_only_caller_in_flight(
+    callers: int, autojump_clock: object
+) -> None:
+    board, upstream = Noticeboard(), CountedServer()
+
+    async def call(client: Client) -> None:
+        await client.call_tool("doze", {"seconds": 1})
+
+    taken = {"com.example/noticed": board.notice}
+    async with (
+        served(gateway_of(upstream)) as front,
+        front.client("first", notifications=taken) as first,
+        front.client("second", notifications=taken) as second,
+        trio.open_nursery() as nursery,
+    ):
+        assert (await echo(first), await echo(second)) == ("here", "here")
+        for client in (first, second)[:callers]:
+            nursery.start_soon(call, client)
+        await wait_all_tasks_blocked()
+        await upstream.say(NOTICED)
+    assert board.noticed == ([1] if callers == 1 else [])
+
+
+async def test_custom_notifications_are_dropped_while_their_caller_does_not_read() -> None:
+    gateway = front(Noticeboard().server(MODERN), limits=Limits(outbox_bytes=2000))
+    params = {"name": "announce", "arguments": {"number": 500}, "_meta": ScriptedPeer.envelope(MODERN)}
+    async with trio.open_nursery() as nursery:
+        ours, theirs = lockstep_stream_pair()
+        nursery.start_soon(serve_stream, gateway, theirs)
+        caller = ScriptedPeer(ours)
+        await caller.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        await wait_all_tasks_blocked()
+        received = [await caller.receive()]
+        while "id" not in received[-1]:
+            received.append(await caller.receive())
+        await ours.aclose()
+    numbers = [each["params"]["number"] for each in received[:-1]]
+    assert 0 < len(numbers) < 500
+    assert numbers == [*range(len(numbers))]
+    assert received[-1]["result"]["content"][0]["text"] == "announced"

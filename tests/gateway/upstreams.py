@@ -135,6 +135,11 @@ class CountedServer:
                 self._streams.remove(far)
                 nursery.cancel_scope.cancel()
 
+    async def say(self, line: bytes) -> None:
+        """Send a line from the server of the latest connection; return when its client has taken it."""
+        await self._streams[-1].send_all(line)
+        await wait_all_tasks_blocked()
+
     async def crash(self) -> None:
         """End the latest connection without a word; return when its client knows."""
         await trio.aclose_forcefully(self._streams[-1])

@@ -479,6 +479,8 @@ class CustomMessages:
     """The resolvers by result type."""
     client: Any = field(default=None, init=False)
     """The client of the application; set before the first request."""
+    on_other_notification: Callable[[str, JsonObject], None] | None = field(default=None, init=False)
+    """Called with each custom notification that has no handler; see `ClientExtensionPoints`."""
     skipped: int = field(default=0, init=False)
     """The number of notifications that were dropped because their handlers are too slow."""
     _waiting: deque[tuple[str, JsonObject]] = field(factory=deque[tuple[str, JsonObject]], init=False)
@@ -526,6 +528,8 @@ class CustomMessages:
     def take_notification(self, method: str, params: JsonObject) -> None:
         """Take a notification of the server, if there is a handler for it. Synchronous."""
         if method not in self._notifications:
+            if self.on_other_notification is not None and not is_specified(method):
+                self.on_other_notification(method, params)
             return
         if len(self._waiting) >= MAX_WAITING_NOTIFICATIONS:
             self._waiting.popleft()

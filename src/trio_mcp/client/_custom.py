@@ -304,6 +304,13 @@ class ClientExtensionPoints:
         attempt = CallbackAttempt(connection.clocks, outgoing, on_outcome)
         return attempt.leave if attempt.begin_nowait() else None
 
+    def take_other_notifications(self, callback: Callable[[str, JsonObject], None]) -> None:
+        """Call a function with each custom notification that has no handler, its method and params, from now on.
+
+        It is called where the notification is read, before any later message is. It must neither wait nor raise.
+        """
+        _connection_of(self.client).custom.on_other_notification = callback
+
     @property
     def has_logs(self) -> bool:
         """True if log messages have arrived that `on_log` has not taken yet."""

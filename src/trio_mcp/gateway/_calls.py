@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 from attrs import define, field
 
 from .. import McpError, types
-from ..wire import INTERNAL_ERROR
+from ..wire import INTERNAL_ERROR, JsonObject
 
 __all__ = ["CallInFlight", "CallsInFlight", "current_call"]
 
@@ -61,6 +61,10 @@ class CallInFlight(Protocol):
 
     async def visit_completed(self, id: str) -> None:
         """Tell the caller that its user has finished on a page, also after the request; it may be gone."""
+        ...
+
+    def notify(self, method: str, params: JsonObject) -> bool:
+        """Send the caller a notification, if that needs no waiting; return False otherwise."""
         ...
 
 
@@ -139,6 +143,13 @@ class CallsInFlight:
             _log.debug("server %r: a log message that belongs to no caller", self._server)
             return
         await call.log(message)
+
+    def notified(self, method: str, params: JsonObject) -> None:
+        """Send a caller a custom notification of the server."""
+        call = next(reversed(self._of_message()), None)
+        if call is None or not call.notify(method, params):
+            why = "belongs to no caller" if call is None else "was dropped: its caller reads too slowly"
+            _log.debug("server %r: the notification %r %s", self._server, method, why)
 
     def _that_may_ask(self) -> list[CallInFlight]:
         """Return the calls that a question may belong to, the likeliest last; raises `McpError` if there is none."""

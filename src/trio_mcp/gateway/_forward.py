@@ -391,6 +391,18 @@ class ForwardedRequest(TasklessResponder):
         if self._context is not None:
             await self._context.log(message.level, message.data, logger=message.logger)
 
+    def notify(self, method: str, params: JsonObject) -> bool:
+        """Send the caller a custom notification, if that needs no waiting; return False otherwise."""
+        exchange: IncomingRequest | None = None
+        if self._request is not None:
+            exchange = self._request.exchange
+        elif self._context is not None:
+            exchange = run_of(self._context).exchange
+        if exchange is None or not exchange.has_room():
+            return False
+        exchange.notify(method, params)
+        return True
+
     async def visit_completed(self, id: str) -> None:
         """Tell the caller that its user has finished on a page, also after the request; it may be gone."""
         if self._context is not None:

@@ -201,7 +201,9 @@ class UpstreamClient:
         }
         client = await self.mount.start(nursery, self.mount.credentials(self.access), options)
         self._log_level = None
-        self.modern = ClientExtensionPoints(client) if is_modern(client.revision) else None
+        points = ClientExtensionPoints(client)
+        points.take_other_notifications(self.calls.notified)
+        self.modern = points if is_modern(client.revision) else None
         self.makes_tasks = self.modern is not None and TASKS in (client.server_capabilities.extensions or {})
         if self.modern is not None:
             await client.set_log_level("emergency")  # each request says which level it wants

@@ -208,16 +208,21 @@ class Outbox:
                         await self._wait_for_work()
                         continue
                     self._partly_sent = _NOTHING
-                    sent = 0 if self._send_now is None else self._send_now(batch)
-                    for start in range(sent, len(batch), _BATCH_BYTES):
+                    size = len(batch)
+                    while batch := self._unsent(batch):
                         stall.deadline = trio.current_time() + stall_seconds
-                        await send_all(batch[start : start + _BATCH_BYTES])
+                        await send_all(batch[:_BATCH_BYTES])
                         stall.deadline = math.inf
-                    self.sent(len(batch))
+                        batch = batch[_BATCH_BYTES:]
+                    self.sent(size)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.fail(ConnectionBroken("the peer stopped reading"))
         if stall.cancelled_caught:
             self._fail_stalled(f"has read nothing for {stall_seconds:g} s")
+
+    def _unsent(self, batch: memoryview) -> memoryview:
+        """Send what the stream takes without waiting; return the rest."""
+        return batch[self._send_now(batch) :] if batch and self._send_now is not None else batch
 
     async def _wait_for_work(self) -> None:
         self._empty.unpark_all()
