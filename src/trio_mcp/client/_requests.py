@@ -198,6 +198,7 @@ class CallbackAttempt(Attempt):
         outgoing.on_outcome = self._finish
         if not outgoing.begin_nowait():
             return False
+        outgoing.params = None  # they were sent, and are only work for the garbage collector
         if outgoing.state is ExchangeState.OPEN:  # else the outcome has arrived
             self._start()
             deadline = min(self._last_activity + clocks.limits.idle, self._total_deadline)

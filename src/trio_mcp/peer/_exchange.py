@@ -507,7 +507,6 @@ class OutgoingMessageRequest(OutgoingRequest):
             self.span.sent(self.id)
         if self.wants_updates or self.deadline != math.inf:
             params = self._stamped()
-        self.params = None  # not needed any more, and work for the garbage collector
         try:
             return encode_request(self.id, self.method, params)
         except NotJsonError as exc:
