@@ -15,6 +15,7 @@ from tests.gateway.helpers import (
     PROGRAM,
     Heard,
     Way,
+    behind,
     client_of,
     front,
     in_all_eras,
@@ -154,6 +155,30 @@ async def test_what_is_logged_while_two_callers_wait_goes_to_no_wrong_caller(way
             await bob.call_tool("say")
             await trio.testing.wait_all_tasks_blocked()
             assert heard.messages == []
+
+
+@pytest.mark.parametrize("level", ["debug", "warning"])
+@pytest.mark.parametrize(
+    "way", [Way(upstream, down, up_by="http") for upstream in (LEGACY, MODERN) for down in (LEGACY, MODERN)], ids=str
+)
+async def test_what_is_logged_over_http_while_two_callers_wait_goes_to_the_right_one(way: Way, level: Any) -> None:
+    """A response tells which request a log message belongs to."""
+    hers, his = Heard(), Heard()
+    async with (
+        behind(way) as target,
+        front(target).serving() as serving,
+        client_of(serving, way, "ada", on_log=hers.hear) as ada,
+        client_of(serving, way, "bob", on_log=his.hear) as bob,
+    ):
+        for client in (ada, bob):
+            await client.set_log_level(level)
+        async with ada.open_call("hang", {"key": "a"}) as hanging:
+            await anext(hanging.updates)
+            assert text(await bob.call_tool("say")) == "said"
+            expected = ALL[ALL.index(level) :]
+            assert await his.levels(len(expected)) == expected
+    assert {message.logger for message in his.messages} == {"voice"}
+    assert hers.messages == []
 
 
 # Cancellation.

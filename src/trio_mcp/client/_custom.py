@@ -237,6 +237,7 @@ class ClientExtensionPoints:
         params: Mapping[str, Any] | None,
         *,
         on_update: Callable[[str, JsonObject], Awaitable[None]] | None = None,
+        on_notification: Callable[[str, JsonObject], bool] | None = None,
         capabilities: Mapping[str, Any] | None = None,
         returns_questions: bool = False,
         after: JsonObject | None = None,
@@ -250,6 +251,9 @@ class ClientExtensionPoints:
             params: JSON; in a modern revision, members of ``_meta`` that the client sets itself are replaced.
             on_update: called with each notification about the progress of the request, its method and params, in the
                 order of arrival and before this returns.
+            on_notification: called with each other notification that is known to belong to this request: over HTTP,
+                those of its response. It takes the notification and returns True, or leaves it to the handlers of the
+                client. It must neither wait nor raise.
             capabilities: JSON of the capabilities that a modern request declares in place of the client's.
             returns_questions: return a result that asks for input; by default the callbacks answer it.
             after: a result of this request that asks for input, received by `request_nowait`: it is answered first.
@@ -265,6 +269,7 @@ class ClientExtensionPoints:
             undeclared=True,
             capabilities=None if capabilities is None else dict(capabilities),
             is_manual=returns_questions,
+            on_notification=on_notification,
             keeps_custom=True,
         )
         await (request.begin() if after is None else request.begin_after(after))

@@ -241,6 +241,7 @@ class OpenRequest:
         capabilities: the capabilities that this request declares in a modern revision; None for the client's.
         is_manual: return a result that asks for input; by default this client's callbacks answer it.
         repeatable: allow every attempt to be repeated if its response was lost, even if it is not idempotent.
+        on_notification: see `OutgoingRequest.on_notification`.
         keeps_custom: return a result of an extension's type as it is.
     """
 
@@ -253,6 +254,7 @@ class OpenRequest:
     capabilities: JsonObject | None = field(default=None, kw_only=True)
     is_manual: bool = field(default=False, kw_only=True)
     repeatable: bool = field(default=False, kw_only=True)
+    on_notification: Callable[[str, JsonObject], bool] | None = field(default=None, kw_only=True)
     _attempt: Attempt = field(init=False)
     _sent_params: JsonObject | None = field(init=False)  # the params of the current attempt
     _refreshes: int = field(init=False)  # the number of refreshes of the list of tools before the attempt was sent
@@ -447,6 +449,7 @@ class OpenRequest:
             capabilities=self.capabilities,
         )
         outgoing.repeatable = self.repeatable or (self._rounds is None and self.method in IDEMPOTENT)
+        outgoing.on_notification = self.on_notification
         outgoing.is_awaited_at_once = not self.wants_updates
         outgoing.deadline = trio.current_effective_deadline()  # of this task, which waits for the outcome
         attempt = Attempt(connection.clocks, outgoing)

@@ -69,6 +69,7 @@ from ..wire import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     LOG_LEVEL_KEY,
+    LOG_LEVELS,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     PROGRESS_TOKEN_KEY,
@@ -83,6 +84,7 @@ from ._tasks import TASKS, follow_task, needs_task, run_as_legacy_task, takes_ta
 from ._upstream import UpstreamClient
 
 __all__ = [
+    "SPECIFIED",
     "Finish",
     "ForwardedQuestion",
     "ForwardedRequest",
@@ -96,6 +98,8 @@ __all__ = [
 
 _log = logging.getLogger("trio_mcp.gateway")
 
+SPECIFIED: Final = frozenset(method for methods in types.METHODS.values() for method in methods)
+"""The methods of all requests and notifications that some revision has."""
 _OF_CONNECTION: Final = frozenset(
     {REVISION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY, PROGRESS_TOKEN_KEY, DEADLINE_KEY}
 )
@@ -288,6 +292,7 @@ class ForwardedRequest(TasklessResponder):
                     self.method,
                     params,
                     on_update=None if facts.progress_token is None else self._pass_update,
+                    on_notification=self._pass_notification,
                     capabilities=declared if server_is_modern else None,
                     returns_questions=server_is_modern and facts.modern,
                     after=None if received is None else received.result,
@@ -382,6 +387,18 @@ class ForwardedRequest(TasklessResponder):
         exchange = run.request
         await exchange.room()
         exchange.notify(method, {**params, PROGRESS_TOKEN_KEY: run.context.progress_token})
+
+    def _pass_notification(self, method: str, params: JsonObject) -> bool:
+        """Pass a log message or a custom notification on that is known to belong to the request."""
+        if method == "notifications/message":
+            assert self._context is not None
+            wanted, level = run_of(self._context).context.log_level, params.get("level")
+            if wanted is None or level not in LOG_LEVELS or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+                return True
+        elif method in SPECIFIED:
+            return False
+        self.notify(method, params)
+        return True
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Send the caller a log message, if it wants messages of this level."""

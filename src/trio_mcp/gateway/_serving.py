@@ -34,11 +34,10 @@ from .. import (
     ResourceUpdated,
     ToolError,
     TrioMcpError,
-    types,
 )
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, decode, decoded, is_modern, is_object, json_text
-from ._forward import ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
+from ._forward import SPECIFIED, ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._results import with_public_uris
@@ -56,7 +55,6 @@ _SEARCH_TOOLS: Final = (FIND_TOOLS, USE_TOOL)
 _USUAL: Final = frozenset({"name", "arguments", "_meta"})
 """The members of the params of the usual call."""
 _NO_ARGUMENTS: Final[JsonObject] = {}
-_SPECIFIED: Final = frozenset(method for methods in types.METHODS.values() for method in methods)
 _MOST_MERGED: Final = 256
 """The number of merged lists that are kept; those of other callers are merged again when needed."""
 
@@ -342,7 +340,7 @@ class GatewayServing:
             return self._completion(exchange, caller, params)
         if method in TASK_METHODS:
             return self._task_request(exchange, caller) if exchange.context.modern else None
-        return None if method in _SPECIFIED else self._custom(exchange, caller, params)
+        return None if method in SPECIFIED else self._custom(exchange, caller, params)
 
     def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, params: Any) -> ForwardedRequest:
         given, merged = given_params(exchange, params), self._lists_for(caller)
@@ -384,7 +382,7 @@ class GatewayServing:
         if method == "notifications/roots/list_changed":
             for client in self._known_clients(caller):
                 await client.roots_changed()
-        elif method not in _SPECIFIED:
+        elif method not in SPECIFIED:
             owner = self._server_for(method, caller)
             if owner is not None:
                 await owner.notify(method, params)

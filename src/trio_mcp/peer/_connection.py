@@ -491,7 +491,11 @@ class MessageConnection(abc.ABC):
             request = None if subscription is None else self.ledger.outgoing.get(subscription)
             if request is None or not request.deliver(method, params):
                 self.admission.notified(method)
-                self._notified(method, params)
+                self._on_other_notification(method, params)
+
+    def _on_other_notification(self, method: str, params: JsonObject) -> None:
+        """Take a notification that names no exchange."""
+        self._notified(method, params)
 
     def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
         exchange, request = self.ledger.incoming.get(id), self.ledger.outgoing.get(id)

@@ -214,6 +214,10 @@ class OutgoingRequest(abc.ABC):
     """True if long members of the result may be `wire.JsonText`, because they are passed on. Set before sending."""
     on_outcome: Callable[[JsonObject | Exception], None] | None = field(init=False)
     """Called with the outcome, in the task that reads it; None if a task waits for it. Must not raise."""
+    on_notification: Callable[[str, JsonObject], bool] | None = field(init=False)
+    """Called with each notification that the transport knows to belong to this request, but for its progress: over
+    HTTP, those of its response. It takes the notification and returns True, or leaves it to the connection. It must
+    not raise. Set before sending."""
     listener: UpdateListener | None = field(init=False)
     """The receiver of the notifications of a subscription. It is called at once, while the exchange is open."""
     deadline: float = field(init=False)
@@ -239,6 +243,7 @@ class OutgoingRequest(abc.ABC):
         self.is_awaited_at_once = False
         self.keeps_text = False
         self.on_outcome = None
+        self.on_notification = None
         self.listener = None
         self.deadline = math.inf
         self._updates = None

@@ -21,7 +21,8 @@ from __future__ import annotations
 import abc
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from typing import Any, Protocol
 
@@ -451,7 +452,8 @@ class HttpRequestTask(abc.ABC):
 
     def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
         if event.event == "message" and event.data:  # other events only carry an id
-            self.transport.received(event.data, outlet)
+            with self.transport.reading_response_to(self.request):
+                self.transport.received(event.data, outlet)
 
     def _take_body(self, body: bytes, outlet: Outlet) -> TrioMcpError | None:
         self.transport.sender.received(body)
@@ -531,6 +533,8 @@ class HttpTransport(MessageConnection):
     _closing_tasks: int = field(default=0, init=False)
     _closing_tasks_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
+    _request_of_response: OutgoingHttpRequest | None = field(default=None, init=False)
+    """The request whose response a message is being taken from; None for other messages."""
     _running: trio.CancelScope = field(factory=lambda: trio.CancelScope(shield=True), init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -708,6 +712,20 @@ class HttpTransport(MessageConnection):
         await self.sessions.open_standalone_stream()
 
     # --- Incoming messages ---
+
+    @contextmanager
+    def reading_response_to(self, request: OutgoingHttpRequest) -> Generator[None]:
+        """Take the messages of the block as ones that have arrived in the response to *request*. It never waits."""
+        self._request_of_response = request
+        try:
+            yield
+        finally:
+            self._request_of_response = None
+
+    def _on_other_notification(self, method: str, params: JsonObject) -> None:
+        request = self._request_of_response
+        if request is None or request.on_notification is None or not request.on_notification(method, params):
+            super()._on_other_notification(method, params)
 
     def received(self, message: bytes, outlet: Outlet) -> None:
         """Take a message that has arrived in an event; answers to it are sent in *outlet*."""
