@@ -8,11 +8,14 @@ from typing import Any, Unpack
 
 import pytest
 import trio
+from attrs import evolve
 
 from tests.gateway.helpers import (
+    ERAS,
     LEGACY,
     MODERN,
     Way,
+    behind,
     client_of,
     contents,
     everywhere,
@@ -331,6 +334,28 @@ async def test_two_callers_at_once_never_answer_each_other_s_questions(way: Way)
                 nursery.start_soon(ask, bob, "bob")
 
     assert set(asked) <= {"ada was asked ada", "bob was asked bob"}
+
+
+@pytest.mark.parametrize("way", [evolve(way, up_by="http") for way in ERAS], ids=str)
+async def test_over_http_two_callers_at_once_are_always_asked(way: Way) -> None:
+    """A question that comes in the response to a call belongs to it."""
+    async with (
+        behind(way) as target,
+        front(target).serving() as serving,
+        client_of(serving, way, "ada", on_elicit=answering(1)) as ada,
+        client_of(serving, way, "bob", on_elicit=answering(2)) as bob,
+    ):
+        answers: list[str] = []
+
+        async def ask(client: Client, who: str) -> None:
+            answers.append(text(await client.call_tool("ask", {"question": who})))
+
+        for _ in range(3):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, ada, "ada")
+                nursery.start_soon(ask, bob, "bob")
+
+    assert sorted(answers) == ["1 for ada"] * 3 + ["2 for bob"] * 3
 
 
 @in_all_eras

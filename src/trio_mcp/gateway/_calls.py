@@ -3,7 +3,8 @@
 Rules of this file:
 
 1. A message of a server that names no request belongs to the call in flight. If there are several, it belongs to the
-   latest of them, provided that all are of one caller; otherwise nobody may get it.
+   latest of them, provided that all are of one caller; otherwise nobody may get it. Over HTTP, a message that comes in
+   the response to a request belongs to that request.
 2. If the call that a question was asked for ends before the answer, the question was that of another one, and is asked
    for that one: one of the same caller that was in flight when the question came.
 """
