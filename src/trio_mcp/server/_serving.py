@@ -528,8 +528,7 @@ class _PooledRequest:
         self._is_read = True
 
     # --- Without a task: see `peer.Forwarding` and `TasklessRequest` ---
-
-    # `isinstance` of an abstract class takes a hundredth of a forwarded call.
+    # It casts, because `isinstance` of an abstract class takes a hundredth of a forwarded call.
 
     def begin(self) -> bool:
         """Let the responder begin to answer."""
