@@ -784,3 +784,33 @@ async def test_a_function_that_finds_no_credentials_costs_the_calls_of_its_calle
             await echo(bob)
         assert await tools_of(bob) == ["other__echo", "other__wait", "other__doze"]
         assert await echo(ada) == "here"
+
+
+async def listened_while_lost(restart: Restart | None) -> list[str]:
+    """Listen while the connection is lost; return the resources that are listened to, or the error."""
+    upstream, outcome = CountedServer(), list[str]()
+    async with served(gateway_of(upstream, restart=restart)) as front, front.client() as client:
+        assert await echo(client) == "here"
+        upstream.hang()
+
+        async def listen() -> None:
+            try:
+                async with client.listen(resources=["notes://one"]) as changes:
+                    outcome.extend(changes.honored.resources)
+            except ErrorResponse as refusal:
+                outcome.append(refusal.message)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            await wait_all_tasks_blocked()
+            await upstream.crash()
+            upstream.answers.set()
+    return outcome
+
+
+async def test_a_subscription_that_begins_while_its_server_is_lost_begins_again() -> None:
+    assert await listened_while_lost(Restart(after=0.1)) == ["notes://one"]
+
+
+async def test_a_subscription_that_begins_while_its_server_is_lost_for_good_is_refused() -> None:
+    assert await listened_while_lost(None) == [LOST]

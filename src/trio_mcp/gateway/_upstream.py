@@ -471,8 +471,7 @@ class UpstreamClient:
 
             changes = ServerChanges(server, listen)
             with trio.move_on_after(_PATIENCE) as patience:
-                await server.connected()
-                await changes.begin()
+                await _begin_to_listen(server, changes)
             if patience.cancelled_caught:
                 raise RequestTimedOut(f"server {self.mount.name!r} was not there within {_PATIENCE:g} s")
             try:
@@ -496,6 +495,22 @@ class UpstreamClient:
     def status(self) -> ServerStatus | None:
         """The state of the connection; None while it is closed because it was idle."""
         return None if self.server is None else self.server.status
+
+
+async def _begin_to_listen(server: SupervisedServer, changes: ServerChanges) -> None:
+    """Begin to listen, again if the connection is lost meanwhile: that does no harm."""
+    failures = 0
+    while True:
+        await server.connected()
+        try:
+            await changes.begin()
+        except ConnectionLost:
+            if not server.is_restarted:
+                raise
+            await trio.sleep(server.pause(failures))
+            failures += 1
+        else:
+            return
 
 
 async def _wait_until(deadline: float, event: trio.Event) -> None:
