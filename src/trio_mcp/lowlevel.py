@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .client import sanitized_name as sanitized_name
     from .peer import BUSY as BUSY
     from .peer import Admission as Admission
+    from .peer import CallerDeadlineError as CallerDeadlineError
     from .peer import ClientSession as ClientSession
     from .peer import ConnectionStatistics as ConnectionStatistics
     from .peer import ExchangeContext as ExchangeContext
@@ -74,9 +75,9 @@ else:
                 "assign_names", "check_options", "load_server_table", "qualified_name", "sanitized_name",
             ),
             "peer": (
-                "Admission", "BUSY", "ClientSession", "ConnectionStatistics", "ExchangeContext", "FairLimiter",
-                "HandlerPool", "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link", "OutgoingRequest",
-                "Peer", "ServerSession",
+                "Admission", "BUSY", "CallerDeadlineError", "ClientSession", "ConnectionStatistics", "ExchangeContext",
+                "FairLimiter", "HandlerPool", "HandlerRun", "HandlerSlots", "IncomingRequest", "Limits", "Link",
+                "OutgoingRequest", "Peer", "ServerSession",
             ),
             "schema": (
                 "LISTS_OF_SCHEMAS", "NAMED_SCHEMAS", "SINGLE_SCHEMAS", "SchemaError", "Validator", "compile_schema",

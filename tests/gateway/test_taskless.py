@@ -12,9 +12,10 @@ from trio.testing import lockstep_stream_pair, memory_stream_pair, wait_all_task
 
 from tests.gateway.helpers import MODERN
 from tests.gateway.upstreams import CountedServer, echo, gateway_of
-from trio_mcp import Client, Server, open_client, serve_stream, types
+from trio_mcp import Client, Limits, Server, open_client, serve_stream, types
 from trio_mcp.gateway import Gateway
 from trio_mcp.testing import ScriptedPeer
+from trio_mcp.wire import DEADLINE_KEY
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 
@@ -205,3 +206,67 @@ async def test_calls_wait_for_a_server_that_does_not_read() -> None:
             assert answers == []
             upstream.answers.set()
         assert answers == [text] * 10
+
+
+# Deadlines of callers.
+
+
+@asynccontextmanager
+async def raw_caller(gateway: Gateway) -> AsyncGenerator[ScriptedPeer]:
+    """Connect a caller that says what it is told to, after it has listed the tools."""
+    async with trio.open_nursery() as nursery:
+        ours, theirs = memory_stream_pair()
+        nursery.start_soon(serve_stream, gateway, theirs)
+        caller = ScriptedPeer(ours)
+        await caller.send(LISTED)
+        assert (await caller.receive())["id"] == "list"
+        yield caller
+        await ours.aclose()
+        nursery.cancel_scope.cancel()
+
+
+def call_with_deadline(id: int, tool: str, arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
+    meta = {**ScriptedPeer.envelope(MODERN), DEADLINE_KEY: seconds}
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments, "_meta": meta},
+    }
+
+
+PASSED = "cancelled, because the deadline of the caller has passed"
+
+
+async def test_a_call_is_answered_at_the_deadline_of_its_caller_although_the_server_hangs() -> None:
+    upstream = CountedServer()
+    async with raw_caller(gateway_of(upstream)) as caller:
+        await caller.send(call_with_deadline(1, "echo", {"text": "in time"}, 2))
+        assert (await caller.receive())["result"]["content"][0]["text"] == "in time"
+        upstream.hang()
+        began = trio.current_time()
+        for id, seconds in ((2, 3), (3, 2)):
+            await caller.send(call_with_deadline(id, "echo", {"text": "late"}, seconds))
+        for id, seconds in ((3, 2), (2, 3)):
+            answer = await caller.receive()
+            assert (answer["id"], answer["result"]["content"][0]["text"]) == (id, PASSED)
+            assert trio.current_time() - began == pytest.approx(seconds, abs=0.5)
+
+
+async def test_a_call_whose_deadline_passes_while_it_waits_for_another_one_is_not_forwarded() -> None:
+    upstream = CountedServer()
+    gateway = Gateway("front", limits=Limits(max_in_flight=1))
+    gateway.mount(upstream, name="crm")
+    async with raw_caller(gateway) as caller:
+        await caller.send(call_with_deadline(1, "doze", {"seconds": 5}, 60))
+        await caller.send(call_with_deadline(2, "doze", {"seconds": 0}, 2))
+        assert (await caller.receive())["result"]["content"][0]["text"] == "awake"
+        assert (await caller.receive())["result"]["content"][0]["text"] == PASSED
+
+
+async def test_a_server_that_is_silent_for_too_long_is_told_from_a_deadline() -> None:
+    upstream = CountedServer()
+    async with raw_caller(gateway_of(upstream, timeout=2)) as caller:
+        upstream.hang()
+        await caller.send(call_with_deadline(1, "echo", {"text": "late"}, 60))
+        assert "did not answer in time" in (await caller.receive())["result"]["content"][0]["text"]

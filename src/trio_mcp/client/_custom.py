@@ -5,6 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -288,6 +289,7 @@ class ClientExtensionPoints:
         on_outcome: Callable[[JsonObject | Exception], None],
         *,
         capabilities: JsonObject | None = None,
+        deadline: float = math.inf,
     ) -> Callable[[], None] | None:
         """Send a request as `request_json` does, without a task that waits for its result.
 
@@ -296,6 +298,7 @@ class ClientExtensionPoints:
             on_outcome: called with the JSON of the result, of whatever type it is, or with the exception that
                 `request_json` would raise; in another task, and perhaps before this returns. It must not raise. Long
                 members of the result may be `wire.JsonText`.
+            deadline: the time of Trio's clock at which the request ends with `RequestTimedOut`; the server is told.
 
         Returns:
             A function that cancels the request; or None, with nothing sent, if sending needs to wait, the connection
@@ -305,7 +308,7 @@ class ClientExtensionPoints:
         if connection.is_closed or connection.gone.is_set() or connection.transport.has_fields:
             return None
         outgoing = connection.ask(method, params, undeclared=True, capabilities=capabilities)
-        outgoing.keeps_text = True
+        outgoing.keeps_text, outgoing.deadline = True, deadline
         attempt = CallbackAttempt(connection.clocks, outgoing, on_outcome)
         return attempt.leave if attempt.begin_nowait() else None
 

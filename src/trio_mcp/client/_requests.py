@@ -183,6 +183,8 @@ class Attempt:
 class CallbackAttempt(Attempt):
     """An attempt without a task that waits for it: a function is called with the outcome.
 
+    The deadline of the request (`OutgoingRequest.deadline`) ends it, because no task of the caller does.
+
     Args:
         on_outcome: called once, with the result or the reason why there is none; not after `leave`.
     """
@@ -201,18 +203,24 @@ class CallbackAttempt(Attempt):
         outgoing.params = None  # they were sent, and are only work for the garbage collector
         if outgoing.state is ExchangeState.OPEN:  # else the outcome has arrived
             self._start()
-            deadline = min(self._last_activity + clocks.limits.idle, self._total_deadline)
-            if deadline < clocks.next_check:
-                clocks.check_at(deadline)
+            next_check = self._next_check()
+            if next_check < clocks.next_check:
+                clocks.check_at(next_check)
         return True
 
+    def _next_check(self) -> float:
+        return min(self._last_activity + self._clocks.limits.idle, self._total_deadline, self.outgoing.deadline)
+
     def check(self, now: float) -> float:
-        """End the request if a limit is reached; return the time of the next check."""
-        deadline = min(self._last_activity + self._clocks.limits.idle, self._total_deadline)
-        if now < deadline:
-            return deadline
+        """End the request if a limit or its deadline is reached; return the time of the next check."""
+        next_check = self._next_check()
+        if now < next_check:
+            return next_check
         self.leave()
-        self._on_outcome(self._timed_out(now))
+        if self.outgoing.deadline <= now:
+            self._on_outcome(RequestTimedOut(f"{self.outgoing.method!r} was not answered before its deadline"))
+        else:
+            self._on_outcome(self._timed_out(now))
         return math.inf
 
     def leave(self) -> None:

@@ -26,6 +26,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
+import trio
 from attrs import define, field, frozen
 
 from .. import (
@@ -53,6 +54,7 @@ from .. import (
     types,
 )
 from ..lowlevel import (
+    CallerDeadlineError,
     ClientExtensionPoints,
     IncomingRequest,
     TasklessRequest,
@@ -223,7 +225,9 @@ class ForwardedRequest(TasklessResponder):
         upstream.calls.begin(self)
         try:
             params = self._params(target, facts.log_level)
-            cancel = points.request_nowait(self.method, params, self._answered, capabilities=declared)
+            cancel = points.request_nowait(
+                self.method, params, self._answered, capabilities=declared, deadline=request.deadline
+            )
         except TrioMcpError:  # the handler, which tries again, tells of it
             cancel = None
         if cancel is None:
@@ -258,6 +262,9 @@ class ForwardedRequest(TasklessResponder):
         if isinstance(outcome, Exception):
             if isinstance(outcome, ErrorResponse) and needs_task(outcome):
                 request.needs_task()
+                return
+            if isinstance(outcome, RequestTimedOut) and request.deadline <= trio.current_time():
+                request.answer(CallerDeadlineError())
                 return
             failure = cast("TrioMcpError", outcome)
             request.answer(failure_of(failure, upstream.mount.name, self.method, modern=facts.modern))

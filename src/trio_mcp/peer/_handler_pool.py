@@ -149,10 +149,24 @@ class HandlerPool:
             self._cancellations = Cancellations(self.nursery)
         return self._cancellations
 
-    def begin_forwarding(self, exchange: IncomingRequest, forwarding: Forwarding, slots: HandlerSlots) -> None:
-        """Answer *exchange* with the outcome of *forwarding*, as soon as a slot is free; see `ForwardingRun`."""
+    def begin_forwarding(
+        self, exchange: IncomingRequest, forwarding: Forwarding, slots: HandlerSlots, deadline: float = math.inf
+    ) -> None:
+        """Answer *exchange* with the outcome of *forwarding*, as soon as a slot is free; see `ForwardingRun`.
+
+        Args:
+            deadline: the deadline of the caller, on Trio's clock; *forwarding* keeps it, or its handler is cancelled.
+        """
         run = ForwardingRun(
-            self, exchange, exchange.context, exchange.peer, exchange.method, slots, forwarding=forwarding
+            self,
+            exchange,
+            exchange.context,
+            exchange.peer,
+            exchange.method,
+            slots,
+            True,
+            deadline,
+            forwarding=forwarding,
         )
         exchange.run, run.request = run, exchange
         slots.take(run)
@@ -578,7 +592,8 @@ class ForwardingRun(HandlerRun):
             return
         self.has_slot = self._is_begun = self._is_beginning = True
         self.pool.running += 1
-        is_begun = self._context.run(self._forwarding.begin)
+        is_late = self.caller_deadline != math.inf and self.caller_deadline <= trio.current_time()
+        is_begun = not is_late and self._context.run(self._forwarding.begin)
         self._is_beginning = False
         if not (is_begun and self._is_begun) and not self.has_ended:
             self._start_task()

@@ -52,6 +52,14 @@ class TasklessRequest(Protocol):
         """The exchange."""
         ...
 
+    @property
+    def deadline(self) -> float:
+        """The deadline of the caller, on Trio's clock; infinite if it has none. The responder keeps it.
+
+        When it has passed, the outcome is `lowlevel.CallerDeadlineError`.
+        """
+        ...
+
     def answer(self, outcome: types.Model | JsonObject | Exception) -> None:
         """Take the result, typed or JSON in the revision of the request, or the exception that `call` would raise."""
         ...
@@ -100,8 +108,8 @@ class Forwarder(Protocol):
     def find_taskless(self, exchange: IncomingRequest) -> TasklessResponder | None:
         """Return what answers a request whose params need not be read before; None if `find` is to be asked.
 
-        Called before `find`, unless there is middleware or the caller has a deadline. It must not refuse a request. If
-        the responder needs a task, the params are read then, and the request is refused if they do not fit.
+        Called before `find`, unless there is middleware. It must not refuse a request. If the responder needs a task,
+        the params are read then, and the request is refused if they do not fit.
         """
         ...
 

@@ -337,10 +337,11 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     responder: Responder | None = None
     refusal: McpError | None = None
     deadline = deadline_of(exchange) if DEADLINE_KEY in exchange.context.meta else NO_DEADLINE
-    if serving.forwarder is not None and not middleware and deadline == NO_DEADLINE:
+    if serving.forwarder is not None and not middleware:
         taskless = serving.forwarder.find_taskless(exchange)
         if taskless is not None:
-            _forward(_PooledRequest(serving, exchange, route, params, None, (), None, taskless, is_read=False))
+            request = _PooledRequest(serving, exchange, route, params, None, (), None, taskless, is_read=False)
+            _forward(request, deadline)
             return
     try:
         params = _read_params(serving, exchange, route, params)
@@ -367,11 +368,11 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
     """Start the handler of a request in the pool, or forward the request without one.
 
     Args:
-        deadline: that of the caller; a handler is needed to keep it.
+        deadline: that of the caller.
     """
     serving, exchange = request.serving, request.exchange
-    if isinstance(responder, TasklessResponder) and request.past is None and deadline == NO_DEADLINE:
-        _forward(request)
+    if isinstance(responder, TasklessResponder) and request.past is None:
+        _forward(request, deadline)
         return
     waits = responder is None or responder.waits or request.past is not None
     serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits, deadline=deadline)
@@ -382,9 +383,10 @@ def _begin(request: _PooledRequest, responder: Responder | None, slots: HandlerS
         request.responder = None
 
 
-def _forward(request: _PooledRequest) -> None:
+def _forward(request: _PooledRequest, deadline: float) -> None:
     """Answer a request without a task, if its responder can do that."""
-    request.serving.pool.begin_forwarding(request.exchange, request, request.exchange.peer.slots)
+    exchange = request.exchange
+    request.serving.pool.begin_forwarding(exchange, request, exchange.peer.slots, deadline)
 
 
 def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
@@ -530,6 +532,11 @@ class _PooledRequest:
     # --- Without a task: see `peer.Forwarding` and `TasklessRequest` ---
     # It casts, because `isinstance` of an abstract class takes a hundredth of a forwarded call.
 
+    @property
+    def deadline(self) -> float:
+        """The deadline of the caller, on Trio's clock."""
+        return cast("ForwardingRun", self.exchange.run).caller_deadline
+
     def begin(self) -> bool:
         """Let the responder begin to answer."""
         return cast("TasklessResponder", self.responder).begin_nowait(self)
@@ -547,6 +554,8 @@ class _PooledRequest:
         serving, exchange, run = self.serving, self.exchange, cast("ForwardingRun", self.exchange.run)
         self.responder = None  # as above
         if isinstance(outcome, Exception):
+            if isinstance(outcome, CallerDeadlineError):
+                exchange.deadline_passed()
             run.answered(self.explain(outcome))
             return
         hint = None
