@@ -262,6 +262,12 @@ class Soak:
                     await stream.aclose()
                     return
 
+    async def until_connected(self) -> None:
+        """Wait until the gateway has reached the servers behind URLs, which were started after it."""
+        with trio.fail_after(PATIENCE):
+            while any(self.front.gateway.status[name].state != "connected" for name in WEB):  # noqa: ASYNC110
+                await trio.sleep(0.05)
+
     # --- The run ---
 
     async def run(self) -> None:
@@ -271,6 +277,7 @@ class Soak:
             self.front.client("bob", revision=types.REVISIONS[-2], on_elicit=_answer) as legacy,
         ):
             callers = (modern, legacy)
+            await self.until_connected()
             for client in callers:
                 for server in SERVERS:
                     self.seen.add(await client.call_tool(f"{server}__process", returns=int))

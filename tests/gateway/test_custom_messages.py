@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 from trio.testing import lockstep_stream_pair, wait_all_tasks_blocked
 
-from tests.gateway.helpers import ERAS, LEGACY, MODERN, Way, front, opened, server_of, text_of
+from tests.gateway.helpers import ERAS, LEGACY, MODERN, Way, client_of, front, opened, server_of, text_of
 from tests.gateway.upstreams import CountedServer, echo, gateway_of, served
+from tests.interaction.over_http import served_at_socket
 from trio_mcp import (
     Client,
     Context,
@@ -272,6 +273,36 @@ async def test_a_custom_notification_is_sent_before_the_result(upstream: str, to
         arguments = {"number": 1} if tool == "announce" else {}
         await client.call_tool(tool, arguments, on_progress=ignore if tool == "announce_slowly" else None)
     assert sent == ["notification", "result"]
+
+
+@pytest.mark.parametrize("way", [evolve(way, up_by="http") for way in ERAS], ids=str)
+async def test_a_custom_notification_over_http_goes_to_its_caller_although_another_one_waits(way: Way) -> None:
+    hers, his = Noticeboard(), Noticeboard()
+    server = hers.server(way.upstream)
+
+    @server.tool
+    async def hang(ctx: Context) -> None:
+        await ctx.report_progress(1)
+        await trio.sleep_forever()
+
+    @server.tool
+    async def touch(ctx: Context) -> str:
+        await ctx.notify("com.example/noticed", {"number": 1})
+        return "touched"
+
+    async with (
+        served_at_socket(server) as bound,
+        front(bound.url).serving() as serving,
+        client_of(serving, way, "ada", notifications={"com.example/noticed": hers.notice}) as ada,
+        client_of(serving, way, "bob", notifications={"com.example/noticed": his.notice}) as bob,
+        ada.open_call("hang") as hanging,
+    ):
+        await anext(hanging.updates)
+        assert text_of(await bob.call_tool("touch")) == "touched"
+        with trio.fail_after(60):
+            while not his.noticed:  # noqa: ASYNC110 # its handler has its turn later
+                await trio.sleep(0.001)
+    assert (hers.noticed, his.noticed) == ([], [1])
 
 
 NOTICED = b'{"jsonrpc":"2.0","method":"com.example/noticed","params":{"number":1}}\n'

@@ -170,8 +170,8 @@ async def test_what_is_logged_over_http_while_two_callers_wait_goes_to_the_right
         client_of(serving, way, "ada", on_log=hers.hear) as ada,
         client_of(serving, way, "bob", on_log=his.hear) as bob,
     ):
-        for client in (ada, bob):
-            await client.set_log_level(level)
+        await ada.set_log_level("debug")
+        await bob.set_log_level(level)
         async with ada.open_call("hang", {"key": "a"}) as hanging:
             await anext(hanging.updates)
             assert text(await bob.call_tool("say")) == "said"

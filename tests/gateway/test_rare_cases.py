@@ -193,3 +193,9 @@ async def test_a_call_of_a_server_over_http_has_header_fields_of_its_own() -> No
     async with served_at_socket(small_server()) as bound, opened(front(bound.url), HERE) as client:
         assert await names(client) == ["hello"]
         assert (await client.call_tool("hello")).content == [types.TextContent(text="hello from small")]
+
+
+def test_a_notification_of_the_specification_in_a_response_is_left_to_the_connection() -> None:
+    target: Any = None
+    request = ForwardedRequest("tools/call", {}, target, None)
+    assert not request._pass_notification("notifications/tools/list_changed", {})

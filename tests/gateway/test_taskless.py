@@ -12,10 +12,11 @@ from trio.testing import lockstep_stream_pair, memory_stream_pair, wait_all_task
 
 from tests.gateway.helpers import MODERN
 from tests.gateway.upstreams import CountedServer, echo, gateway_of
-from trio_mcp import Client, Limits, Server, open_client, serve_stream, types
+from trio_mcp import Client, Context, Limits, LocalProtocolError, Server, open_client, serve_stream, types
 from trio_mcp.gateway import Gateway
+from trio_mcp.lowlevel import ClientExtensionPoints
 from trio_mcp.testing import ScriptedPeer
-from trio_mcp.wire import DEADLINE_KEY
+from trio_mcp.wire import DEADLINE_KEY, LOG_LEVEL_KEY
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 
@@ -270,3 +271,46 @@ async def test_a_server_that_is_silent_for_too_long_is_told_from_a_deadline() ->
         upstream.hang()
         await caller.send(call_with_deadline(1, "echo", {"text": "late"}, 60))
         assert "did not answer in time" in (await caller.receive())["result"]["content"][0]["text"]
+
+
+async def test_a_request_that_cannot_be_sent_without_a_task_is_sent_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise LocalProtocolError("not now")
+
+    async with desk() as (made, client):
+        monkeypatch.setattr(ClientExtensionPoints, "request_nowait", refuse)
+        assert text_of(await client.call_tool("echo", {"text": "sent"})) == "sent"
+        assert made.gateway.status["desk"].in_flight == 0
+
+
+async def test_a_call_can_be_cancelled_while_its_log_messages_wait_for_its_caller() -> None:
+    def register(server: Server) -> None:
+        @server.tool
+        async def say(ctx: Context) -> None:
+            for _ in range(3):
+                await ctx.log("info", "x" * 50_000)
+
+    gateway = Gateway("front", limits=Limits(outbox_bytes=1000))
+    gateway.mount(CountedServer(register), name="crm")
+    async with trio.open_nursery() as nursery:
+        ours, theirs = lockstep_stream_pair()
+        nursery.start_soon(serve_stream, gateway, theirs)
+        caller = ScriptedPeer(ours)
+        await caller.send(LISTED)
+        assert (await caller.receive())["id"] == "list"
+        meta = {**ScriptedPeer.envelope(MODERN), LOG_LEVEL_KEY: "debug"}
+        call = {"name": "say", "arguments": {}, "_meta": meta}
+        await caller.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        await wait_all_tasks_blocked()
+        assert gateway.status["crm"].in_flight == 1
+        cancelled = {"requestId": 1, "_meta": ScriptedPeer.envelope(MODERN)}
+        await caller.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+        await wait_all_tasks_blocked()
+        assert gateway.status["crm"].in_flight == 0
+        await caller.send({**LISTED, "id": "last"})
+        received = [await caller.receive()]
+        while "id" not in received[-1]:
+            received.append(await caller.receive())
+        assert received[-1]["id"] == "last"
+        await ours.aclose()
+        nursery.cancel_scope.cancel()

@@ -488,6 +488,14 @@ async def test_messages_of_one_pass_are_sent_by_the_reader_although_much_is_in_f
     assert pipe.at_once == [b"a\n"]
 
 
+async def test_a_message_that_is_withdrawn_in_the_pass_that_queued_it_is_not_sent(pipe: Pipe) -> None:
+    with READER_PASS:
+        assert pipe.outbox.withdraw(pipe.outbox.put(b"a\n"))
+    await wait_all_tasks_blocked()
+
+    assert (pipe.at_once, pipe.later, pipe.outbox.size) == ([], [], 0)
+
+
 async def test_flush_returns_after_messages_that_were_sent_immediately(nursery: trio.Nursery, pipe: Pipe) -> None:
     with READER_PASS:
         pipe.outbox.put(b"a\n")

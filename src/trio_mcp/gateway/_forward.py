@@ -234,9 +234,14 @@ class ForwardedRequest(TasklessResponder):
             self._request = None
             upstream.ended(self)
             return False
-        if self._request is not None:  # else it is answered already
+        if self._is_in_flight:
             self._cancel = cancel
         return True
+
+    @property
+    def _is_in_flight(self) -> bool:
+        """True while the request is in flight without a task."""
+        return self._request is not None
 
     def give_up(self) -> None:
         """Cancel the request."""
@@ -417,10 +422,11 @@ class ForwardedRequest(TasklessResponder):
 
     def notify(self, method: str, params: JsonObject) -> bool:
         """Send the caller a custom notification, if that needs no waiting; return False otherwise."""
-        exchange: IncomingRequest | None = None
+        exchange: IncomingRequest | None
         if self._request is not None:
             exchange = self._request.exchange
-        elif self._context is not None:
+        else:
+            assert self._context is not None
             exchange = run_of(self._context).exchange
         if exchange is None or not exchange.has_room():
             return False

@@ -314,8 +314,6 @@ class GatewayServing:
         entry = merged.find("tools", name, facts.access)
         if entry is None or entry.client.modern is None or self._tools.find(name, facts.access) is not None:
             return None
-        if name in _SEARCH_TOOLS and self._gateway.search is not None:
-            return None
         caller: Any = exchange.peer if facts.access is None else facts.access.principal
         return ForwardedRequest(exchange.method, params, self._target_of(params, merged, "tools", entry), caller)
 

@@ -206,6 +206,20 @@ async def test_the_alarm_of_a_closed_connection_holds_nothing(is_first: bool, cl
         assert found() is None
 
 
+async def test_the_alarm_of_a_closed_connection_is_passed_over_when_others_are_due(
+    clock: trio.testing.MockClock,
+) -> None:
+    async with running() as server:
+        streams = [await server.connect() for _ in range(3)]
+        await trio.testing.wait_all_tasks_blocked()
+        await streams.pop(1).aclose()
+        for stream in streams:
+            assert await read_all(stream) in {b"", b"[reset]"}
+        await server.connections.wait_left()
+
+        assert server.alarms == 0
+
+
 async def test_alarms_of_closed_connections_are_no_more_than_those_of_open_ones(clock: trio.testing.MockClock) -> None:
     async with running(head_seconds=1e6, keep_alive_seconds=1e6) as server:
         streams = [await server.connect() for _ in range(6)]
