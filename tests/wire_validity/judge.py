@@ -124,6 +124,11 @@ INVALID_ON_PURPOSE = (
         "states of tasks that are not valid, of a server and of the gateway in front of it",
     ),
     InvalidOnPurpose(
+        "tests/server/test_forwarder.py::test_params_that_do_not_fit_are_refused_when_they_are_read",
+        "client",
+        "a state that is not a string, by `ClientExtensionPoints.request_json`",
+    ),
+    InvalidOnPurpose(
         "tests/tasks/test_server_tasks.py::test_an_invalid_answer_is_refused_and_the_question_stays_open",
         "client",
         "an invalid answer to a question of a task",
