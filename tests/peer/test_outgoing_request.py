@@ -11,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionClosed, ErrorResponse, LocalProtocolError
 from trio_mcp.peer import ExchangeState, OutgoingRequest, UpdateBudget
+from trio_mcp.wire import JsonObject
 
 PROGRESS = "notifications/progress"
 
@@ -84,6 +85,31 @@ async def test_a_wait_for_the_result_can_be_interrupted_and_repeated(nursery: tr
         outgoing.finish({})
         await wait_all_tasks_blocked()
     assert outgoing.log == ["sent"]
+
+
+@pytest.mark.parametrize("outcome", [{"done": True}, ErrorResponse(-32603, "too late")])
+async def test_an_outcome_after_the_deadline_does_not_reach_the_caller(
+    outcome: JsonObject | ErrorResponse, nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    ends: list[bool] = []
+
+    async def call() -> None:
+        with trio.move_on_after(1) as scope:
+            outgoing = probe()
+            outgoing.deadline = trio.current_effective_deadline()
+            requests.append(outgoing)
+            async with outgoing:
+                await outgoing.result()
+        ends.append(scope.cancelled_caught)
+
+    requests: list[Probe] = []
+    nursery.start_soon(call)
+    await wait_all_tasks_blocked()
+    mock_clock.jump(2)  # Trio notices only when it has run the tasks that are awake
+    requests[0].finish(outcome)
+    await wait_all_tasks_blocked()
+
+    assert ends == [True]
 
 
 async def test_unread_updates_do_not_delay_the_result() -> None:

@@ -391,6 +391,9 @@ class OutgoingRequest(abc.ABC):
         while self._outcome is None:
             await self._wait()
         outcome = self._outcome
+        if self.deadline != math.inf and self.deadline <= trio.current_time():
+            # Trio may not have noticed that yet. The answer is that the deadline has passed, or it is too late.
+            await trio.lowlevel.checkpoint()
         if isinstance(outcome, Exception):
             # One cancellation may end both the connection and its caller: then the caller shall see the cancellation.
             await trio.lowlevel.checkpoint_if_cancelled()
