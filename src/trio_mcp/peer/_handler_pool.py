@@ -484,6 +484,7 @@ class HandlerRun:
                     await self._wait_for_room(full)
             elif self.exchange is not None:
                 self.exchange.respond(outcome)
+            del outcome  # as in `_run_inline`
         finally:
             self.pool.ended(self)
             self._end()
