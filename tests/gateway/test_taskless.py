@@ -213,10 +213,10 @@ async def test_calls_wait_for_a_server_that_does_not_read() -> None:
 
 
 @asynccontextmanager
-async def raw_caller(gateway: Gateway) -> AsyncGenerator[ScriptedPeer]:
+async def raw_caller(gateway: Gateway, pair: Any = memory_stream_pair) -> AsyncGenerator[ScriptedPeer]:
     """Connect a caller that says what it is told to, after it has listed the tools."""
     async with trio.open_nursery() as nursery:
-        ours, theirs = memory_stream_pair()
+        ours, theirs = pair()
         nursery.start_soon(serve_stream, gateway, theirs)
         caller = ScriptedPeer(ours)
         await caller.send(LISTED)
@@ -292,12 +292,7 @@ async def test_a_call_can_be_cancelled_while_its_log_messages_wait_for_its_calle
 
     gateway = Gateway("front", limits=Limits(outbox_bytes=1000))
     gateway.mount(CountedServer(register), name="crm")
-    async with trio.open_nursery() as nursery:
-        ours, theirs = lockstep_stream_pair()
-        nursery.start_soon(serve_stream, gateway, theirs)
-        caller = ScriptedPeer(ours)
-        await caller.send(LISTED)
-        assert (await caller.receive())["id"] == "list"
+    async with raw_caller(gateway, lockstep_stream_pair) as caller:
         meta = {**ScriptedPeer.envelope(MODERN), LOG_LEVEL_KEY: "debug"}
         call = {"name": "say", "arguments": {}, "_meta": meta}
         await caller.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
@@ -312,5 +307,3 @@ async def test_a_call_can_be_cancelled_while_its_log_messages_wait_for_its_calle
         while "id" not in received[-1]:
             received.append(await caller.receive())
         assert received[-1]["id"] == "last"
-        await ours.aclose()
-        nursery.cancel_scope.cancel()

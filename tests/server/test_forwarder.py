@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from trio_mcp import (
     ChangeFilter,
     Context,
     ErrorResponse,
+    Limits,
     McpError,
     Server,
     open_client,
@@ -38,6 +40,9 @@ BEGUN = {f"notes://{name}" for name in ("one", "fails", "late", "asks", "breaks"
 """The resources that a `Note` begins to read without a task."""
 
 
+connection: ContextVar[str] = ContextVar("connection", default="none")
+
+
 @define(eq=False)
 class Note(TasklessResponder):
     """Answers the request to read one resource, without a task."""
@@ -46,8 +51,11 @@ class Note(TasklessResponder):
     may_ask: bool = field(default=False, init=False)
     given_up: bool = field(default=False, init=False)
     answered_late: bool = field(default=False, init=False)
+    begun_for: list[str] = field(factory=list[str], init=False)
+    """The connections in whose contexts it has begun."""
 
     def begin_nowait(self, request: TasklessRequest) -> bool:
+        self.begun_for.append(connection.get())
         uri: str = (request.exchange.params or {})["uri"]
         if uri == "notes://one":
             request.answer({"contents": [{"uri": uri, "text": "one"}]})
@@ -117,8 +125,9 @@ def own_note() -> str:
     return "its own"
 
 
-def make_server() -> tuple[Server, Notes]:
-    server, notes = Server("notes", cache={"resources/read": CacheHint(ttl=5.0, scope="public")}), Notes()
+def make_server(limits: Limits | None = None) -> tuple[Server, Notes]:
+    hints: Any = {"resources/read": CacheHint(ttl=5.0, scope="public")}
+    server, notes = Server("notes", cache=hints, limits=limits or Limits()), Notes()
     points = ServerExtensionPoints(server)
     server.resource("notes://own")(own_note)  # so that it declares resources
 
@@ -202,6 +211,26 @@ async def test_requests_of_a_caller_that_is_gone_are_given_up_and_a_late_answer_
         await ours.aclose()
     assert notes.note.answered_late
     assert notes.note.given_up
+
+
+async def test_a_request_that_has_waited_for_its_turn_begins_in_its_own_context(autojump_clock: object) -> None:
+    """Else it would belong to the span of the request that has made room for it."""
+    server, notes = make_server(Limits(max_running=1))
+    async with server.serving() as serving, trio.open_nursery() as nursery:
+        callers: dict[str, ScriptedPeer] = {}
+        for name, uri in (("first", "notes://never"), ("second", "notes://one")):
+            ours, theirs = memory_stream_pair()
+            connection.set(name)
+            nursery.start_soon(serve_stream, serving, theirs)
+            caller = callers[name] = ScriptedPeer(ours)
+            params = {"uri": uri, "_meta": ScriptedPeer.envelope("2026-07-28")}
+            await caller.send({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params})
+            await wait_all_tasks_blocked()
+        assert notes.note.begun_for == ["first"]
+        await callers["first"].send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        assert (await callers["second"].receive())["id"] == 1
+        nursery.cancel_scope.cancel()
+    assert notes.note.begun_for == ["first", "second"]
 
 
 async def test_the_forwarder_is_told_of_notifications_that_the_server_has_no_handler_for() -> None:
