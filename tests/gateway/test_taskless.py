@@ -18,8 +18,6 @@ from trio_mcp.lowlevel import ClientExtensionPoints
 from trio_mcp.testing import ScriptedPeer
 from trio_mcp.wire import DEADLINE_KEY, LOG_LEVEL_KEY
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 
 class Desk:
     """A server that is reached by bytes in memory, and a gateway in front of it."""
@@ -90,7 +88,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
         assert text_of(await client.call_tool("echo", {"text": "still here"})) == "still here"
 
 
-async def test_a_call_that_is_not_answered_in_time_fails() -> None:
+async def test_a_call_that_is_not_answered_in_time_fails(autojump_clock: object) -> None:
     async with desk(5) as (made, client):
         failed = await client.call_tool("wait", {"seconds": 50})
         assert failed.is_error
@@ -100,7 +98,7 @@ async def test_a_call_that_is_not_answered_in_time_fails() -> None:
     assert made.stopped == ["wait"]
 
 
-async def test_each_call_has_a_time_limit_of_its_own() -> None:
+async def test_each_call_has_a_time_limit_of_its_own(autojump_clock: object) -> None:
     failed: list[float] = []
     async with desk(5) as (_, client):
         began = trio.current_time()
@@ -239,7 +237,9 @@ def call_with_deadline(id: int, tool: str, arguments: dict[str, Any], seconds: f
 PASSED = "cancelled, because the deadline of the caller has passed"
 
 
-async def test_a_call_is_answered_at_the_deadline_of_its_caller_although_the_server_hangs() -> None:
+async def test_a_call_is_answered_at_the_deadline_of_its_caller_though_the_server_hangs(
+    autojump_clock: object,
+) -> None:
     upstream = CountedServer()
     async with raw_caller(gateway_of(upstream)) as caller:
         await caller.send(call_with_deadline(1, "echo", {"text": "in time"}, 2))
@@ -254,7 +254,9 @@ async def test_a_call_is_answered_at_the_deadline_of_its_caller_although_the_ser
             assert trio.current_time() - began == pytest.approx(seconds, abs=0.5)
 
 
-async def test_a_call_whose_deadline_passes_while_it_waits_for_another_one_is_not_forwarded() -> None:
+async def test_a_call_whose_deadline_passes_while_it_waits_is_not_forwarded(
+    autojump_clock: object,
+) -> None:
     upstream = CountedServer()
     gateway = Gateway("front", limits=Limits(max_in_flight=1))
     gateway.mount(upstream, name="crm")
@@ -265,7 +267,7 @@ async def test_a_call_whose_deadline_passes_while_it_waits_for_another_one_is_no
         assert (await caller.receive())["result"]["content"][0]["text"] == PASSED
 
 
-async def test_a_server_that_is_silent_for_too_long_is_told_from_a_deadline() -> None:
+async def test_a_server_that_is_silent_for_too_long_is_told_from_a_deadline(autojump_clock: object) -> None:
     upstream = CountedServer()
     async with raw_caller(gateway_of(upstream, timeout=2)) as caller:
         upstream.hang()
