@@ -70,6 +70,9 @@ NODE_TESTS = ("everything_server", "gateway", "gateway_tour", "inspector", "larg
 # The guided fuzzer.
 ATHERIS = "atheris==3.0.0"
 
+REDIS = {"redis-server": "redis-server"}
+"""The package of the server that tests of its backend start."""
+
 # Processes that share the tests of a session: as many as the machines that must be fast enough have cores. More would
 # disturb the tests that measure.
 IN_PARALLEL = ("-n", "2")
@@ -227,6 +230,7 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
+    has_redis = has_programs(session, REDIS, "the tests of the backend on Redis are")
     if session.python != OLDEST:
         if UPSTREAM is None:
             session.run("pytest", *IN_PARALLEL, *(f"--ignore=tests/{each}" for each in TOOLS))
@@ -239,7 +243,7 @@ def tests(session: nox.Session) -> None:
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *IN_PARALLEL)
     session.run("coverage", "combine", "--quiet")
-    session.run("coverage", "report")
+    session.run("coverage", "report", *([] if has_redis else ["--omit", "*/trio_mcp/shared/_redis*"]))
 
 
 def tests_between(session: nox.Session) -> None:
@@ -276,6 +280,8 @@ def peers(session: nox.Session) -> None:
         install_python_peer(session, homes / name, *requirements)
     install_fastmcp(session, homes / "fastmcp")
     selection = ["tests/peers"]
+    if not has_programs(session, {"haproxy": "haproxy"}, "clients of others with several processes of ours are"):
+        selection += ["-k", "not tour-nodes"]
     if node:
         for name, packages in NODE_PEERS.items():
             home = ("--no-audit", "--no-fund", "--prefix", str(homes / name))
@@ -321,16 +327,16 @@ def bench_smoke(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Run the conformance suite of the protocol with the server and the client; `-- --only NAME` runs one scenario.
 
-    The server runs under `serve_http` with HTTP/1.1 and, behind HAProxy, with HTTP/2, and in Hypercorn's own worker. It
-    also runs behind a gateway, which reaches it over stdio and over HTTP.
+    The server runs under `serve_http` with HTTP/1.1 and, behind HAProxy, with HTTP/2 and as a service of four
+    processes, and in Hypercorn's own worker. It also runs behind a gateway, which reaches it over stdio and over HTTP.
     """
     if not has_node(session):
         session.skip("the suite needs npm")
     session.install(".")
     suite = str(Path(session.create_tmp()) / "suite")
     session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", suite, *CONFORMANCE_SUITE, external=True)
-    http2 = has_programs(session, {"haproxy": "haproxy"}, "conformance over HTTP/2 is")
-    options = () if http2 else ("--without", "http2")
+    haproxy = has_programs(session, {"haproxy": "haproxy"}, "conformance over HTTP/2 and of several processes is")
+    options = () if haproxy else ("--without", "http2", "--without", "nodes")
     session.run("python", "-m", "tests.conformance.run", "--suite", suite, *options, *session.posargs)
 
 

@@ -1,4 +1,4 @@
-"""Spans by the OpenTelemetry conventions for MCP: their parents and their attributes."""
+"""Spans and durations by the OpenTelemetry conventions for MCP: their parents and their attributes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
 from attrs import frozen
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -31,6 +34,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp._tracing import client_span, server_span
+from trio_mcp.server._serving import ActiveServer
 from trio_mcp.testing import open_memory_client
 
 MODERN, LEGACY = types.REVISIONS[-1], types.REVISIONS[-2]
@@ -357,3 +361,119 @@ async def test_without_a_provider_nothing_is_added_to_requests() -> None:
     async with open_client(server, revision=LEGACY) as client:
         await client.call_tool("look")
     assert seen == [{}]
+
+
+# --- Durations ---
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
+    """Set a provider for one test, likewise."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
+    return reader
+
+
+def points(reader: InMemoryMetricReader, name: str) -> list[Any]:
+    """Return the points of a metric, without those of the handshake."""
+    data: Any = reader.get_metrics_data()
+    opening = {"initialize", "server/discover"}
+    return [
+        point
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        if metric.name == name
+        for point in metric.data.data_points
+        if point.attributes["mcp.method.name"] not in opening
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "ending"),
+    [
+        ("work", {}),
+        ("fail", {"error.type": "tool_error"}),
+        ("refuse", {"error.type": "_OTHER", "rpc.response.status_code": "_OTHER"}),
+    ],
+)
+async def test_the_duration_of_a_call_has_the_attributes_of_the_conventions(
+    reader: InMemoryMetricReader, revision: str, tool: str, ending: dict[str, str]
+) -> None:
+    async with open_memory_client(make_server(), revision=revision) as client:
+        with suppress(ErrorResponse):
+            await client.call_tool(tool)
+
+    (point,) = points(reader, "mcp.server.operation.duration")
+    assert point.attributes == {
+        "mcp.method.name": "tools/call",
+        "mcp.protocol.version": revision,
+        "gen_ai.tool.name": tool,
+        "gen_ai.operation.name": "execute_tool",
+        **ending,
+    }
+    assert point.count == 1
+    assert 0 < point.sum < 60
+    assert list(point.explicit_bounds) == [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+
+
+async def test_an_error_of_the_protocol_is_recorded_by_its_code(reader: InMemoryMetricReader) -> None:
+    async with open_memory_client(make_server()) as client:
+        for name in ("unknown", "other-unknown"):
+            with pytest.raises(ErrorResponse):
+                await client.get_prompt(name)
+
+    (point,) = points(reader, "mcp.server.operation.duration")
+    assert point.count == 2
+    assert point.attributes == {
+        "mcp.method.name": "prompts/get",
+        "mcp.protocol.version": MODERN,
+        "error.type": "-32602",
+        "rpc.response.status_code": "-32602",
+    }
+
+
+async def test_requests_are_active_until_they_end(reader: InMemoryMetricReader) -> None:
+    async with open_memory_client(make_server()) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "forever")
+        await trio.testing.wait_all_tasks_blocked()
+        (during,) = points(reader, "trio_mcp.server.active_requests")
+        nursery.cancel_scope.cancel()
+
+    (after,) = points(reader, "trio_mcp.server.active_requests")
+    (point,) = points(reader, "mcp.server.operation.duration")
+    assert (during.value, after.value) == (1, 0)
+    assert during.attributes == {"mcp.method.name": "tools/call"}
+    assert point.attributes["error.type"] == "cancelled"
+
+
+async def test_a_request_whose_deadline_has_passed_is_recorded_once(
+    reader: InMemoryMetricReader, autojump_clock: object
+) -> None:
+    async with open_memory_client(make_server()) as client:
+        with trio.move_on_after(5):
+            await client.call_tool("forever")
+
+    (point,) = points(reader, "mcp.server.operation.duration")
+    assert (point.count, point.attributes["error.type"]) == (1, "cancelled")
+
+
+async def test_a_provider_that_was_not_set_measures_nothing() -> None:
+    metrics.get_meter_provider()
+    server = make_server()
+    async with server.serving() as serving:
+        assert isinstance(serving, ActiveServer)
+        assert serving.observers == ()
+
+
+def test_without_opentelemetry_nothing_is_measured_or_loaded() -> None:
+    program = """
+import sys, trio
+from trio_mcp import Server
+server = Server("x")
+async def main():
+    async with server.serving() as serving:
+        assert serving.observers == ()
+trio.run(main)
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -199,7 +199,7 @@ class InvalidHttpServing(InvalidServing):
     revisions = types.REVISIONS
 
     @asynccontextmanager
-    async def serving(self, *, asking: Any = None) -> AsyncGenerator[InvalidHttpServing]:
+    async def serving(self, *, asking: Any = None, home: str = "") -> AsyncGenerator[InvalidHttpServing]:
         yield self
 
     serving_one = serving

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._errors import ResourceNotFound as ResourceNotFound
     from ._errors import ResponseLost as ResponseLost
     from ._errors import ServerExited as ServerExited
+    from ._errors import SharedUnavailable as SharedUnavailable
     from ._errors import SkillChanged as SkillChanged
     from ._errors import StructureError as StructureError
     from ._errors import TaskCancelled as TaskCancelled
@@ -111,7 +112,11 @@ if TYPE_CHECKING:
     from .server import serve_listeners as serve_listeners
     from .server import serve_stdio as serve_stdio
     from .server import serve_stream as serve_stream
+    from .shared import MemoryShared as MemoryShared
+    from .shared import RedisShared as RedisShared
+    from .shared import SqliteShared as SqliteShared
     from .tasks import MemoryTaskStore as MemoryTaskStore
+    from .tasks import SharedTaskStore as SharedTaskStore
     from .tasks import SqliteTaskStore as SqliteTaskStore
     from .tasks import TaskHandle as TaskHandle
     from .tasks import TaskSettings as TaskSettings
@@ -136,8 +141,9 @@ else:
                 "AskExpired", "AuthorizationFailed", "ConnectionBroken", "ConnectionClosed", "ConnectionLost",
                 "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError",
                 "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
-                "ResponseLost", "ServerExited", "SkillChanged", "StructureError", "TaskCancelled", "TooManyParked",
-                "TooManyTasks", "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult", "UnsupportedRevision",
+                "ResponseLost", "ServerExited", "SharedUnavailable", "SkillChanged", "StructureError", "TaskCancelled",
+                "TooManyParked", "TooManyTasks", "ToolError", "ToolFailed", "TrioMcpError", "UnexpectedResult",
+                "UnsupportedRevision",
             ),
             "apps": ("AppHost", "Bridge", "Csp"),
             "auth": (
@@ -159,7 +165,10 @@ else:
                 "Server", "ServerSnapshot", "StuckTask", "User", "Visit", "http_app", "serve_http",
                 "serve_listeners", "serve_stdio", "serve_stream",
             ),
-            "tasks": ("MemoryTaskStore", "SqliteTaskStore", "TaskHandle", "TaskSettings", "TaskState"),
+            "shared": ("MemoryShared", "RedisShared", "SqliteShared"),
+            "tasks": (
+                "MemoryTaskStore", "SharedTaskStore", "SqliteTaskStore", "TaskHandle", "TaskSettings", "TaskState",
+            ),
             "transports": (
                 "HttpApp", "HttpRequest", "HttpRoute", "MemoryEventStore", "SessionSettings", "SqliteEventStore",
             ),

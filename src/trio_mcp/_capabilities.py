@@ -26,6 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["load_capability"]
 
 
-def load_capability(name: Literal["apps", "skills", "tasks"]) -> Any:
+def load_capability(name: Literal["apps", "cluster", "shared", "skills", "tasks"]) -> Any:
     """Return the package of a capability; import it if no program in this process has used it yet."""
     return import_module(f"{__package__}.{name}")

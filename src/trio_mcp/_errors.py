@@ -57,6 +57,7 @@ __all__ = [
     "ResourceNotFound",
     "ResponseLost",
     "ServerExited",
+    "SharedUnavailable",
     "SkillChanged",
     "StructureError",
     "TaskCancelled",
@@ -308,6 +309,14 @@ class TooManyTasks(TrioMcpError):
 
     For `Server.background`, `Limits.max_background` tasks are running; for a call that was to become a task, its caller
     has `TaskSettings.max_tasks`.
+    """
+
+
+class SharedUnavailable(TrioMcpError):
+    """The backend by which processes share state (`abc.Shared`) cannot be reached, or refuses this program.
+
+    The message names the backend, without its password, and the cause. Only what needs the backend fails, until the
+    backend can be reached again.
     """
 
 

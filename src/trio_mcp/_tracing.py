@@ -1,4 +1,6 @@
-"""OpenTelemetry spans of requests, on both sides, if the application has set a tracer provider.
+"""OpenTelemetry spans of requests, on both sides, and durations of those that arrive, if the application wants them.
+
+It wants spans if it has set a tracer provider, and durations if it has set a meter provider.
 
 Rules of this file:
 
@@ -9,6 +11,8 @@ Rules of this file:
 3. The trace context travels in `params._meta` (`traceparent` and what the propagators of the application add), in both
    directions.
 4. A span records names, numbers and the error message of the peer, but no arguments, results or exceptions.
+5. A measure has attributes with a bounded number of values. A serving looks for the meter provider once, after it has
+   entered the lifespan of its server, so that a request costs nothing if there is none.
 
 Specification: https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md
 """
@@ -16,22 +20,40 @@ Specification: https://github.com/open-telemetry/semantic-conventions-genai/blob
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
+from attrs import define, field
 
 from ._errors import ErrorResponse, McpError
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Histogram, UpDownCounter
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["TRACING_MODULE", "RequestSpan", "client_span", "server_span"]
+__all__ = [
+    "METRICS_MODULE",
+    "OPERATION_BOUNDS",
+    "TRACING_MODULE",
+    "RequestMeter",
+    "RequestSpan",
+    "client_span",
+    "request_meter",
+    "server_span",
+]
 
 TRACING_MODULE = "opentelemetry.trace"
 """The module that an application with tracing has imported. While it is not in `sys.modules`, callers may skip
 `client_span` and `server_span`, which then return None."""
+METRICS_MODULE = "opentelemetry.metrics"
+"""The module that an application with metrics has imported. While it is not in `sys.modules`, callers must not call
+`request_meter`."""
+OPERATION_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""The bounds of the histogram of durations, in seconds, that the conventions recommend."""
+_RESERVED_CODES = range(-32768, -31999)
+"""The error codes that JSON-RPC reserves."""
 _ABOUT_RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 
@@ -166,3 +188,73 @@ def _attributes(method: str, params: Mapping[str, Any], revision: str) -> dict[s
 def _name(method: str, attributes: Mapping[str, str]) -> str:
     target = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
     return method if target is None else f"{method} {target}"
+
+
+# --- Measures ---
+
+
+def request_meter() -> RequestMeter | None:
+    """Return what measures the requests of a serving; None unless the application has set a meter provider."""
+    api: Any = sys.modules[METRICS_MODULE]
+    provider = api.get_meter_provider()
+    if type(provider).__module__.startswith(METRICS_MODULE):  # it only stands for one that was not set
+        return None
+    meter = provider.get_meter("trio_mcp")
+    durations = meter.create_histogram(
+        "mcp.server.operation.duration",
+        unit="s",
+        description="The time from the arrival of a request to its answer.",
+        explicit_bucket_boundaries_advisory=OPERATION_BOUNDS,
+    )
+    active = meter.create_up_down_counter(
+        "trio_mcp.server.active_requests",
+        unit="{request}",
+        description="The requests that have arrived and are not answered.",
+    )
+    return RequestMeter(durations, active)
+
+
+@define(eq=False)
+class RequestMeter:
+    """The measures of requests that arrive. Made by `request_meter`."""
+
+    durations: Histogram
+    active: UpDownCounter
+
+    def begun(self, method: str, tool: Callable[[], str] | None, revision: str) -> _MeasuredRequest:
+        """Begin to measure a request; see `peer.RequestObserver`."""
+        self.active.add(1, {"mcp.method.name": method})
+        return _MeasuredRequest(self, method, tool, revision)
+
+
+@define(eq=False)
+class _MeasuredRequest:
+    """The measure of one request; see `peer.RequestWatch`."""
+
+    _meter: RequestMeter
+    _method: str
+    _tool: Callable[[], str] | None
+    _revision: str
+    _began: float = field(factory=time.perf_counter, init=False)
+    _has_ended: bool = field(default=False, init=False)
+
+    def answered(self, outcome: Mapping[str, Any] | McpError) -> None:
+        if isinstance(outcome, McpError):
+            code = str(outcome.code) if outcome.code in _RESERVED_CODES else "_OTHER"
+            self._end({"error.type": code, "rpc.response.status_code": code})
+        else:
+            self._end({"error.type": "tool_error"} if outcome.get("isError") is True else {})
+
+    def failed(self, kind: str, description: str | None = None) -> None:
+        del description
+        self._end({"error.type": kind})
+
+    def _end(self, ending: dict[str, str]) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        attributes = {"mcp.method.name": self._method, "mcp.protocol.version": self._revision, **ending}
+        if self._tool is not None:
+            attributes |= {"gen_ai.tool.name": self._tool(), "gen_ai.operation.name": "execute_tool"}
+        self._meter.active.add(-1, {"mcp.method.name": self._method})
+        self._meter.durations.record(time.perf_counter() - self._began, attributes)

@@ -8,7 +8,8 @@ this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -44,6 +45,9 @@ __all__ = [
     "HttpServing",
     "KnownOpener",
     "Serving",
+    "Shared",
+    "SharedState",
+    "StreamPart",
     "Tap",
     "TokenSource",
     "TokenStorage",
@@ -87,12 +91,14 @@ class HttpAnswerer(Protocol):
         ...
 
     def serving(
-        self, *, asking: Literal["parked", "replayed"] | None = None
+        self, *, asking: Literal["parked", "replayed"] | None = None, home: str = ""
     ) -> AbstractAsyncContextManager[HttpServing]:
         """Open a serving: enter the lifespan, and open the handler pool.
 
         Args:
             asking: the way in which a handler waits for an answer; overrides the server's own choice.
+            home: a string that names this process in a service of several. The request states of its parked handlers
+                begin with it and a dot, so that retries find them.
         """
         ...
 
@@ -191,6 +197,113 @@ class EventLog(Protocol):
 
     async def forget(self, owner: str) -> None:
         """Drop all events of an owner that no longer exists."""
+        ...
+
+
+class Shared(Protocol):
+    """A backend by which the processes of one service share state, on one machine or on many.
+
+    The package has `MemoryShared`, `SqliteShared` and `RedisShared`; an application may have its own, and
+    `testing.SharedContract` has the tests for it. One object is used by one process, for any number of servers.
+    """
+
+    def open(self) -> AbstractAsyncContextManager[SharedState]:
+        """Connect to the backend. May be entered several times, also at once; each state is closed with its block.
+
+        Raises:
+            SharedUnavailable: the backend cannot be reached, or refuses this program.
+        """
+        ...
+
+
+@frozen
+class StreamPart:
+    """Some entries of a stream of a `SharedState`, in order and without gaps between them."""
+
+    first: int
+    """The number of the first of these entries."""
+    entries: Sequence[bytes]
+    is_gap: bool = False
+    """True if entries before these may have been lost to this reader: they were dropped before it read them, or the
+    backend has lost its data. There may be no entries then."""
+
+
+class SharedState(Protocol):
+    """An open `Shared` backend: values, streams and leases.
+
+    Keys and names of streams, groups and leases are strings of up to 200 printable ASCII characters. Times are seconds
+    of the backend's clock, above 0. Other names and times raise ValueError. The methods may be called in any number of
+    tasks at once. If a call is cancelled, it has done either all or nothing. A backend that is interrupted is connected
+    to again by itself.
+
+    All methods but `follow` raise `SharedUnavailable`, within a second, if the backend cannot be reached; whether they
+    have done anything is unknown then. What is said to have been written is kept as long as the backend keeps its data.
+    """
+
+    @property
+    def host(self) -> str:
+        """The address by which the other processes that use the backend reach this machine, such as ``10.0.0.7``.
+
+        It is that of this machine in the network of the backend; ``127.0.0.1`` if all are on one machine.
+        """
+        ...
+
+    async def get(self, key: str) -> bytes | None:
+        """Return a value; None if there is none, or it has expired."""
+        ...
+
+    async def swap(self, key: str, old: bytes | None, new: bytes | None, *, seconds: float = math.inf) -> bool:
+        """Atomically set a value to *new* if it is *old*; return True if it was set. None means no value.
+
+        Args:
+            seconds: the time after which the new value expires.
+        """
+        ...
+
+    async def append(self, stream: str, entries: Sequence[bytes], *, at_most: int, seconds: float = math.inf) -> int:
+        """Append entries to a stream, together; return the number of the last.
+
+        The first entry of a stream has the number 1, and each other one the next number.
+
+        Args:
+            at_most: the number of entries to keep; older ones may be dropped.
+            seconds: the time after the latest `append` after which the whole stream may be dropped. Then it begins
+                again with number 1, and its followers get a part with `is_gap`.
+        """
+        ...
+
+    async def read(self, stream: str, after: int) -> StreamPart:
+        """Return the entries after a number, some of them if there are many. If there are none, *first* is the next.
+
+        The part has `is_gap` if entries after that number were dropped, or if that number is beyond the last.
+        """
+        ...
+
+    async def last(self, stream: str) -> int:
+        """Return the number of the last entry of a stream; 0 if there never was one."""
+        ...
+
+    def follow(self, stream: str) -> AbstractAsyncContextManager[AsyncIterator[StreamPart]]:
+        """Follow a stream: iterate over what is appended after the block was entered, as soon as it is.
+
+        This is how processes publish and subscribe. The iterator never ends, and waits while the backend cannot be
+        reached; afterwards it continues where it was, or yields a part with `is_gap`.
+
+        Raises:
+            SharedUnavailable: the backend cannot be reached when the block is entered.
+        """
+        ...
+
+    async def lease(self, group: str, name: str, value: bytes, *, seconds: float) -> None:
+        """Hold a lease in a group, or renew it with this value: others see it until it expires or is released."""
+        ...
+
+    async def release(self, group: str, name: str) -> None:
+        """Give a lease back, if it is held."""
+        ...
+
+    async def leases(self, group: str) -> Mapping[str, bytes]:
+        """Return the values of the leases of a group that have not expired, by name."""
         ...
 
 

@@ -63,6 +63,14 @@ if TYPE_CHECKING:
     from .server import run_of as run_of
     from .server import serving_of as serving_of
     from .server import tool_json as tool_json
+    from .transports import BegunRequest as BegunRequest
+    from .transports import ForwardedApp as ForwardedApp
+    from .transports import ForwardedExchange as ForwardedExchange
+    from .transports import HttpChannel as HttpChannel
+    from .transports import HttpNodes as HttpNodes
+    from .transports import ResponseHead as ResponseHead
+    from .transports import json_fields as json_fields
+    from .transports import stream_link as stream_link
     from .transports import stream_transport as stream_transport
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -87,6 +95,9 @@ else:
                 "ServerStatistics", "ServingPart", "TaskMode", "TasklessRequest", "TasklessResponder", "TokenBucket",
                 "checked_result", "interim_result", "past_of", "progress_of", "run_of", "serving_of", "tool_json",
             ),
-            "transports": ("stream_transport",),
+            "transports": (
+                "BegunRequest", "ForwardedApp", "ForwardedExchange", "HttpChannel", "HttpNodes", "ResponseHead",
+                "json_fields", "stream_link", "stream_transport",
+            ),
         },
     )  # fmt: skip

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ import trio
 from tests.cli.command import environment
 from tests.server.raw_http_client import head_of
 from tests.transports.http.asgi_caller import call
-from trio_mcp import ErrorResponse, UnsupportedRevision, open_http_client
+from trio_mcp import open_http_client
 from trio_mcp.cli import main
 from trio_mcp.cli._arguments import read_arguments
 from trio_mcp.wire import CAPABILITIES_KEY, JsonObject, decode, encode
@@ -106,23 +107,60 @@ async def test_serve_prints_its_url_and_ends_at_a_signal_with_status_0(program: 
 
 
 async def test_worker_processes_continue_the_requests_of_one_another(program: Path) -> None:
+    processes: set[int] = set()
+
     async with serving(program, "--workers", "2") as url:
-        interim = await posted(url, call("root", **ROOTS))
-        assert interim["resultType"] == "input_required"
-        (key,) = interim["inputRequests"]
-        retry = call("root", **ROOTS)
-        answer = {"roots": [{"uri": "file:///here"}]}
-        retry["params"] |= {"requestState": interim["requestState"], "inputResponses": {key: answer}}
         for _ in range(500):  # the fastest worker accepts the connection
+            interim = await posted(url, call("root", **ROOTS))
+            assert interim["resultType"] == "input_required"
+            (key,) = interim["inputRequests"]
+            retry = call("root", **ROOTS)
+            answer = {"roots": [{"uri": "file:///here"}]}
+            retry["params"] |= {"requestState": interim["requestState"], "inputResponses": {key: answer}}
             before, after, uri = (await posted(url, retry))["structuredContent"]["result"]
-            assert uri == "file:///here"
-            if before != after:
+            assert (after, uri) == (before, "file:///here")
+            processes.add(before)
+            if len(processes) > 1:
                 break
         else:
             pytest.fail("one process has answered all requests")
-        with pytest.raises((UnsupportedRevision, ErrorResponse), match="2025-11-25"):
-            async with open_http_client(url, revision="2025-11-25"):
-                pytest.fail("a session was begun in one of them")
+
+
+async def test_worker_processes_share_the_sessions_of_older_clients(program: Path) -> None:
+    async with serving(program, "--workers", "2") as url:
+        for _ in range(20):  # each request has a connection of its own, which either process may accept
+            post = partial(posted_in_session, url)
+            session, _ = await post(None, INITIALIZE)
+            assert (await post(session, {"method": "notifications/initialized"}))[1] is None
+            _, answer = await post(session, {"id": 2, "method": "ping"})
+            assert answer == {"jsonrpc": "2.0", "id": 2, "result": {}}
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [("ftp://x", "--shared ftp://x: expected the path of a file, or a URL that begins with redis://")],
+)
+def test_a_backend_of_an_unknown_kind_is_refused(
+    served: Served, place: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert served("--http", "0", "--shared", place) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_option_names_a_file_or_a_server_of_redis(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given: list[object] = []
+
+    def of(_: object, __: object, ___: object, options: Any) -> Any:
+        given.append(options["shared"])
+        raise ValueError("enough")
+
+    monkeypatch.setattr("trio_mcp.cli._serve.HttpService.of", of)
+    for place in (str(tmp_path / "s.db"), f"sqlite:{tmp_path / 's.db'}", "redis://cache:6379/0"):
+        assert served("--http", "0", "--shared", place) == 2
+
+    assert [type(each).__name__ for each in given] == ["SqliteShared", "SqliteShared", "RedisShared"]
 
 
 async def got(url: str, path: str) -> bytes:
@@ -185,6 +223,35 @@ async def posted(url: str, message: JsonObject) -> JsonObject:
     return result
 
 
+INITIALIZE: JsonObject = {
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}
+
+
+async def posted_in_session(url: str, session: str | None, message: JsonObject) -> tuple[str | None, JsonObject | None]:
+    """Send a POST of a session on a new connection; return the id of the session, and the message in the response."""
+    port = urlsplit(url).port
+    body = encode({"jsonrpc": "2.0", **message})
+    fields = [
+        "POST /mcp HTTP/1.1",
+        "host: localhost",
+        "accept: application/json, text/event-stream",
+        "content-type: application/json",
+        "connection: close",
+        f"content-length: {len(body)}",
+        *([] if session is None else [f"mcp-session-id: {session}"]),
+    ]
+    async with await trio.open_tcp_stream("127.0.0.1", port or 0) as stream:
+        await stream.send_all("\r\n".join([*fields, "", ""]).encode() + body)
+        response = b"".join([chunk async for chunk in stream])
+    head, _, answer = response.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 202")), response
+    begun = re.search(r"mcp-session-id: (\S+)", head.decode())
+    return session if begun is None else begun[1], decode(answer) if answer else None
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -239,3 +306,104 @@ def test_a_port_in_use_is_reported_in_one_line(served: Served, capsys: pytest.Ca
         assert served("--http", port) == 3
 
     assert capsys.readouterr().err.startswith(f"trio-mcp serve: cannot listen on 127.0.0.1:{port}: ")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_serve_goes_on_during_the_delay_until_a_second_signal(program: Path, workers: str) -> None:
+    options = ("--http", "0", "--ready-path", "/readyz", "--drain-delay", "1000", "--workers", workers)
+    command = [sys.executable, "-m", "trio_mcp", "serve", str(program), *options]
+    with trio.fail_after(120):
+        process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=environment())
+        assert process.stderr is not None
+        try:
+            printed = b""
+            while not printed.endswith(b"\n"):
+                printed += await process.stderr.receive_some()
+            url = printed.split()[-1].decode()
+            assert (await got(url, "/readyz")).endswith(b"ready")
+            process.terminate()
+            while (await got(url, "/readyz")).startswith(b"HTTP/1.1 200"):
+                pass
+            assert (await posted(url, call("root", **ROOTS)))["resultType"] == "input_required"
+            while process.returncode is None:  # the system may give a worker two signals as one
+                process.terminate()
+                with trio.move_on_after(30):
+                    await process.wait()
+            assert process.returncode == 0
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+            await process.stderr.aclose()
+
+
+async def test_serve_has_a_page_for_prometheus(program: Path) -> None:
+    async with serving(program, "--metrics") as url:
+        await posted(url, call("root", **ROOTS))
+        found = await got(url, "/metrics")
+
+    assert b'\ntrio_mcp_tool_calls_total{tool="root",outcome="input_required"} 1\n' in found
+
+
+async def test_serve_logs_each_request_as_a_json_object(program: Path) -> None:
+    parts = {
+        "method": '"GET"',
+        "path": '"/other"',
+        "status": "404",
+        "seconds": r"[0-9.e-]+",
+        "principal": "null",
+        "request_id": '"[0-9a-f]{16}"',
+        "principal_hash": "null",
+        "node": "null",
+    }
+    time = r'"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00"'
+    line = ",".join([time, *(f'"{name}":{pattern}' for name, pattern in parts.items())])
+    async with serving(program, "--access-log", "json", logged=f"\\{{{line}\\}}\n") as url:
+        await got(url, "/other")
+
+
+@pytest.mark.parametrize(
+    ("words", "metrics", "access_log"),
+    [
+        ([], None, None),
+        (["--metrics", "--access-log"], "/metrics", "text"),
+        (["--metrics", "/page", "--access-log", "json"], "/page", "json"),
+        (["--metrics=/page", "--access-log=json"], "/page", "json"),
+        (["--access-log", "text", "--metrics", "--workers", "2"], "/metrics", "text"),
+    ],
+)
+@pytest.mark.parametrize("file", ["program.py", "/srv/program.py", "program:server"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_option_whose_value_may_be_left_out_leaves_the_program_alone(
+    words: list[str], metrics: str | None, access_log: str | None, file: str, *, is_first: bool
+) -> None:
+    line = ["serve", file, *words] if is_first else ["serve", *words, file]
+
+    options = read_arguments([*line, "--http", "0"])
+
+    assert (options.server, options.metrics, options.access_log) == (file, metrics, access_log)
+
+
+def test_such_an_option_leaves_the_program_of_a_gateway_alone(program: Path) -> None:
+    options = read_arguments(["gateway", "--http", "0", "--metrics", "--access-log", str(program)])
+
+    assert (options.target[-1], options.metrics, options.access_log) == (str(program), "/metrics", "text")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--metrics"], "--metrics can only be used with --http PORT"),
+        (["--ready-path", "/readyz", "--drain-delay", "5"], "--ready-path, --drain-delay can only be used with --http"),
+        (["--http", "0", "--access-log=xml"], "invalid choice: 'xml'"),
+        (["--http", "0", "--drain-delay", "-1"], "expected a number of seconds above 0"),
+    ],
+)
+def test_an_invalid_option_of_operation_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_arguments(["serve", "program.py", *words])
+
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

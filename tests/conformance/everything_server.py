@@ -22,7 +22,7 @@ from tests.conformance.everything_asking import ASKING_TOOLS, personal_prompt
 from tests.conformance.everything_content import CONTENT_TOOLS, add_prompts, add_resources
 from tests.conformance.everything_control import CONTROL_TOOLS
 from tests.conformance.everything_tasks import TASK_SETTINGS, add_task_tools
-from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, http_app, serve_http, serve_stdio
+from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, SqliteShared, http_app, serve_http, serve_stdio
 from trio_mcp.transports import AsgiApp
 
 Asking = Literal["parked", "replayed"]
@@ -74,26 +74,22 @@ def json_schema_2020_12_tool(**arguments: Any) -> str:
 
 
 def _add_changes(server: Server) -> None:
-    """Add the tools that change a list; a second call of each undoes what the first has done."""
+    """Add the tools that change a list for a moment: all processes of a service have the same lists afterwards."""
 
     @server.tool
     async def test_trigger_tool_change(ctx: Context) -> str:
-        """Add a tool, or remove it again, which notifies the listening clients."""
-        try:
-            server.tools.remove("test_passing_tool")
-        except KeyError:
-            server.tools.add(_passing, name="test_passing_tool")
+        """Add a tool and remove it again, which notifies the listening clients."""
+        server.tools.add(_passing, name="test_passing_tool")
         await trio.lowlevel.checkpoint()
+        server.tools.remove("test_passing_tool")
         return f"The list of tools has changed, in revision {ctx.revision}"
 
     @server.tool
     async def test_trigger_prompt_change(ctx: Context) -> str:
-        """Add a prompt, or remove it again, which notifies the listening clients."""
-        try:
-            server.prompts.remove("test_passing_prompt")
-        except KeyError:
-            server.prompts.add(_passing, name="test_passing_prompt")
+        """Add a prompt and remove it again, which notifies the listening clients."""
+        server.prompts.add(_passing, name="test_passing_prompt")
         await trio.lowlevel.checkpoint()
+        server.prompts.remove("test_passing_prompt")
         return f"The list of prompts has changed, in revision {ctx.revision}"
 
 
@@ -118,6 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     where.add_argument("--port", type=int)
     where.add_argument("--stdio", action="store_true")
     parser.add_argument("--asking", choices=("parked", "replayed"), default="parked")
+    parser.add_argument("--shared", type=Path, help="a file by which several of them are one service")
     parser.add_argument("--under", choices=("serve_http", "hypercorn"), default="serve_http")
     options = parser.parse_args(arguments)
     server = make_server(cast("Asking", options.asking))
@@ -127,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif options.under == "hypercorn":
         trio.run(serve_under_hypercorn, http_app(server, sessions=sessions), options.port)
     else:
-        trio.run(partial(serve_http, server, port=options.port, sessions=sessions))
+        shared = None if options.shared is None else SqliteShared(options.shared)
+        trio.run(partial(serve_http, server, port=options.port, sessions=sessions, shared=shared))
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ import shlex
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
 import trio
 from attrs import evolve, field, frozen
 
-from tests.conformance.runner.http2_proxy import over_http2
+from tests.conformance.runner.haproxy import balanced, over_http2
 from tests.conformance.runner.scenarios import Leg, Scenario, Scenarios, read_scenarios
 from tests.conformance.runner.server_process import ServerFailed, everything_gateway, everything_server
 from tests.conformance.runner.suite import EXTENSIONS, NEWEST, ROOT, Found, Suite
@@ -47,6 +47,8 @@ class Setup:
     """The revisions in which it makes a difference; None for all."""
     http2: bool = False
     """True if the requests reach it over HTTP/2."""
+    nodes: int = 1
+    """The number of its processes, which are one service behind a balancer."""
     behind_gateway: Literal["stdio", "http"] | None = None
     """The transport over which a gateway reaches it, if the suite tests one in front of it."""
 
@@ -56,6 +58,7 @@ SETUPS = (
     Setup("replayed", ("--asking", "replayed"), (SCORED[-1], EXTENSIONS)),
     Setup("hypercorn", ("--under", "hypercorn")),
     Setup("http2", http2=True),
+    Setup("nodes", revisions=SCORED, nodes=4),
     Setup("gateway-stdio", revisions=SCORED, behind_gateway="stdio"),
     Setup("gateway-http", revisions=SCORED, behind_gateway="http"),
 )
@@ -126,6 +129,15 @@ class Runner:
                 everything_gateway(folder / "gateway-log", "--to", url_behind) as url,
             ):
                 yield url
+            return
+        if setup.nodes > 1:
+            async with AsyncExitStack() as stack:
+                shared = ("--shared", str(folder / "shared.db"))
+                urls = [
+                    await stack.enter_async_context(everything_server(folder / f"log{number}", *shared))
+                    for number in range(setup.nodes)
+                ]
+                yield await stack.enter_async_context(balanced(urls, folder))
             return
         async with everything_server(folder / "log", *setup.options) as url:
             if not setup.http2:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.run import Runner, make_runner
-from tests.conformance.runner.http2_proxy import over_http2
+from tests.conformance.runner.haproxy import over_http2
 from tests.conformance.runner.server_process import ServerFailed, everything_gateway, everything_server
 from trio_mcp import open_http_client
 
@@ -29,7 +29,7 @@ def test_every_scenario_is_chosen_by_default(home: Path) -> None:
     runner = made(home)
     assert (runner.legs, runner.only) == (("server", "client"), None)
     assert [setup.name for setup in runner.setups] == [
-        *("", "replayed", "hypercorn", "http2", "gateway-stdio", "gateway-http"),
+        *("", "replayed", "hypercorn", "http2", "nodes", "gateway-stdio", "gateway-http"),
     ]
     assert runner.revisions == ["2025-06-18", "2025-11-25", "2026-07-28", "extensions"]
 
@@ -39,7 +39,9 @@ def test_every_scenario_is_chosen_by_default(home: Path) -> None:
 
 def test_setups_of_our_server_can_be_left_out_and_another_server_has_none(home: Path) -> None:
     without = ("--without", "http2", "--without", "gateway-stdio")
-    assert [setup.name for setup in made(home, *without).setups] == ["", "replayed", "hypercorn", "gateway-http"]
+    assert [setup.name for setup in made(home, *without).setups] == [
+        *("", "replayed", "hypercorn", "nodes", "gateway-http"),
+    ]
     assert [setup.name for setup in made(home, "--server", "http://localhost/mcp").setups] == [""]
 
 
@@ -94,6 +96,7 @@ async def test_a_gateway_in_front_of_the_server_offers_its_tools_under_their_nam
 async def test_a_missing_proxy_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(ServerFailed, match=r"haproxy is not installed; `--without http2` leaves out what needs it"):
+    missing = r"haproxy is not installed; `--without http2 --without nodes` leaves out what needs it"
+    with pytest.raises(ServerFailed, match=missing):
         async with over_http2("http://127.0.0.1:1/mcp", tmp_path):
             pytest.fail("it has come up")

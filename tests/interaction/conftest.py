@@ -18,6 +18,7 @@ import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
 from tests.interaction.openers import OPENERS, Opener
+from tests.interaction.over_cluster import over_cluster
 from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, carries, over_http
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import Client, ClientOptions, Server, open_client, serve_stream, types
@@ -25,7 +26,7 @@ from trio_mcp.server import HttpOptions
 from trio_mcp.testing import open_memory_client
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
-TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS)
+TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster")
 
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
@@ -108,6 +109,7 @@ async def connected(
         "http": lambda: over_http("http", make(), options),
         "http-resumable": lambda: over_http("http-resumable", make(), options),
         "http-sse": lambda: over_http("http-sse", make(), options),
+        "cluster": lambda: over_cluster(make, options, **serving),
     }
     over_socket = OVER_SOCKETS.get(transport)
     with trio.fail_after(30):
@@ -138,4 +140,6 @@ def _is_possible(item: pytest.Item) -> bool:
     call: Any = getattr(item, "callspec", None)
     parameters: dict[str, object] = {} if call is None else call.params
     revision = str(parameters.get("revision", types.REVISIONS[-1]))
+    if parameters.get("transport") == "cluster" and item.get_closest_marker("one_process") is not None:
+        return False
     return all(carries(str(value), revision) for value in parameters.values() if value in IN_PROCESS)

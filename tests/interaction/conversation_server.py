@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import trio
 from attrs import define, field, frozen
@@ -23,7 +24,7 @@ class Point:
 
 @define
 class State:
-    """The state that the handlers of one serving share."""
+    """The state that the handlers of one server share, in all of its servings."""
 
     stopped: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
     """For each key, an event that is set when the handler with this key was stopped."""
@@ -31,9 +32,12 @@ class State:
     all_here: trio.Event = field(factory=trio.Event)
 
 
+states: WeakKeyDictionary[Server, State] = WeakKeyDictionary()
+
+
 @asynccontextmanager
-async def lifespan(_: Server) -> AsyncGenerator[State]:
-    yield State()
+async def lifespan(server: Server) -> AsyncGenerator[State]:
+    yield states.setdefault(server, State())
 
 
 class FullyDeclaringServer(Server):

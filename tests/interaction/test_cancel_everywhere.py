@@ -102,8 +102,8 @@ class ExposedServer(FullyDeclaringServer):
     exposed: ActiveServer
 
     @asynccontextmanager
-    async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[ActiveServer]:
-        async with super().serving(asking=asking) as self.exposed:
+    async def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AsyncGenerator[ActiveServer]:
+        async with super().serving(asking=asking, home=home) as self.exposed:
             yield self.exposed
 
 

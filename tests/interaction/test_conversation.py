@@ -139,6 +139,7 @@ async def test_the_server_stops_a_tool_that_exceeds_its_timeout(connect: Opener)
         assert texts(late) == ["hurry timed out after 0.02 s"]
 
 
+@pytest.mark.one_process
 @pytest.mark.requirement("B.1-P10c", "B.20-S1d")
 async def test_requests_beyond_the_limits_wait_or_get_a_busy_error(connect: Opener) -> None:
     answers: list[str] = []

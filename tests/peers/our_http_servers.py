@@ -7,7 +7,9 @@ for `tour-protected`.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,11 @@ from typing import Any
 import trio
 
 from examples import library_server
+from tests.conformance.runner.haproxy import balanced
 from tests.peers import asking_server
 from tests.peers.conftest import free_port
 from tests.peers.tour_server import make_server
-from trio_mcp import Context, MemoryEventStore, ResourceServer, Server, SessionSettings, serve_http
+from trio_mcp import Context, MemoryEventStore, MemoryShared, ResourceServer, Server, SessionSettings, serve_http
 from trio_mcp.cli.demo import database_file, sqlite_server
 from trio_mcp.testing import open_authorization_server
 
@@ -38,7 +41,7 @@ async def be_patient(steps: int, ctx: Context) -> str:
 
 async def main(folder: Path) -> None:
     """Serve all of them."""
-    async with open_authorization_server() as authority, trio.open_nursery() as nursery:
+    async with AsyncExitStack() as stack, open_authorization_server() as authority, trio.open_nursery() as nursery:
         urls: dict[str, str] = {}
 
         async def serve(name: str, server: Server, *, port: int = 0, **options: Any) -> None:
@@ -54,6 +57,12 @@ async def main(folder: Path) -> None:
             await serve(f"library-{era}", library_server.server)
         await serve("tour", make_server())
         await serve("tour-resumable", make_server(resumable=True), sessions=RESUMABLE)
+        if shutil.which("haproxy") is not None:  # else the session leaves out what needs it
+            shared = MemoryShared()
+            for number in range(3):
+                await serve(f"node-{number}", make_server(), shared=shared, asking="parked")
+            nodes = [urls.pop(f"node-{number}") for number in range(3)]
+            urls["tour-nodes"] = await stack.enter_async_context(balanced(nodes, folder))
         port = free_port()
         url = f"http://127.0.0.1:{port}/mcp"
         await serve("tour-protected", make_server(), port=port, auth=ResourceServer(url, issuers=[authority.issuer]))

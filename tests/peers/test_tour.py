@@ -81,7 +81,7 @@ CLIENTS = [
     pytest.param("client_2.mjs", MODERN, id="typescript 2.x, modern"),
     pytest.param("client_2.mjs", "legacy", id="typescript 2.x, legacy"),
 ]
-TARGETS = ["stdio", "tour", "tour-resumable", "tour-protected"]
+TARGETS = ["stdio", "tour", "tour-resumable", "tour-protected", "tour-nodes"]
 
 
 @pytest.mark.parametrize("target", TARGETS)

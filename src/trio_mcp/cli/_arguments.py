@@ -16,6 +16,7 @@ from ._errors import STATUSES
 from ._options import (
     LEVELS,
     NAME_OPTION,
+    OPTIONAL_VALUES,
     add_call_arguments,
     add_common,
     add_http,
@@ -42,6 +43,8 @@ _SERVER = "python server.py"
 _PROGRAM = re.compile(r"([^=-][^=]*\.py)(?::[A-Za-z_]\w*)?")
 """A Python file, and the name of its server, if an argument is one."""
 _SERVER_LEVELS = ("debug", "info", "warning", "error")
+_SERVING = frozenset({"serve", "gateway"})
+"""The commands that can serve over HTTP."""
 _AUTH_ONLY = ("auth_url", "auth_scope")
 """The options of `serve` that need `--auth`."""
 _HTTP_ONLY = (
@@ -55,7 +58,11 @@ _HTTP_ONLY = (
     "keyfile",
     "workers",
     "worker_timeout",
+    "shared",
     "health_path",
+    "ready_path",
+    "drain_delay",
+    "metrics",
     "access_log",
 )
 """The options of `serve` that need `--http`."""
@@ -76,6 +83,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if "--" in arguments:  # argparse treats it differently in different versions of Python
         at = [*arguments].index("--")
         arguments, target = arguments[:at], [*arguments[at + 1 :]]
+    arguments = _with_values(arguments)
     if arguments and arguments[0] == "--config":
         arguments = ["servers", *arguments]
     parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
@@ -92,6 +100,18 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     _check_target(options, options.parser)
     _check_serving(options, options.parser)
     return options
+
+
+def _with_values(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments with the default values of options that have none; argparse would take what follows."""
+    if not arguments or arguments[0] not in _SERVING:
+        return arguments
+    completed = [*arguments]
+    for at, word in enumerate(arguments):
+        default, form = OPTIONAL_VALUES.get(word, ("", None))
+        if form is not None and not form.fullmatch(next(iter(arguments[at + 1 :]), "")):
+            completed[at] = f"{word}={default}"
+    return completed
 
 
 def _with_separate_name(arguments: Sequence[str]) -> Sequence[str]:
@@ -175,7 +195,7 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
 
 
 def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    if options.command not in {"serve", "gateway"}:
+    if options.command not in _SERVING:
         return
     if options.http is None and (useless := _given(options, _HTTP_ONLY)):
         parser.error(f"{useless} can only be used with --http PORT")
@@ -278,7 +298,13 @@ class _Adder:
             "--workers",
             type=count,
             metavar="N",
-            help="serve from N processes; clients of revisions without per-request metadata are then refused",
+            help="serve from N processes, which share sessions and changes",
+        )
+        serve.add_argument(
+            "--shared",
+            metavar="PLACE",
+            help="what the processes of one service share, on this machine and on others: redis://HOST:PORT/0, or the "
+            "path of a file on this machine",
         )
         serve.add_argument(
             "--worker-timeout",
@@ -354,7 +380,7 @@ class _Adder:
             help=f"log on standard error (default: info): {', '.join(_SERVER_LEVELS)}",
         )
         add_http(gateway)
-        gateway.set_defaults(workers=None, worker_timeout=None)
+        gateway.set_defaults(workers=None, worker_timeout=None, shared=None)
 
     def _add_hosts(self) -> None:
         install = self._add(

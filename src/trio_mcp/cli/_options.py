@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
+from collections.abc import Mapping
 
 __all__ = [
     "LEVELS",
     "NAME_OPTION",
+    "OPTIONAL_VALUES",
     "add_call_arguments",
     "add_common",
     "add_http",
@@ -21,6 +24,12 @@ __all__ = [
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, as the protocol names them."""
+OPTIONAL_VALUES: Mapping[str, tuple[str, re.Pattern[str]]] = {
+    "--metrics": ("/metrics", re.compile(r"/.*(?<!\.py)")),
+    "--access-log": ("text", re.compile("text|json")),
+}
+"""The options whose value may be left out, each with its default and the form of a value. Another argument that follows
+is an argument of its own, such as the file of the server."""
 NAME_OPTION = "--config-name"
 """The option into which the name after the file of `--config` is turned; users do not need it."""
 
@@ -101,13 +110,30 @@ def add_http(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--health-path",
         metavar="PATH",
-        help="answer a health check at this path, such as /healthz: 200, or 503 while the server stops",
+        help="answer a check of the process at this path, such as /healthz: 200 as long as it lives",
+    )
+    parser.add_argument(
+        "--ready-path",
+        metavar="PATH",
+        help="answer a check for load balancers at this path, such as /readyz: 200, or 503 once a stop was requested",
+    )
+    parser.add_argument(
+        "--drain-delay",
+        type=seconds,
+        metavar="SECONDS",
+        help="go on serving for this time after a stop was requested (default: 0); a second signal ends it",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="[PATH]",
+        help="serve a page for Prometheus at this path (default: /metrics); everybody can read it",
     )
     parser.add_argument(
         "--access-log",
-        action="store_true",
-        default=None,
-        help="write a line for each request to standard error: method, path, status, duration, principal",
+        choices=("text", "json"),
+        metavar="[json]",
+        help="write a line for each request to standard error: method, path, status, duration, principal; with json "
+        "also an id of the request, as a JSON object",
     )
 
 

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import trio
 from attrs import frozen
 
-from ..abc import Serving
+from ..abc import Serving, Shared
 from ..server import (
     CallNext,
     HttpBound,
@@ -28,12 +29,11 @@ from ..server import (
     ServeHttpOptions,
     Server,
     internals_of,
-    serve_as_worker,
-    serve_in_workers,
     serve_stdio,
-    shared_key,
 )
+from ..shared import RedisShared, SqliteShared
 from ..transports import HttpListening, take_inheritance
+from ..wire import encode
 from ._errors import UsageError
 from ._terminal import visible_line
 
@@ -232,17 +232,15 @@ def serve_over_http(options: argparse.Namespace, arguments: Sequence[str]) -> No
         OSError: the address cannot be bound, a file cannot be read, or a process cannot be started.
     """
     inheritance = take_inheritance(HttpListening())  # before the program is imported, which may start processes
-    with shared_key():
-        server = _logged_server(options)
+    server = _logged_server(options)
     service = http_service(server, options)
-    if inheritance is not None:
-        trio.run(serve_as_worker, service, inheritance)
-    elif options.workers in {None, 1}:
-        trio.run(partial(service.run, signals=True, on_bound=announce(server.info.name)))
-    else:
-        command = [sys.executable, "-m", "trio_mcp", *arguments]
-        timeout = options.worker_timeout
-        trio.run(serve_in_workers, service, command, options.workers, announce(server.info.name), timeout)
+
+    def on_bound(bound: HttpBound) -> None:
+        if inheritance is None:
+            announce(server.info.name)(bound)
+
+    command = [sys.executable, "-m", "trio_mcp", *arguments]
+    trio.run(partial(service.serve, signals=True, on_bound=on_bound, command=command, inheritance=inheritance))
 
 
 def http_service(server: Server, options: argparse.Namespace) -> HttpService:
@@ -253,29 +251,57 @@ def http_service(server: Server, options: argparse.Namespace) -> HttpService:
         "certfile": options.certfile,
         "keyfile": options.keyfile,
         "health_path": options.health_path,
+        "ready_path": options.ready_path,
+        "metrics_path": options.metrics,
+        "drain_delay": options.drain_delay,
+        "workers": options.workers,
+        "worker_timeout": options.worker_timeout,
     }
     if options.path is not None:
         given["path"] = options.path
-    if options.access_log:
-        given["access_log"] = _log_to_standard_error()
+    if options.access_log is not None:
+        given["access_log"] = _log_to_standard_error(options.access_log)
     if options.auth is not None:
         given["auth"] = _protection(options)
-    if options.workers not in {None, 1}:  # any worker may get the next request of a client
-        given["asking"], given["sessions"] = "replayed", False
+    if options.shared is not None:
+        given["shared"] = _shared(options.shared)
     try:
         return HttpService.of(server, options.host or "127.0.0.1", options.http, given)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _log_to_standard_error() -> logging.Logger:
-    """Return the access log, with a handler that writes its lines."""
+def _shared(place: str) -> Shared:
+    """Return the backend that the option `--shared` names."""
+    if place.partition("://")[0] in {"redis", "rediss", "unix"}:
+        return RedisShared(place)
+    if "://" in place:
+        raise UsageError(f"--shared {place}: expected the path of a file, or a URL that begins with redis://")
+    return SqliteShared(place.removeprefix("sqlite:"))
+
+
+def _log_to_standard_error(form: str) -> logging.Logger:
+    """Return the access log, with a handler that writes its lines as ``"text"`` or ``"json"``."""
     log, handler = logging.getLogger("trio_mcp.access"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    handler.setFormatter(_JsonAccess() if form == "json" else logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
     return log
+
+
+_ACCESS_PARTS = ("method", "path", "status", "seconds", "principal", "request_id", "principal_hash", "node")
+"""The attributes of the record of a request, without their ``http_``."""
+
+
+class _JsonAccess(logging.Formatter):
+    """A formatter that makes each record of the access log one JSON object, with the time in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object on one line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        parts = {name: getattr(record, f"http_{name}") for name in _ACCESS_PARTS}
+        return encode({"time": time, **parts}).decode()
 
 
 def _protection(options: argparse.Namespace) -> ResourceServer:

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from ._context import Arrival as Arrival
     from ._context import ExchangeContext as ExchangeContext
     from ._context import MessageOrigin as MessageOrigin
+    from ._context import ObservableServing as ObservableServing
     from ._context import Peer as Peer
+    from ._context import RequestObserver as RequestObserver
+    from ._context import RequestWatch as RequestWatch
+    from ._context import ServingStatistics as ServingStatistics
     from ._context import note_arrival as note_arrival
     from ._exchange import ANSWERING as ANSWERING
     from ._exchange import ASKING as ASKING
@@ -76,8 +80,8 @@ else:
         {
             "_connection": ("ConnectionStatistics", "Ledger", "MessageConnection", "Outlet", "QueuedMessage"),
             "_context": (
-                "NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "Arrival", "ExchangeContext", "MessageOrigin", "Peer",
-                "note_arrival",
+                "NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "Arrival", "ExchangeContext", "MessageOrigin",
+                "ObservableServing", "Peer", "RequestObserver", "RequestWatch", "ServingStatistics", "note_arrival",
             ),
             "_exchange": (
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",

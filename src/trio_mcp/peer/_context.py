@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attrs import define, field, frozen
 
-from .._errors import ConnectionLost
+from .._errors import ConnectionLost, McpError
 from ..wire import JsonObject, RequestId, is_modern
 
 if TYPE_CHECKING:
@@ -24,7 +24,11 @@ __all__ = [
     "Arrival",
     "ExchangeContext",
     "MessageOrigin",
+    "ObservableServing",
     "Peer",
+    "RequestObserver",
+    "RequestWatch",
+    "ServingStatistics",
     "note_arrival",
 ]
 
@@ -209,6 +213,70 @@ class Peer(Protocol):
 
         It is called once, synchronously, and must not raise.
         """
+        ...
+
+
+class RequestWatch(Protocol):
+    """A recipient of the outcome of one request: its span, or one of its measures. Only the first report counts."""
+
+    def answered(self, outcome: JsonObject | McpError) -> None:
+        """Take note that the request was answered."""
+        ...
+
+    def failed(self, kind: str, description: str | None = None) -> None:
+        """Take note that the request has ended without an answer.
+
+        Args:
+            kind: ``"cancelled"`` or ``"connection_lost"``.
+            description: a description for humans.
+        """
+        ...
+
+
+class RequestObserver(Protocol):
+    """An observer of all requests of a serving, which counts them or measures how long they take."""
+
+    def begun(self, method: str, tool: Callable[[], str] | None, revision: str) -> RequestWatch:
+        """Take note of a request that has arrived; return what is told how it ends.
+
+        Args:
+            method: the method, or ``"other"`` if the server does not know it.
+            tool: returns, when the request has ended, the tool that it has called, or ``"other"`` if the caller sees no
+                such tool; None if it calls none. A forwarder may not know its tools before.
+            revision: the protocol revision.
+        """
+        ...
+
+
+class ServingStatistics(Protocol):
+    """The numbers of a serving that observers show."""
+
+    @property
+    def running(self) -> int:
+        """Handlers that have started and not ended."""
+        ...
+
+    @property
+    def parked(self) -> int:
+        """Running handlers that wait for answers while no request waits for them."""
+        ...
+
+    @property
+    def listening(self) -> int:
+        """Listeners for changes."""
+        ...
+
+
+@runtime_checkable
+class ObservableServing(Protocol):
+    """A serving whose requests can be observed. A serving of another author need not be one."""
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Tell *observer* of every request from now on; synchronous."""
+        ...
+
+    def statistics(self) -> ServingStatistics:
+        """Return a snapshot of what the serving holds."""
         ...
 
 

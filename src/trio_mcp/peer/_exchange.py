@@ -55,7 +55,7 @@ from ._context import NO_HEADERS, ExchangeContext
 
 if TYPE_CHECKING:
     from ._connection import MessageConnection, Outlet, QueuedMessage
-    from ._context import Peer
+    from ._context import Peer, RequestWatch
     from ._handler_pool import HandlerRun
 
 __all__ = [
@@ -553,14 +553,14 @@ class IncomingRequest(abc.ABC):
     run: HandlerRun | None = field(init=False)
     """The handler run that works on this request now."""
     state: ExchangeState = field(init=False)
-    _span: RequestSpan | None = field(init=False)
-    """The span of the request; None unless the application traces."""
+    _watches: tuple[RequestWatch, ...] = field(init=False)
+    """The span of the request, if the application traces, and its measures."""
 
     def __attrs_post_init__(self) -> None:
         # Set here for the reason given in `OutgoingRequest`.
         self.run = None
         self.state = _OPEN
-        self._span = None
+        self._watches = ()
 
     @property
     def shows_questions(self) -> bool:
@@ -581,8 +581,14 @@ class IncomingRequest(abc.ABC):
         Callers call it only if `TRACING_MODULE` is loaded, because almost no request is traced.
         """
         context = self.context
-        self._span = server_span(self.method, self.params, context.meta, context.revision, self.id)
-        return self._span
+        span = server_span(self.method, self.params, context.meta, context.revision, self.id)
+        if span is not None:
+            self.watch(span)
+        return span
+
+    def watch(self, watch: RequestWatch) -> None:
+        """Tell *watch* how this request ends."""
+        self._watches = (*self._watches, watch)
 
     @property
     def open(self) -> bool:
@@ -600,8 +606,8 @@ class IncomingRequest(abc.ABC):
         self.state = advance(ANSWERING, self.state, ExchangeEvent.RESPONSE)
         self._untie()
         self._send(outcome)
-        if self._span is not None:
-            self._span.answered(outcome)
+        for watch in self._watches:
+            watch.answered(outcome)
 
     def notify(self, method: str, params: JsonObject) -> None:
         """Send an update that belongs to this exchange. It is dropped if the exchange is over.
@@ -620,8 +626,8 @@ class IncomingRequest(abc.ABC):
 
     def deadline_passed(self) -> None:
         """Record that the deadline of the caller has passed: it does not wait for the response."""
-        if self._span is not None:
-            self._span.failed("cancelled")
+        for watch in self._watches:
+            watch.failed("cancelled")
 
     def disconnect(self) -> None:
         """Stop the handler run of this request soon, because the connection was lost."""
@@ -661,8 +667,8 @@ class IncomingRequest(abc.ABC):
         self._untie()
         if was_open:
             self._end()
-            if self._span is not None:
-                self._span.failed("cancelled" if event is ExchangeEvent.CANCEL else "connection_lost")
+            for watch in self._watches:
+                watch.failed("cancelled" if event is ExchangeEvent.CANCEL else "connection_lost")
         return run
 
     def _untie(self) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ._forwarder import ForwardingResponder as ForwardingResponder
     from ._forwarder import TasklessRequest as TasklessRequest
     from ._forwarder import TasklessResponder as TasklessResponder
+    from ._http_app import HttpOptions as HttpOptions
+    from ._http_app import http_app as http_app
     from ._inspection import inspection_sockets as inspection_sockets
     from ._middleware import CallNext as CallNext
     from ._middleware import Middleware as Middleware
@@ -34,14 +36,9 @@ if TYPE_CHECKING:
     from ._serve import serve_stdio as serve_stdio
     from ._serve import serve_stream as serve_stream
     from ._serve_http import HttpBound as HttpBound
-    from ._serve_http import HttpOptions as HttpOptions
     from ._serve_http import HttpService as HttpService
     from ._serve_http import ServeHttpOptions as ServeHttpOptions
-    from ._serve_http import http_app as http_app
-    from ._serve_http import serve_as_worker as serve_as_worker
     from ._serve_http import serve_http as serve_http
-    from ._serve_http import serve_in_workers as serve_in_workers
-    from ._serve_http import shared_key as shared_key
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
@@ -78,14 +75,12 @@ else:
             "_extension_points": ("ServerExtensionPoints", "ServingPart", "internals_of"),
             "_extensions": ("ExtensionResult",),
             "_forwarder": ("Forwarder", "ForwardingResponder", "TasklessRequest", "TasklessResponder"),
+            "_http_app": ("HttpOptions", "http_app"),
             "_inspection": ("inspection_sockets",),
             "_middleware": ("CallNext", "Middleware", "RateLimit", "Request", "checked_result"),
             "_progress": ("TokenBucket",),
             "_serve": ("serve_listeners", "serve_stdio", "serve_stream"),
-            "_serve_http": (
-                "HttpBound", "HttpOptions", "HttpService", "ServeHttpOptions", "http_app", "serve_as_worker",
-                "serve_http", "serve_in_workers", "shared_key",
-            ),
+            "_serve_http": ("HttpBound", "HttpService", "ServeHttpOptions", "serve_http"),
             "_server": ("Server",),
             "_serving": ("ActiveServer", "ServerStatistics"),
             "_snapshot": ("BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -20,7 +20,7 @@ from .._extensions import check_custom, check_extension_id
 from .._user_types import to_object
 from .._util import owned_nursery
 from ..peer import Access
-from ..wire import CustomChange, ListChanged
+from ..wire import Change, CustomChange, ListChanged
 from ._context import Context, serving_of
 from .features import ListenFilter
 
@@ -145,6 +145,43 @@ class ServerExtensionPoints:
     def has_signed(self, text: str, signature: str) -> bool:
         """Return True if *signature* is one that `signature` has returned for *text*."""
         return internals_of(self.server).seals.has_signed(text, signature)
+
+    @property
+    def given_keys(self) -> Sequence[bytes]:
+        """The keys that the program has given (``Server(keys=...)``); empty if the server has made its own."""
+        return internals_of(self.server).given_keys
+
+    def use_keys(self, keys: Sequence[bytes]) -> None:
+        """Let a server that was given no keys use these from now on; the first one seals, all of them open."""
+        internals_of(self.server).seals.replace_keys(keys)
+        internals_of(self.server).cursors.replace_keys(keys)
+
+    @property
+    def changes_id(self) -> str:
+        """A random string that identifies this `Server` object as the origin of changes.
+
+        Its changes reach all of its own servings without being relayed.
+        """
+        return internals_of(self.server).changes.id
+
+    def relaying_changes(self, relay: Callable[[Change], None]) -> AbstractContextManager[None]:
+        """Return a context manager in which each change of the server is passed to a function as well.
+
+        The function is called from any thread, must neither wait nor raise, and passes the change to other processes.
+        There, `deliver_change` notifies those who listen for it.
+        """
+        return internals_of(self.server).changes.relaying(relay)
+
+    def deliver_change(self, change: Change) -> None:
+        """Notify the listeners in this process of a change that another process has relayed. Never waits."""
+        internals_of(self.server).changes.deliver_nowait(change)
+
+    def all_changed(self) -> None:
+        """Notify the listeners in this process of everything that they listen for, because changes may be lost.
+
+        Call it in the Trio run of the servings. It never waits.
+        """
+        internals_of(self.server).changes.all_changed()
 
     def has_method(self, name: str) -> bool:
         """Return True if a custom method of this name is registered (`Server.method`)."""

@@ -7,6 +7,7 @@ answered, because tools, resources and prompts come and go while the server is b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args
 
@@ -14,7 +15,7 @@ from attrs import frozen
 
 from .. import types
 from .._extensions import with_plain_extensions
-from ..peer import IncomingRequest
+from ..peer import Access, IncomingRequest
 from ..wire import LISTEN, is_modern
 from ._context import Context
 from .asking import ASKABLE
@@ -23,7 +24,7 @@ from .features import NOT_KEPT, CacheableMethod, NotFound, SessionSubscription, 
 if TYPE_CHECKING:
     from ._serving import ActiveServer
 
-__all__ = ["NEVER_FORWARDED", "ROUTES", "SMALL", "AnswerAtOnce", "Responder", "Route"]
+__all__ = ["NEVER_FORWARDED", "ROUTES", "SMALL", "AnswerAtOnce", "Responder", "Route", "observe"]
 
 AnswerAtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
 """Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
@@ -188,3 +189,34 @@ _IN_POOL: Mapping[str, FindResponder] = {
 _ANSWERED = frozenset({*_AT_ONCE, *_IN_POOL, "tools/call"})  # the responders of calls are found by the serving itself
 ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) for revision in types.REVISIONS}
 """The routes by revision and method; None if there is no such method, or the server does not answer it."""
+
+
+# --- Observers ---
+
+_OTHER = "other"
+"""The name that observers get for methods and tools that are not known: a client can send any name."""
+_MOST_TOOLS = 1000
+"""The number of tools whose names observers get; if a server has had more, the others are ``"other"``."""
+
+
+def observe(serving: ActiveServer, exchange: IncomingRequest) -> None:
+    """Tell the observers of a serving of a request, with names of which there is a bounded number."""
+    method, revision = exchange.method, exchange.context.revision
+    tool: Callable[[], str] | None = None
+    if method not in types.METHODS[revision] and not serving.has_method(method):
+        method = _OTHER
+    elif method == "tools/call":
+        name = (exchange.params or {}).get("name")
+        tool = partial(_bounded_tool, serving, name, exchange.context.access)  # not the exchange: it has the watch
+    for observer in serving.observers:
+        exchange.watch(observer.begun(method, tool, revision))
+
+
+def _bounded_tool(serving: ActiveServer, name: object, access: Access | None) -> str:
+    if not isinstance(name, str) or not serving.has_tool(name, access):
+        return _OTHER
+    if name not in serving.observed_tools:
+        if len(serving.observed_tools) >= _MOST_TOOLS:
+            return _OTHER
+        serving.observed_tools.add(name)
+    return name

@@ -85,6 +85,8 @@ class ServerInternals:
     """Seals and opens the states that clients send back with their answers."""
     middleware: Sequence[Middleware]
     """The functions around every request, the outermost first."""
+    given_keys: tuple[bytes, ...] = field(repr=False)
+    """The keys that the program has given; empty if the server has made its own."""
     checks: list[Callable[[], None]] = field(factory=list[Callable[[], None]], init=False)
     """Called before each serving; see `ServerExtensionPoints.before_serving`."""
     custom: CustomMethods = field(factory=CustomMethods, init=False)
@@ -271,9 +273,13 @@ class Server(ForeignAttributes):
         if asking not in get_args(AskingMode):
             raise ValueError(f"asking={asking!r}: must be one of {', '.join(get_args(AskingMode))}")
         self.asking = asking
-        keys = check_keys(keys)
+        all_keys = check_keys(keys)
         self._internals = ServerInternals(
-            types.unstructure(self.info), Cursors(keys), Seals(keys), tuple(map(check_middleware, middleware))
+            types.unstructure(self.info),
+            Cursors(all_keys),
+            Seals(all_keys),
+            tuple(map(check_middleware, middleware)),
+            tuple(keys),
         )
         self.cache = check_hints(cache)
         if schema_refs not in get_args(SchemaRefs):
@@ -405,7 +411,7 @@ class Server(ForeignAttributes):
 
         host = options.pop("host", "127.0.0.1")
         service = HttpService.of(self, host, http, cast("ServeHttpOptions", options))
-        trio.run(partial(service.run, signals=signals, on_bound=announcement(self)))
+        trio.run(partial(service.serve, signals=signals, on_bound=announcement(self)))
 
     def snapshot(self) -> ServerSnapshot:
         """Return what the server does now: its connections, its requests in flight, and where each handler stands.
@@ -419,14 +425,15 @@ class Server(ForeignAttributes):
 
         return take_snapshot(self)
 
-    def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[ActiveServer]:
+    def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.
 
         Args:
             asking: overrides the server's `asking` for this serving.
+            home: the name of this process in a service of several; see `abc.HttpAnswerer`.
         """
         self._run_checks()
-        return open_serving(self, asking or self.asking)
+        return open_serving(self, asking or self.asking, home=home)
 
     def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
         """Return the scopes that a request needs; empty if it needs none, or names what is hidden from the caller.

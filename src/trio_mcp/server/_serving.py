@@ -31,7 +31,7 @@ from .. import types
 from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
 from .._extensions import is_specified
 from .._misuse import require_trio
-from .._tracing import TRACING_MODULE
+from .._tracing import METRICS_MODULE, TRACING_MODULE, request_meter
 from .._util import owned_nursery
 from ..peer import (
     NO_ORIGIN,
@@ -49,6 +49,7 @@ from ..peer import (
     MessageOrigin,
     OutOfTimeError,
     Peer,
+    RequestObserver,
     ServerSession,
 )
 from ..wire import (
@@ -71,7 +72,7 @@ from ._forwarder import TasklessResponder
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
-from ._routes import NEVER_FORWARDED, ROUTES, SMALL, AnswerAtOnce, Responder, Route
+from ._routes import NEVER_FORWARDED, ROUTES, SMALL, AnswerAtOnce, Responder, Route, observe
 from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
 from .asking import AskingMode, PastRounds, Seals, pin, resume
@@ -148,6 +149,8 @@ class ActiveServer:
     """The place where a handler waits for the answer of a modern client."""
     parts: Mapping[Any, Any]
     """What packages beside the core keep for this serving, by `ServingPart`."""
+    home: str
+    """The name of this process in a service of several; empty if there are no others."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
     forwarder: Forwarder | None = field(init=False)
@@ -173,6 +176,10 @@ class ActiveServer:
     """The queue of notifications that belong to no request."""
     lists: Mapping[str, ListResponder] = field(init=False)
     """The responders of the list requests, by method."""
+    observers: Sequence[RequestObserver] = field(default=(), init=False)
+    """What is told of each request; usually nothing is."""
+    observed_tools: set[str] = field(factory=set[str], init=False)
+    """The names of tools that the observers were told."""
 
     def __attrs_post_init__(self) -> None:
         server = self.server
@@ -192,6 +199,9 @@ class ActiveServer:
         )
         cursors = self.internals.cursors
         self.lists = {each.method: ListResponder(each, server.page_size, cursors) for each in catalogs}
+        meter = request_meter() if METRICS_MODULE in sys.modules else None
+        if meter is not None:
+            self.observe(meter)
 
     @property
     def limits(self) -> Limits:
@@ -245,6 +255,8 @@ class ActiveServer:
 
     def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer a request; synchronous."""
+        if self.observers:
+            observe(self, exchange)
         span = exchange.begin_span() if TRACING_MODULE in sys.modules else None
         if span is None:
             _dispatch(self, exchange)
@@ -255,6 +267,10 @@ class ActiveServer:
     def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
         """Take a notification that belongs to no request."""
         self.notifications.take(method, params, peer, envelope)
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Tell *observer* of every request from now on; synchronous."""
+        self.observers = (*self.observers, observer)
 
     def stop(self) -> None:
         """Let open questions expire and refuse new ones; synchronous. Handlers continue until the serving is closed."""
@@ -273,7 +289,9 @@ class ActiveServer:
 
 
 @asynccontextmanager
-async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[ActiveServer]:
+async def open_serving(
+    server: Server, asking: AskingMode, *, lasts: bool = True, home: str = ""
+) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its handler pool.
 
     When the block ends, open questions expire, their handlers clean up for a bounded time, and handlers that still run
@@ -281,6 +299,7 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
 
     Args:
         lasts: True if the serving outlives a single request, so that there may be background tasks.
+        home: the name of this process in a service of several.
     """
     require_trio("a server")
     opened: list[ActiveServer] = []
@@ -308,7 +327,8 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
                 async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
                     with internals_of(server).changes.serving() as hub:
                         pool = HandlerPool(nursery, server.limits)
-                        opened.append(ActiveServer(server, pool, state, hub, background, processes, asking, parts))
+                        serving = ActiveServer(server, pool, state, hub, background, processes, asking, parts, home)
+                        opened.append(serving)
                         internals_of(server).servings.append(opened[0])
                         try:
                             yield opened[0]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._record import TaskStatus as TaskStatus
     from ._server import ServerTasks as ServerTasks
     from ._settings import TaskSettings as TaskSettings
+    from ._shared import SharedTaskStore as SharedTaskStore
     from ._sqlite import SqliteTaskStore as SqliteTaskStore
     from ._store import MemoryTaskStore as MemoryTaskStore
     from ._store import TaskStore as TaskStore
@@ -34,6 +35,7 @@ else:
             "_record": ("TaskRecord", "TaskReplay", "TaskStatus"),
             "_server": ("ServerTasks",),
             "_settings": ("TaskSettings",),
+            "_shared": ("SharedTaskStore",),
             "_sqlite": ("SqliteTaskStore",),
             "_store": ("MemoryTaskStore", "TaskStore"),
             "_watch": ("TaskState",),

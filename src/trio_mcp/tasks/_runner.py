@@ -7,8 +7,10 @@ Rules of this file:
 2. Reports of progress are seen at once, and stored with the next state or after a second: losing one does no harm.
 3. Whoever ends a task first ends it. The store refuses every later end; a handler whose task was ended by another
    process is cancelled.
-4. A store that fails delays the tasks, and ends none: what could not be stored is stored again after a pause.
+4. A store that fails delays the tasks, and ends none: what could not be stored is stored again after a pause. A request
+   for which it fails says so.
 5. When a serving ends, its handlers end first. What they left is stored before the serving is over.
+6. If other processes use the store, each looks every few seconds for tasks whose servings are gone, and ends them.
 
 Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 """
@@ -18,14 +20,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from attrs import define, evolve, field
 
-from .. import Context, McpError, Server
+from .. import Context, McpError, Server, SharedUnavailable
 from ..lowlevel import (
     ExchangeContext,
     HandlerRun,
@@ -56,6 +58,8 @@ _ATTEMPTS_AT_THE_END, _SECONDS_AT_THE_END = 3, 10.0
 """The attempts to store what is left when the serving ends, and the time for them."""
 _SECONDS_BETWEEN_LOOKS = 0.02
 """The pause before another attempt to hand over a handler that is about to be parked, or to continue."""
+_SECONDS_BETWEEN_TAKEOVERS = 5.0
+"""The pause between two looks for tasks whose servings are gone."""
 _RESTARTED: Final = "the server that ran this task ended before the task did"
 
 
@@ -231,7 +235,8 @@ class TaskRunner:
     async def find(self, id: str, principal: str | None) -> TaskRecord | None:
         """Return the state of a task; None if there is none, or it belongs to another principal."""
         live = self.live.get(id)
-        record = live.stored if live is not None else await self.settings.store.get(id)
+        with _reaching_tasks():
+            record = live.stored if live is not None else await self.settings.store.get(id)
         return record if record is not None and record.principal == principal else None
 
     async def cancel(self, record: TaskRecord) -> None:
@@ -243,7 +248,8 @@ class TaskRunner:
             await self._until_saved(live)
         elif not record.is_final:
             cancelled = record.changed(self.now(), "cancelled", None, "the client cancelled the task")
-            await self._put_alone(evolve(cancelled, owner=self.owner))
+            with _reaching_tasks():
+                await self._put_alone(evolve(cancelled, owner=self.owner))
 
     async def answer(self, record: TaskRecord, answers: Mapping[str, Any], context: Context) -> None:
         """Take answers to questions of a task, and let the handler go on when it has those that it needs.
@@ -280,7 +286,9 @@ class TaskRunner:
             changed = evolve(record, updated_at=self.now(), outcome=missing, replay=replay)
         else:
             changed = evolve(record.changed(self.now(), "working", None, record.message), owner=self.owner)
-        if not await self.settings.store.swap(record, changed):
+        with _reaching_tasks():
+            is_changed = await self.settings.store.swap(record, changed)
+        if not is_changed:
             return False
         self.tell(changed)
         if not missing:
@@ -410,8 +418,22 @@ class TaskRunner:
     async def end_abandoned(self) -> None:
         """Fail the tasks of servings that are gone, except those whose handlers can be replayed."""
         for record in await self.settings.store.abandoned():
-            if record.replay is None:
-                await self._put_alone(evolve(record.failed(self.now(), _RESTARTED, INTERNAL_ERROR), owner=self.owner))
+            if record.replay is not None:
+                continue
+            failed, live = record.failed(self.now(), _RESTARTED, INTERNAL_ERROR), self.live.get(record.id)
+            if live is None:
+                await self._put_alone(evolve(failed, owner=self.owner))
+            else:  # this serving itself was taken for gone
+                live.end(failed, _RESTARTED)
+
+    async def take_over(self) -> None:
+        """End the tasks of servings that are gone; for ever (rule 6)."""
+        await _for_ever(self._take_over_once, "looking for abandoned tasks")
+
+    async def _take_over_once(self) -> None:
+        await trio.sleep(_SECONDS_BETWEEN_TAKEOVERS)
+        await self.end_abandoned()
+        self._sooner.set()  # some of them may expire before all that were known
 
     async def watch_others(self) -> None:
         """Cancel the handlers of tasks that other processes have ended; for ever (rule 3)."""
@@ -431,6 +453,17 @@ class TaskRunner:
                 return
             await trio.sleep(_FIRST_PAUSE)
         _log.error("%d tasks could not be stored before the server ended", len(self._unsaved))
+
+
+@contextmanager
+def _reaching_tasks() -> Generator[None]:
+    """Let a request fail with an error for its client if the store cannot be reached (rule 4)."""
+    try:
+        yield
+    except SharedUnavailable as error:
+        _log.warning("a request about a task failed: %s", error)
+        message = "the tasks of this server cannot be reached at the moment; try again later"
+        raise McpError(INTERNAL_ERROR, message) from error
 
 
 async def _for_ever(work: Callable[[], Awaitable[None]], what: str) -> None:
@@ -453,6 +486,7 @@ async def open_runner(server: Server, nursery: trio.Nursery, settings: TaskSetti
         nursery.start_soon(runner.sweep, name="expiry of tasks")
         if settings.store.is_shared:
             nursery.start_soon(runner.watch_others, name="tasks of other processes")
+            nursery.start_soon(runner.take_over, name="abandoned tasks")
         try:
             yield runner
         finally:

@@ -6,7 +6,8 @@ Rules of a store:
    program goes on).
 2. A final status never changes: `put` refuses it, and says so. So a task never ends twice, whoever ends it.
 3. The owner of a task is a serving. A task that has not ended and whose owner is gone is abandoned; another serving
-   finds it by `abandoned` and ends it.
+   finds it by `abandoned` and ends it. A store that cannot be certain may take an owner for gone that is not; then its
+   tasks end all the same, and it learns that like any other end (rule 2).
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ __all__ = ["MemoryTaskStore", "TaskStore", "too_many_tasks"]
 
 
 class TaskStore(Protocol):
-    """Keeps the tasks of a server. `MemoryTaskStore` and `SqliteTaskStore` are the ones of this package.
+    """Keeps the tasks of a server. The package has `MemoryTaskStore`, `SqliteTaskStore` and `SharedTaskStore`.
 
     The methods are called in tasks of the serving, several at once, and may be cancelled: then they have done either
-    all or nothing. An exception of one is logged; it fails the request for which it was called.
+    all or nothing, or soon undo what they have done. An exception of one is logged; it fails the request for which it
+    was called. A store that can fail and have done its work all the same takes back what `create` and `swap` have done.
     """
 
     @property
@@ -58,7 +60,12 @@ class TaskStore(Protocol):
         ...
 
     async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
-        """Replace tasks by these records, all or none; return the ids of those that had ended or are gone (rule 2)."""
+        """Replace tasks by these records, each if it may be; return the ids of the others, which have not changed.
+
+        A task may not be replaced if it has ended (rule 2) or is gone. A store may also refuse a state that is no end
+        and names another owner than the task has by now. If this raises or is cancelled, any of the tasks may have been
+        replaced; the caller puts all of them again, and those that are already as their record says count as replaced.
+        """
         ...
 
     async def swap(self, record: TaskRecord, changed: TaskRecord) -> bool:
@@ -70,19 +77,25 @@ class TaskStore(Protocol):
         ...
 
     async def abandoned(self) -> Sequence[TaskRecord]:
-        """Return the tasks that have not ended and whose owners are gone."""
+        """Return the tasks that have not ended and whose owners are gone, each time until they have ended.
+
+        Those with a `TaskRecord.replay` may be left out: no handler of theirs runs, and any serving can go on with it.
+        """
         ...
 
     async def due(self, now: float) -> Sequence[TaskRecord]:
-        """Return tasks whose expiry is not after *now*; not necessarily all of them at once."""
+        """Return tasks whose expiry is not after *now*; not necessarily all of them at once.
+
+        A store that several processes use may return some of the tasks to each, if each is returned to one of them.
+        """
         ...
 
     async def next_expiry(self) -> float | None:
-        """Return the earliest expiry of a task; None if no task expires."""
+        """Return the earliest expiry of a task that `due` may return, or an earlier time; None if none expires."""
         ...
 
     async def ended_by_others(self, owner: str) -> Collection[str]:
-        """Return the ids of tasks of *owner* that others have ended, each once."""
+        """Return the ids of tasks of *owner* that others have ended, each at least once."""
         ...
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._contract import contract_server as contract_server
     from ._contract_remote import RemoteTransportContract as RemoteTransportContract
     from ._contract_remote import StreamContract as StreamContract
+    from ._contract_shared import SharedContract as SharedContract
     from ._faults import Fault as Fault
     from ._faults import FaultyStream as FaultyStream
     from ._faults import cancel_everywhere as cancel_everywhere
@@ -48,6 +49,7 @@ else:
             "_asgi": ("AsgiEngine", "AsgiNetwork"),
             "_contract": ("TransportContract", "broken_clauses", "check_contract", "contract_server"),
             "_contract_remote": ("RemoteTransportContract", "StreamContract"),
+            "_contract_shared": ("SharedContract",),
             "_faults": (
                 "Fault", "FaultyStream", "cancel_everywhere", "cut", "delay", "duplicate", "open_memory_client",
                 "reorder", "rewrite", "stall",

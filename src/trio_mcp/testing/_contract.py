@@ -202,8 +202,8 @@ class _ContractServer:
         return self._server.limits
 
     @asynccontextmanager
-    async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[HttpServing]:
-        async with self._server.serving(asking=asking) as serving:
+    async def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AsyncGenerator[HttpServing]:
+        async with self._server.serving(asking=asking, home=home) as serving:
             yield cast("HttpServing", _Noting(serving))
 
     def serving_one(self) -> AbstractAsyncContextManager[HttpServing]:

@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from ._stream import guarded_tap as guarded_tap
     from ._stream import sender_at as sender_at
     from ._stream import server_link as server_link
+    from ._stream import stream_link as stream_link
     from ._stream import stream_transport as stream_transport
     from .http import AsgiApp as AsgiApp
     from .http import AsgiChannel as AsgiChannel
     from .http import AsgiMessage as AsgiMessage
+    from .http import BegunRequest as BegunRequest
     from .http import Bound as Bound
     from .http import EngineError as EngineError
+    from .http import ForwardedApp as ForwardedApp
+    from .http import ForwardedExchange as ForwardedExchange
     from .http import HttpApp as HttpApp
     from .http import HttpChannel as HttpChannel
     from .http import HttpEngine as HttpEngine
     from .http import HttpListening as HttpListening
+    from .http import HttpNodes as HttpNodes
     from .http import HttpRequest as HttpRequest
     from .http import HttpResponse as HttpResponse
     from .http import HttpRoute as HttpRoute
@@ -36,7 +41,9 @@ if TYPE_CHECKING:
     from .http import HttpxClient as HttpxClient
     from .http import Inheritance as Inheritance
     from .http import MemoryEventStore as MemoryEventStore
+    from .http import NodesOpener as NodesOpener
     from .http import Receive as Receive
+    from .http import ResponseHead as ResponseHead
     from .http import RouteTable as RouteTable
     from .http import Scope as Scope
     from .http import Send as Send
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
     from .http import engine_fetch as engine_fetch
     from .http import http_transport as http_transport
     from .http import inheritance_variables as inheritance_variables
+    from .http import json_fields as json_fields
     from .http import open_fetch as open_fetch
     from .http import read_body as read_body
     from .http import read_opening as read_opening
@@ -71,14 +79,15 @@ else:
                 "has_unread_data", "socket_of",
             ),
             "_memory": ("memory_transport",),
-            "_stream": ("guarded_tap", "sender_at", "server_link", "stream_transport"),
+            "_stream": ("guarded_tap", "sender_at", "server_link", "stream_link", "stream_transport"),
             "http": (
-                "AsgiApp", "AsgiChannel", "AsgiMessage", "Bound", "EngineError", "HttpApp", "HttpChannel",
-                "HttpEngine", "HttpListening", "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings",
-                "HttpSockets", "HttpxClient", "Inheritance", "MemoryEventStore", "Receive", "RouteTable", "Scope",
-                "Send", "SessionSettings", "SqliteEventStore", "UpgradableChannel", "WebSocketStream", "bind_sockets",
-                "engine_fetch", "http_transport", "inheritance_variables", "open_fetch", "read_body", "read_opening",
-                "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
+                "AsgiApp", "AsgiChannel", "AsgiMessage", "BegunRequest", "Bound", "EngineError", "ForwardedApp",
+                "ForwardedExchange", "HttpApp", "HttpChannel", "HttpEngine", "HttpListening", "HttpNodes",
+                "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",
+                "MemoryEventStore", "NodesOpener", "Receive", "ResponseHead", "RouteTable", "Scope", "Send",
+                "SessionSettings", "SqliteEventStore", "UpgradableChannel", "WebSocketStream", "bind_sockets",
+                "engine_fetch", "http_transport", "inheritance_variables", "json_fields", "open_fetch", "read_body",
+                "read_opening", "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),
             "stdio": (
                 "DescendantMark", "StderrTarget", "StdioServer", "check_stderr", "claim_stdio", "kill_group",

@@ -8,25 +8,27 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import struct
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 from attrs import define, field
 
-from .._errors import ConnectionLost
+from .._errors import ConnectionLost, McpError
 from .._shares import Sender, sender_of
 from .._util import owned_nursery
 from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
-from ..peer import IncomingMessageRequest, Link, SenderSlots, note_arrival
-from ..wire import JsonObject, LineFramer, Oversized, Undecodable, decode
+from ..peer import Admission, IncomingMessageRequest, Limits, Link, SenderSlots, note_arrival
+from ..wire import METHOD_NOT_FOUND, JsonObject, LineFramer, Oversized, Undecodable, decode
 from ._connection_bound import socket_of
 from .stdio import ImmediateStream
 
-__all__ = ["connect_link", "guarded_tap", "sender_at", "server_link", "stream_transport", "tapped"]
+__all__ = ["connect_link", "guarded_tap", "sender_at", "server_link", "stream_link", "stream_transport", "tapped"]
 
 
 _log = logging.getLogger("trio_mcp.transports")
@@ -196,6 +198,34 @@ def sender_at(stream: trio.abc.Stream) -> Sender | None:
     return None
 
 
+def stream_link(
+    stream: trio.abc.Stream, admission: Admission, notified: Callable[[str, JsonObject], None], limits: Limits
+) -> Link:
+    """Return one end of a link over *stream* that takes notifications, and refuses every request of its peer.
+
+    `Link.run` carries the messages, and closes the stream.
+    """
+    return Link(admission, _refuse, notified, limits, stream, send_now=_immediate(stream))
+
+
+def _refuse(exchange: IncomingMessageRequest) -> None:
+    exchange.respond(McpError(METHOD_NOT_FOUND, "this side answers no requests"))
+
+
 def _immediate(stream: trio.abc.Stream) -> Callable[[bytes | memoryview], int] | None:
     """Return the function that sends without waiting; None if the stream has none."""
-    return stream.send_now if isinstance(stream, ImmediateStream) else None
+    if isinstance(stream, ImmediateStream):
+        return stream.send_now
+    if isinstance(stream, trio.SocketStream) and sys.platform != "win32":
+        return partial(_write_now, stream.socket)
+    return None
+
+
+def _write_now(end: trio.socket.SocketType, data: bytes | memoryview) -> int:
+    descriptor = end.fileno()
+    if descriptor < 0:
+        return 0
+    try:
+        return os.write(descriptor, data)
+    except OSError:  # it is full, or broken, which the writer notices
+        return 0

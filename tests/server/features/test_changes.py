@@ -48,6 +48,9 @@ class RecordingListener:
         self.received.append(change)
         self.tokens.add(trio.lowlevel.current_trio_token())
 
+    def all_changed(self) -> None:
+        raise AssertionError("no change is missed here")
+
     def notify_now(self) -> None:
         self.flushes += 1
 

@@ -227,6 +227,10 @@ class Seals:
         given = signature.encode()
         return any(hmac.compare_digest(_signature(key, text).encode(), given) for key in self._keys)
 
+    def replace_keys(self, keys: Sequence[bytes]) -> None:
+        """Use other keys from now on."""
+        self._keys, self._ciphers = keys, []
+
     def _decrypt(self, state: str) -> JsonObject | None:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 # slow to import, and most servers never ask
 
@@ -276,6 +280,11 @@ class AskingServing(Protocol):
     @property
     def asking(self) -> AskingMode:
         """The place where a handler waits for the answer of a modern client."""
+        ...
+
+    @property
+    def home(self) -> str:
+        """The name of this process in a service of several; empty if there are no others."""
         ...
 
     @property
@@ -390,8 +399,12 @@ class Asker:
                 parking.direct.discard(asking)
 
     def _parked(self, token: str, requests: Mapping[str, JsonObject]) -> JsonObject:
-        """Return the interim result of a run that is being parked."""
-        return self._interim({"token": token}, requests)
+        """Return the interim result of a run that is being parked; its state begins with the name of this process."""
+        home = self._serving.home
+        if not home:
+            return self._interim({"token": token}, requests)
+        result = self._interim({"token": token, "home": home}, requests)
+        return {**result, "requestState": f"{home}.{result['requestState']}"}
 
     def _leave(self, waiting: PendingQuestions, requests: Mapping[str, JsonObject]) -> None:
         """Answer the request with the questions and end the run; the retry starts another run with the answers."""
@@ -471,9 +484,18 @@ def resume(
     answers: Mapping[str, Any] = given if is_object(given) else {}
     if state is None:
         return PastRounds(offered=answers)
-    contents = serving.seals.open(state, exchange)
+    home, _, sealed = state.rpartition(".")
+    contents = serving.seals.open(sealed, exchange)
+    if contents.get("home", "") != home:
+        raise BadStateError(exchange.method, "the name of its process was modified")
     if "token" not in contents:
         return PastRounds.of(contents, answers)
+    if home != serving.home:  # that process cannot be reached, or the request would be there
+        raise McpError(
+            INVALID_PARAMS,
+            "$.requestState: the process in which the handler waited for the answers has ended; send the request again "
+            "without it",
+        )
     if not serving.pool.parking.resume(contents["token"], exchange, answers, deadline):
         raise BadStateError(exchange.method, "its handler has continued, ended or expired, or is in another process")
     return None

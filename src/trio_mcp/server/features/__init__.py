@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ._catalog import check_keys as check_keys
     from ._catalog import check_scopes as check_scopes
     from ._catalog import check_visible as check_visible
-    from ._catalog import keys_by_default as keys_by_default
     from ._completion import Completions as Completions
     from ._content import Assistant as Assistant
     from ._content import Audio as Audio
@@ -49,7 +48,7 @@ else:
         {
             "_catalog": (
                 "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "ListResponder",
-                "NotFound", "Visible", "check_hints", "check_keys", "check_scopes", "check_visible", "keys_by_default",
+                "NotFound", "Visible", "check_hints", "check_keys", "check_scopes", "check_visible",
             ),
             "_completion": ("Completions",),
             "_content": ("Assistant", "Audio", "Image", "NotReturnable", "User", "legacy_messages", "legacy_result"),

@@ -18,7 +18,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
@@ -52,15 +51,11 @@ __all__ = [
     "check_keys",
     "check_scopes",
     "check_visible",
-    "keys_by_default",
     "with_texts",
 ]
 
 
 _log = logging.getLogger("trio_mcp.server")
-
-keys_by_default: ContextVar[tuple[bytes, ...]] = ContextVar("trio_mcp_keys_by_default", default=())
-"""The keys of servers without keys of their own, for worker processes that open what another one has sealed."""
 
 _MIN_KEY_BYTES = 16
 _PURPOSE = b"trio-mcp list cursor"
@@ -70,7 +65,7 @@ _PLACE_BYTES, _TAG_BYTES = 8, 16
 
 
 def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return *keys*, or else the default keys, or else a new key.
+    """Return *keys*, or else a new key.
 
     Raises:
         TypeError: *keys* is not a list of bytes.
@@ -81,10 +76,10 @@ def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
         raise TypeError("keys: must be a list of bytes, such as [os.urandom(32)]")
     if any(len(key) < _MIN_KEY_BYTES for key in keys):
         raise ValueError(f"keys: each must have at least {_MIN_KEY_BYTES} bytes; use os.urandom(32)")
-    return tuple(keys) or keys_by_default.get() or (os.urandom(32),)
+    return tuple(keys) or (os.urandom(32),)
 
 
-@frozen
+@define(eq=False)
 class Cursors:
     """Makes and reads cursors, which name the position in a list where the next page begins.
 
@@ -98,6 +93,10 @@ class Cursors:
     """
 
     _keys: tuple[bytes, ...] = field(alias="keys", repr=False)
+
+    def replace_keys(self, keys: Sequence[bytes]) -> None:
+        """Use other keys from now on."""
+        self._keys = tuple(keys)
 
     def seal(self, method: str, place: int) -> str:
         """Return the cursor for the entries after *place* in the list of *method*."""

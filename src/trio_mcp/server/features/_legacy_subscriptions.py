@@ -179,6 +179,11 @@ class _SessionListener:
                 self._sending = True
                 self._serving.pool.nursery.start_soon(self._send_all, name="changes for a session")
 
+    def all_changed(self) -> None:
+        """Store every change that the session is notified of."""
+        for change in (*self.lists, *map(ResourceUpdated, self._uris)):
+            self.changed(change)
+
     def notify_now(self) -> None:
         """Send the pending changes, as far as there is room in the queue."""
         while self._waiting and self._peer.has_room():

@@ -22,6 +22,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -78,6 +79,10 @@ class ChangeListener(Protocol):
         """Store a change to be sent soon; synchronous, and never raises."""
         ...
 
+    def all_changed(self) -> None:
+        """Store every change that it listens for, because some of them may have been missed; likewise."""
+        ...
+
     def notify_now(self) -> None:
         """Send the stored changes, as far as there is room in the queue; synchronous, and never raises."""
         ...
@@ -122,6 +127,12 @@ class ChangeHub:
             with suppress(trio.RunFinishedError):  # then there are no listeners
                 self._token.run_sync_soon(self._notify, change, shown_to, idempotent=True)
 
+    def all_changed(self) -> None:
+        """Notify all listeners of everything that they listen for, in the Trio run of the serving."""
+        self.unsaid = True
+        for listener in self._listeners:
+            listener.all_changed()
+
     def notify_now(self) -> None:
         """Let all listeners send their stored changes (rule 4)."""
         if self.unsaid:
@@ -148,12 +159,38 @@ class ChangeSource:
 
     _hubs: tuple[ChangeHub, ...] = field(default=(), init=False)
     """Replaced as a whole, because another thread may be iterating over it."""
+    id: str = field(factory=lambda: secrets.token_hex(8), init=False)
+    """A random string, which tells the changes of this server from those of others."""
+    _relays: tuple[Callable[[Change], None], ...] = field(default=(), init=False)
+    """Functions that pass changes to other processes. Replaced as a whole, likewise."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def notify_nowait(self, change: Change, shown_to: ShownTo | None = None) -> None:
         """Notify all listeners of all servings; from any thread, at any time. See `ChangeHub.notify_nowait`."""
+        self.deliver_nowait(change, shown_to)
+        for relay in self._relays:
+            relay(change)
+
+    def deliver_nowait(self, change: Change, shown_to: ShownTo | None = None) -> None:
+        """Notify the listeners in this process, but no other process."""
         for hub in self._hubs:
             hub.notify_nowait(change, shown_to)
+
+    def all_changed(self) -> None:
+        """Notify the listeners in this process of everything that they listen for, in the Trio run of the servings."""
+        for hub in self._hubs:
+            hub.all_changed()
+
+    @contextmanager
+    def relaying(self, relay: Callable[[Change], None]) -> Generator[None]:
+        """Call a function with each change as well, from any thread, for as long as the block lasts."""
+        with self._lock:
+            self._relays = (*self._relays, relay)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._relays = tuple(each for each in self._relays if each is not relay)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the listeners that a resource has changed."""
@@ -370,6 +407,12 @@ class ListenSubscription:
             self._waiting.pop(change, None)  # an equal one may tell less
             self._waiting[change] = None
             self._changed.unpark()
+
+    def all_changed(self) -> None:
+        """Store every change that it listens for. The states of extensions are not known here: their clients ask."""
+        for change in self._wanted:
+            if not isinstance(change, CustomChange):
+                self.changed(change)
 
     def notify_now(self) -> None:
         """Send the pending changes, as far as there is room; none before the acknowledgement."""

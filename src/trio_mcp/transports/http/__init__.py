@@ -27,19 +27,26 @@ if TYPE_CHECKING:
     from .server import AsgiApp as AsgiApp
     from .server import AsgiChannel as AsgiChannel
     from .server import AsgiMessage as AsgiMessage
+    from .server import BegunRequest as BegunRequest
+    from .server import ForwardedApp as ForwardedApp
+    from .server import ForwardedExchange as ForwardedExchange
     from .server import HttpApp as HttpApp
     from .server import HttpChannel as HttpChannel
+    from .server import HttpNodes as HttpNodes
     from .server import HttpRequest as HttpRequest
     from .server import HttpRoute as HttpRoute
     from .server import HttpSettings as HttpSettings
     from .server import MemoryEventStore as MemoryEventStore
+    from .server import NodesOpener as NodesOpener
     from .server import Receive as Receive
+    from .server import ResponseHead as ResponseHead
     from .server import RouteTable as RouteTable
     from .server import Scope as Scope
     from .server import Send as Send
     from .server import SessionSettings as SessionSettings
     from .server import SqliteEventStore as SqliteEventStore
     from .server import UpgradableChannel as UpgradableChannel
+    from .server import json_fields as json_fields
     from .server import read_body as read_body
     from .server import read_opening as read_opening
     from .ws import WebSocketStream as WebSocketStream
@@ -56,9 +63,10 @@ else:
                 "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),
             "server": (
-                "AsgiApp", "AsgiChannel", "AsgiMessage", "HttpApp", "HttpChannel", "HttpRequest",
-                "HttpRoute", "HttpSettings", "MemoryEventStore", "Receive", "RouteTable", "Scope", "Send",
-                "SessionSettings", "SqliteEventStore", "UpgradableChannel", "read_body", "read_opening",
+                "AsgiApp", "AsgiChannel", "AsgiMessage", "BegunRequest", "ForwardedApp", "ForwardedExchange", "HttpApp",
+                "HttpChannel", "HttpNodes", "HttpRequest", "HttpRoute", "HttpSettings", "MemoryEventStore",
+                "NodesOpener", "Receive", "ResponseHead", "RouteTable", "Scope", "Send", "SessionSettings",
+                "SqliteEventStore", "UpgradableChannel", "json_fields", "read_body", "read_opening",
             ),
             "ws": ("WebSocketStream",),
         },

@@ -12,7 +12,7 @@ import trio
 from attrs import define, field
 
 from trio_mcp.transports import AsgiApp, AsgiMessage, Receive, Scope, Send
-from trio_mcp.transports.http.server._app import no_host, serve_lifespan
+from trio_mcp.transports.http.server._lifespan import no_host, serve_lifespan
 
 Run = Callable[[], AbstractAsyncContextManager[None]]
 SCOPE: dict[str, Any] = {"type": "lifespan"}

@@ -1,10 +1,14 @@
-"""Requests beside the endpoint: routes of the program, the health check, and the log of all requests."""
+"""Requests beside the endpoint: routes of the program, pages for load balancers, and the log of all requests."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import trio
@@ -15,7 +19,7 @@ from starlette.routing import Route
 
 from tests.transports.http.asgi_caller import AsgiCaller, call, scope_of
 from tests.transports.http.server.token_verifier import METADATA, Tokens, protection
-from trio_mcp import Context, HttpRequest, Limits, Server, SessionSettings, http_app
+from trio_mcp import Context, HttpRequest, Limits, MemoryShared, Server, SessionSettings, http_app
 from trio_mcp.transports import AsgiApp, HttpApp, Receive, Scope, Send
 from trio_mcp.wire import decode
 
@@ -227,45 +231,86 @@ async def test_a_body_that_does_not_arrive_ends_as_if_the_client_had_left(
     assert trio.current_time() == pytest.approx(autojump_clock.current_time())
 
 
-async def test_the_health_check_follows_the_state_of_the_application(autojump_clock: object) -> None:
-    app = make_app({"/version": version}, health_path="/healthz")
-    seen: list[tuple[int, str]] = []
-    calling = AsgiCaller.post(call("wait"))
+PAGES: dict[str, Any] = {"health_path": "/healthz", "ready_path": "/readyz", "metrics_path": "/metrics"}
+
+
+async def test_the_checks_of_health_and_readiness_follow_the_state_of_the_application(autojump_clock: object) -> None:
+    states: list[tuple[str, str, int]] = []
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
+        await look()
+        yield
+        await look()
 
     async def look() -> None:
-        health, route = await get(app, "/healthz", host="10.0.0.7:8000"), await get(app, "/version")
-        assert health.headers["cache-control"] == "no-store"
-        seen.append((health.status, health.body.decode()))
-        assert route.status == health.status
+        asked = [await get(app, path, host="10.0.0.7:8000") for path in ("/healthz", "/readyz")]
+        assert [each.headers["cache-control"] for each in asked] == ["no-store"] * 2
+        health, ready = (f"{each.status} {each.body.decode()}" for each in asked)
+        route = await get(app, "/version")
+        states.append((health, ready, route.status or 0))
 
+    server = Server("sums", lifespan=lifespan, limits=Limits(drain_seconds=1000))
+    begun = trio.Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> None:
+        del ctx
+        begun.set()
+        await trio.sleep(10)
+
+    app = http_app(server, routes={"/version": version}, **PAGES)
+    calling = AsgiCaller.post(call("wait"))
+    await look()
     async with trio.open_nursery() as nursery, app.run():
         await look()
+        app.announce_stop()
+        await look()
         nursery.start_soon(calling.run, app)
-        await trio.testing.wait_all_tasks_blocked()
+        await begun.wait()
         app.stop()
         await look()
     await look()
+    async with app.run():
+        await look()
 
-    assert seen == [(200, "serving"), (503, "the server stops"), (503, "the server has stopped")]
     assert calling.status == 200
+    starting, serving = "503 the server is starting; try again", ("200 serving", "200 ready", 200)
+    stopping, stopped = "the server stops", "503 the server has stopped"
+    assert states == [
+        serving,  # without a run, a modern client is served nevertheless
+        (starting, starting, 503),
+        serving,
+        ("200 serving", "503 the server is about to stop", 200),
+        (f"200 {stopping}", f"503 {stopping}", 503),
+        (f"200 {stopping}", f"503 {stopping}", 503),  # while its lifespan ends
+        (stopped, stopped, 503),
+        (starting, starting, 503),
+        serving,
+        (f"200 {stopping}", f"503 {stopping}", 503),
+    ]
 
 
-async def test_the_health_check_answers_only_requests_that_read() -> None:
-    app = make_app(health_path="/healthz")
+async def test_a_page_answers_only_requests_that_read() -> None:
+    app = make_app(**PAGES)
 
-    head = await get(app, "/healthz", "HEAD")
-    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "7")
-    assert ((post := await get(app, "/healthz", "POST")).status, post.headers["allow"]) == (405, "GET, HEAD")
-    assert (await get(make_app(), "/healthz")).status == 404
+    for path in PAGES.values():
+        whole, head = await get(app, path), await get(app, path, "HEAD")
+        assert (head.status, head.body) == (200, b"")
+        assert int(head.headers["content-length"]) >= len(whole.body) > 0  # that of metrics has one more request
+        assert ((post := await get(app, path, "POST")).status, post.headers["allow"]) == (405, "GET, HEAD")
+        assert (await get(make_app(), path)).status == 404
 
 
-async def test_a_wrapped_host_serves_what_is_neither_endpoint_nor_route() -> None:
+async def test_a_wrapped_host_serves_what_is_neither_endpoint_nor_page_nor_route() -> None:
     host = PlainTextResponse("host")
-    app = make_app({"/version": version}, health_path="/healthz").wrap(host)
+    app = make_app({"/version": version}, **PAGES).wrap(host)
 
-    assert [(await get(app, path)).body[:4] for path in ("/version", "/healthz", "/other")] == [
+    assert [(await get(app, path)).body[:4] for path in ("/version", *PAGES.values(), "/other")] == [
         b"1.0 ",
         b"serv",
+        b"read",
+        b"# HE",
         b"host",
     ]
 
@@ -291,7 +336,16 @@ def not_async(request: HttpRequest) -> str:
         ({"routes": {"/x": "text"}}, TypeError, "routes: '/x' must be an ASGI application"),
         ({"health_path": "healthz"}, ValueError, "health_path='healthz': must begin with a slash"),
         ({"health_path": "/mcp"}, ValueError, "health_path='/mcp'"),
-        ({"path": None, "health_path": "/healthz"}, ValueError, "path=None answers at every path"),
+        ({"health_path": "/mcp/"}, ValueError, "health_path='/mcp/'"),
+        ({"ready_path": "readyz"}, ValueError, "ready_path='readyz': must begin with a slash"),
+        ({"metrics_path": "/mcp"}, ValueError, "metrics_path='/mcp'"),
+        ({"health_path": "/h", "ready_path": "/h"}, ValueError, "ready_path='/h': must begin with a slash, and not be"),
+        ({"ready_path": "/s", "sessions": SessionSettings(sse_path="/s")}, ValueError, "ready_path='/s'"),
+        ({"metrics_path": METADATA, "auth": protection(Tokens())}, ValueError, "metrics_path='/.well-known"),
+        ({"routes": {"/r": version}, "ready_path": "/r"}, ValueError, "'/r' is that of the MCP server itself"),
+        ({"routes": {"/m/": version}, "metrics_path": "/m"}, ValueError, "'/m/' is that of the MCP server itself"),
+        ({"path": None, "health_path": "/healthz"}, ValueError, "so there is no room for routes or health_path"),
+        ({"path": None, "metrics_path": "/metrics"}, ValueError, "so there is no room for routes or metrics_path"),
         ({"path": None, "routes": {"/x": version}}, ValueError, "path=None answers at every path"),
         ({"access_log": "file.log"}, TypeError, "access_log='file.log': must be True, False or a logging.Logger"),
     ],
@@ -350,13 +404,69 @@ async def test_each_request_is_one_line_when_its_response_ends(
     assert log() == ["POST /mcp 200 10000.0 ms -", "GET /tea 418 0.0 ms -", "POST /mcp 403 0.0 ms -"]
     record = next(each for each in caplog.records if each.name == "trio_mcp.access")
     shown = {name: value for name, value in vars(record).items() if name.startswith("http_")}
+    assert re.fullmatch("[0-9a-f]{16}", shown.pop("http_request_id"))
     assert shown == {
         "http_method": "POST",
         "http_path": "/mcp",
         "http_status": 200,
         "http_seconds": 10.0,
         "http_principal": None,
+        "http_principal_hash": None,
+        "http_node": None,
     }
+
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"x-request-id": "abc-!~"}, "abc-!~"),
+        ({"x-request-id": "a" * 128}, "a" * 128),
+        ({"traceparent": PARENT, "x-request-id": "abc"}, PARENT),
+        ({"traceparent": "two words", "x-request-id": "abc"}, "abc"),
+        ({"x-request-id": "a" * 129}, "[0-9a-f]{16}"),
+        ({"x-request-id": "a b"}, "[0-9a-f]{16}"),
+        ({"x-request-id": "a\x7f"}, "[0-9a-f]{16}"),
+        ({"x-request-id": "\xe9"}, "[0-9a-f]{16}"),
+        ({}, "[0-9a-f]{16}"),
+    ],
+)
+async def test_the_record_of_a_request_has_its_id(
+    headers: dict[str, str], expected: str, log: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    await get(make_app(access_log=True), "/x", **headers)
+
+    (record,) = caplog.records
+    assert re.fullmatch(expected, vars(record)["http_request_id"])
+
+
+async def test_the_record_of_a_request_has_the_hash_of_its_principal(
+    log: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens = Tokens()
+    app = make_app(access_log=True, auth=protection(tokens), allowed_hosts=["localhost"])
+    await AsgiCaller.post(ADD, tokens.issue("Ada Lovelace\n")).run(app)
+
+    (record,) = (vars(each) for each in caplog.records if each.name == "trio_mcp.access")
+    principal = unquote(record["http_principal"])
+    assert principal.endswith("Ada Lovelace\n")
+    assert record["http_principal_hash"] == sha256(principal.encode()).hexdigest()[:16]
+
+
+async def test_the_record_of_a_request_names_the_process_of_a_service_of_several(
+    log: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = MemoryShared()
+    one, other = make_app(access_log=True, shared=shared), make_app(access_log=True, shared=shared)
+    async with one.run(), other.run():
+        for app in (one, other, one):
+            await get(app, "/x")
+
+    first, second, third = (vars(each)["http_node"] for each in caplog.records if each.name == "trio_mcp.access")
+    assert first == third != second
+    assert re.fullmatch("[a-z0-9]+", first)
 
 
 async def test_the_log_names_the_principal_and_nothing_secret(log: Callable[[], list[str]]) -> None:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from ._event_store import MemoryEventStore as MemoryEventStore
     from ._event_store import SqliteEventStore as SqliteEventStore
     from ._legacy_session_manager import SessionSettings as SessionSettings
+    from ._nodes import ForwardedApp as ForwardedApp
+    from ._nodes import ForwardedExchange as ForwardedExchange
+    from ._nodes import HttpNodes as HttpNodes
+    from ._nodes import NodesOpener as NodesOpener
     from ._routes import HttpRoute as HttpRoute
     from ._routes import RouteTable as RouteTable
     from ._websocket import read_opening as read_opening
@@ -43,6 +47,7 @@ else:
             ),
             "_event_store": ("MemoryEventStore", "SqliteEventStore"),
             "_legacy_session_manager": ("SessionSettings",),
+            "_nodes": ("ForwardedApp", "ForwardedExchange", "HttpNodes", "NodesOpener"),
             "_routes": ("HttpRoute", "RouteTable"),
             "_websocket": ("read_opening",),
         },

@@ -1,7 +1,6 @@
 """MCP over HTTP as an ASGI 3 application: all revisions at one path, under any ASGI server that runs on Trio.
 
 `HttpRouter` decides for each request whether it is refused, is a modern exchange, or belongs to a session.
-`serve_lifespan` handles the lifespan events of ASGI.
 
 Rules of this file:
 
@@ -16,21 +15,17 @@ Rules of this file:
 5. The application never starts itself implicitly. A request that needs a run is refused with an error that says how to
    run the application.
 6. Any failure ends only the one request.
-7. A failing startup is reported as failed. An exception would be taken for an application without lifespan, which is
-   then served.
-8. The application starts before the other application, and shuts down after it. The server hears of the shutdown of
-   both.
-9. The other application may ignore lifespan events, raise, or return at any time. It is served all the same.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
-https://asgi.readthedocs.io/en/stable/specs/lifespan.html
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import trio
@@ -39,14 +34,11 @@ from attrs import define, field, frozen
 from ...._errors import McpError
 from ...._util import failure_of
 from ....abc import HttpAnswerer, HttpServing
-from ....peer import FairLimiter
 from ....wire import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     HttpPolicy,
-    JsonRpcRequest,
     ModernPost,
-    Notification,
     Refusal,
     RequestId,
     check_head,
@@ -56,6 +48,7 @@ from ....wire import (
 from ._asgi import (
     WITHOUT_TRIO,
     BegunRequest,
+    FailedRequest,
     HttpRequest,
     RequestAuthorizer,
     Responding,
@@ -63,23 +56,27 @@ from ._asgi import (
     refuse_without_trio,
 )
 from ._byte_budget import ByteBudget, no_room
-from ._channel import AsgiApp, AsgiChannel, AsgiMessage, HttpChannel, Receive, Scope, Send, UpgradableChannel
+from ._channel import AsgiApp, AsgiChannel, HttpChannel, Receive, Scope, Send, UpgradableChannel
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
-from ._modern import ModernEndpoint
-from ._routes import RouteTable, answer_health, write_access
+from ._lifespan import no_host, serve_lifespan
+from ._metrics import METRICS_TYPE, CountedRequest, HttpMetrics
+from ._modern import HOW_TO_RUN, ModernEndpoint, StandaloneEndpoint, id_in, refuse_for_now
+from ._nodes import BegunForwarding, NodesOpener, RequestOwners
+from ._routes import RouteTable, ServiceState, StatePage, answer_page, write_access
 from ._websocket import DirectWebSocket, WebSocketLinks, accept_asgi, read_opening, refuse_websocket
 
 if TYPE_CHECKING:
     from ....auth import ResourceServer
 
-__all__ = ["HttpApp", "HttpRouter", "HttpSettings", "RunningApp", "no_host", "serve_lifespan"]
+__all__ = ["HttpApp", "HttpRouter", "HttpSettings", "RunningApp"]
 
 
 _log = logging.getLogger("trio_mcp.transports")
 
+_ID_BYTES = 32
+"""The number of random bytes in the id of a session."""
 _SHORT_LENGTH = 4
 """The number of digits in the length of a body that is too small to be refused for lack of room."""
-_HOW_TO_RUN = "have the host of the HTTP application pass on lifespan events, or enter `app.run()`"
 
 
 @frozen(kw_only=True)
@@ -105,11 +102,17 @@ class HttpSettings:
     routes: RouteTable
     """The routes beside the endpoint."""
     health_path: str | None = None
-    """The path of the health check; None if there is none."""
+    """The path of the check whether the process lives; None if there is none."""
+    ready_path: str | None = None
+    """The path of the check whether it takes new requests; None if there is none."""
+    metrics_path: str | None = None
+    """The path of the page for Prometheus; None if there is none, and nothing is counted."""
     access_log: logging.Logger | None = None
     """The log of requests; None if they are not logged."""
     websocket: bool = False
     """True to serve WebSockets at the path of the endpoint."""
+    open_nodes: NodesOpener | None = None
+    """Makes the application a node of a service of several processes; None if it is the only one."""
 
 
 @frozen
@@ -120,6 +123,8 @@ class RunningApp:
     posts: ModernEndpoint
     sessions: SessionRegistry
     websockets: WebSocketLinks
+    owners: RequestOwners | None
+    """Finds the requests that belong to other processes of the service; None if there are no others."""
 
     def stop(self) -> None:
         """End the requests that do not end by themselves; synchronous."""
@@ -137,23 +142,7 @@ class RunningApp:
 
 
 @define(eq=False)
-class _FailedRequest(BegunRequest):
-    """A request that could not be begun."""
-
-    _failure: BaseException
-
-    def take_answer(self, most_bytes: int) -> None:
-        """Do nothing: `HttpRouter.go_on` contains the failure."""
-        del most_bytes
-
-    async def go_on(self, responding: Responding) -> None:
-        """Raise the failure."""
-        del responding
-        raise self._failure
-
-
-@define(eq=False)
-class HttpRouter:
+class HttpRouter(ServiceState):
     """Routes the requests of one application."""
 
     _answerer: HttpAnswerer
@@ -164,15 +153,24 @@ class HttpRouter:
     """Counts the bytes of the requests and sessions."""
     running: RunningApp | None = field(default=None, init=False)
     """The parts of the run; None if the application is not run."""
-    closed: str | None = field(default=None, init=False)
-    """The reason why nothing is served now; None while requests are served."""
-    _standalone_requests: FairLimiter = field(init=False)
-    """The limit on the requests that are served without a run."""
+    node: str | None = field(default=None, init=False)
+    """The name of the process in a service of several; None if it is the only one."""
+    metrics: HttpMetrics | None = field(init=False)
+    """The counts; None if nothing is counted."""
+    _standalone: StandaloneEndpoint = field(init=False)
+    """Answers the requests that are served without a run."""
 
     def __attrs_post_init__(self) -> None:
-        self._standalone_requests = FairLimiter(self._answerer.limits.max_running, leaves_places=True)
         self.authorizer = RequestAuthorizer(self._settings.auth)
         self.budget = ByteBudget(self._settings.max_buffer_bytes)
+        self.metrics = None if self._settings.metrics_path is None else HttpMetrics()
+        self._standalone = StandaloneEndpoint(self._answerer, self.authorizer, self.metrics)
+
+    def measures(self) -> StatePage:
+        """Return the page of the counts."""
+        assert self.metrics is not None
+        text = self.metrics.page(self.running, self.budget.total, is_ready=self.refusal is None)
+        return StatePage(text, kind=METRICS_TYPE)
 
     async def handle(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         """Answer one HTTP request."""
@@ -206,7 +204,7 @@ class HttpRouter:
             return admitted
         if self.closed is not None or self.running is None:
             why = (
-                self.closed or f"WebSockets need a running HTTP application, and this one is not running: {_HOW_TO_RUN}"
+                self.closed or f"WebSockets need a running HTTP application, and this one is not running: {HOW_TO_RUN}"
             )
             return Refusal(503, McpError(INTERNAL_ERROR, why))
         return admitted, self.running.websockets
@@ -219,14 +217,31 @@ class HttpRouter:
         policy = self._settings.policy
         if not request.has_known_head and check_head(request.method, request.headers, policy) is not None:
             return None
+        return self._begin(request, body, running)
+
+    def begin_forwarded(self, request: HttpRequest) -> BegunRequest | None:
+        """Begin to answer a POST that another process has checked; see `HttpApp.begin_forwarded`."""
+        running = self.running
+        if running is None or self.closed is not None or request.method != "POST":
+            return None
+        return self._begin(request, request.body, running)
+
+    def _begin(self, request: HttpRequest, body: bytes, running: RunningApp) -> BegunRequest | None:
         try:
-            posted = read_post(request.headers, body, policy, self._answerer.revisions)
+            posted = read_post(request.headers, body, self._settings.policy, self._answerer.revisions)
+            if isinstance(posted, Refusal) or request.query:
+                return None
+            owners = None if request.is_forwarded else running.owners
+            owner = None if owners is None else owners.of_post(posted)
+            if owners is not None and owner is not None:
+                request.body = body
+                return BegunForwarding(owners, owner, request, id_in(posted.message), self._answer_post)
             if isinstance(posted, ModernPost):
                 return running.posts.begin(posted, request)
             request.body = body
-            return None if isinstance(posted, Refusal) or request.query else running.sessions.begin(posted, request)
+            return running.sessions.begin(posted, request)
         except BaseException as exc:  # noqa: BLE001 # `go_on` raises it again
-            return _FailedRequest(exc)
+            return FailedRequest(exc)
 
     async def _answer(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         policy = self._settings.policy
@@ -246,9 +261,28 @@ class HttpRouter:
                 del body  # a large one shall not outlive its decoding
                 await self._answer_post(request, responding)
         else:
-            sessions = await self._sessions(None, responding)
-            if sessions is not None:
-                await (sessions.get if request.method == "GET" else sessions.delete)(request, responding)
+            await self._answer_head(request, responding)
+
+    async def answer_forwarded(self, request: HttpRequest, responding: Responding) -> None:
+        """Answer a request that another process of the service has checked."""
+        answer = self._answer_post if request.method == "POST" else self._answer_head
+        await self._contained(answer(request, responding), responding)
+
+    async def _answer_head(self, request: HttpRequest, responding: Responding) -> None:
+        """Answer an admitted request without a body."""
+        owners = self._owners(request)
+        owner = None if owners is None else owners.of_head(request)
+        if owners is not None and owner is not None and await owners.forward(owner, request, responding):
+            return
+        sessions = await self._sessions(None, responding)
+        if sessions is not None:
+            await (sessions.get if request.method == "GET" else sessions.delete)(request, responding)
+
+    def _owners(self, request: HttpRequest) -> RequestOwners | None:
+        """Return what finds the owner of a request, unless it was forwarded already or nothing is served now."""
+        if self.running is None or self.closed is not None or request.is_forwarded:
+            return None
+        return self.running.owners
 
     async def _read_body(
         self, request: HttpRequest, channel: HttpChannel, responding: Responding
@@ -265,15 +299,23 @@ class HttpRouter:
             if stream is not None:  # HTTP+SSE: the address alone names the stream
                 await stream.post(request, responding)
                 return
+        owners = self._owners(request)
+        owner = None if owners is None else owners.of_stream(request)
+        if owners is not None and owner is not None and await owners.forward(owner, request, responding):
+            return
         posted = read_post(request.headers, request.body, self._settings.policy, self._answerer.revisions)
         if isinstance(posted, Refusal):
             await self._refuse(posted, request, responding)
-        elif isinstance(posted, ModernPost):
+            return
+        owner = None if owners is None else owners.of_post(posted)
+        id = id_in(posted.message)
+        if owners is not None and owner is not None and await owners.forward(owner, request, responding, id):
+            return
+        if isinstance(posted, ModernPost):
             request.body = b""
             await self._answer_modern(posted, request, responding)
         else:
-            message = posted.message
-            sessions = await self._sessions(message.id if isinstance(message, JsonRpcRequest) else None, responding)
+            sessions = await self._sessions(id, responding)
             if sessions is not None:
                 await sessions.post(posted, request, responding)
 
@@ -287,137 +329,17 @@ class HttpRouter:
         """Return the sessions; if there are none, refuse the request *id*."""
         if self.closed is None and self.running is not None:
             return self.running.sessions
-        why = self.closed or f"sessions need a running HTTP application, and this one is not running: {_HOW_TO_RUN}"
-        await _refuse_for_now(why, id, responding)
+        why = self.closed or f"sessions need a running HTTP application, and this one is not running: {HOW_TO_RUN}"
+        await refuse_for_now(why, id, responding)
         return None
 
     async def _answer_modern(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
         if self.closed is not None:
-            await _refuse_for_now(self.closed, _id_of(posted), responding)
+            await refuse_for_now(self.closed, id_in(posted.message), responding)
         elif self.running is not None:
             await self.running.posts.post(posted, request, responding)
         else:
-            await self._answer_standalone(posted, request, responding)
-
-    async def _answer_standalone(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
-        """Serve one request without a run (rule 4)."""
-        id, sender = _id_of(posted), request.sender
-        if isinstance(posted.message, Notification):  # its handler would outlive the response
-            why = f"notifications need a running HTTP application, and this one is not running: {_HOW_TO_RUN}"
-            await _refuse_for_now(why, id, responding)
-            return
-        try:
-            opener = self._answerer.serving_one()
-        except McpError as error:
-            await _refuse_for_now(error.message, id, responding)
-            return
-        if not self._standalone_requests.take(sender):
-            running = f"{self._standalone_requests.taken} requests are running (Limits.max_running)"
-            await _refuse_for_now(f"too busy: {running}; try again later", id, responding)
-            return
-        try:
-            async with opener as serving:
-                await ModernEndpoint(serving, self.authorizer).post(posted, request, responding)
-        finally:
-            self._standalone_requests.release(sender)
-
-
-def _id_of(posted: ModernPost) -> RequestId | None:
-    return posted.message.id if isinstance(posted.message, JsonRpcRequest) else None
-
-
-async def _refuse_for_now(why: str, id: RequestId | None, responding: Responding) -> None:
-    """Refuse a request that could be served at another time, or in another setup."""
-    await responding.refuse(Refusal(503, McpError(INTERNAL_ERROR, why), id))
-
-
-async def no_host(scope: Scope, receive: Receive, send: Send) -> None:
-    """Replace the other application if there is none."""
-
-
-async def serve_lifespan(
-    run: Callable[[], AbstractAsyncContextManager[object]], host: AsgiApp, scope: Scope, receive: Receive, send: Send
-) -> None:
-    """Keep *run* entered from the startup event to the shutdown event, and pass these events to *host*."""
-    events = _Events(receive, send)
-    failure: Exception | None = None
-    try:
-        async with run():
-            await events.pass_to(host, scope)
-    except _HostFailedError as exc:
-        failure = exc
-    except Exception as exc:  # noqa: BLE001 # the boundary between the application and the server
-        failure = exc
-        _log.exception("the HTTP application %s", "failed" if events.started else "could not start")
-    await events.finish(failure)
-
-
-class _HostFailedError(Exception):
-    """The other application has reported that it could not start."""
-
-
-@define(eq=False)
-class _Events:
-    """The lifespan events exchanged between the server and its applications."""
-
-    _receive: Receive
-    _send: Send
-    _received: set[str] = field(factory=set[str], init=False)
-    """The events that the server has sent."""
-    started: bool = field(default=False, init=False)
-    """True once the server has been told that the startup is complete."""
-    _last: AsgiMessage = field(factory=lambda: {"type": "lifespan.shutdown.complete"}, init=False)
-    """The message that the server gets at the end."""
-
-    async def pass_to(self, host: AsgiApp, scope: Scope) -> None:
-        """Pass the events to *host*; return when the server shuts down and *host* has done so."""
-        refused: list[str] = []
-
-        async def send(message: AsgiMessage) -> None:
-            match message["type"]:
-                case "lifespan.startup.complete":
-                    await self._start()
-                case "lifespan.startup.failed":
-                    refused.append(message.get("message", ""))
-                case _:
-                    self._last = message
-
-        try:
-            await host(scope, self._receive_event, send)
-        except Exception:  # noqa: BLE001 # rule 9
-            if self.started:
-                _log.exception("the lifespan of the other application failed")
-            else:
-                _log.debug("the other application does not support lifespan events", exc_info=True)
-        if refused:
-            raise _HostFailedError(refused[0])
-        await self._wait_for("lifespan.startup")
-        if not self.started:
-            await self._start()
-        await self._wait_for("lifespan.shutdown")
-
-    async def finish(self, failure: Exception | None) -> None:
-        """Report the end to the server."""
-        if failure is None:
-            await self._send(self._last)
-            return
-        message = str(failure) if isinstance(failure, _HostFailedError) else f"{type(failure).__name__}: {failure}"
-        step = "shutdown" if self.started else "startup"
-        await self._wait_for(f"lifespan.{step}")
-        await self._send({"type": f"lifespan.{step}.failed", "message": message})
-
-    async def _start(self) -> None:
-        self.started = True
-        await self._send({"type": "lifespan.startup.complete"})
-
-    async def _receive_event(self) -> AsgiMessage:
-        message = await self._receive()
-        self._received.add(message["type"])
-        return message
-
-    async def _wait_for(self, event: str) -> None:
-        while event not in self._received:
-            await self._receive_event()
+            await self._standalone.post(posted, request, responding)
 
 
 _Respond: TypeAlias = Callable[[HttpRequest, HttpChannel, Responding], Awaitable[None]]
@@ -438,12 +360,20 @@ class HttpApp:
     _router: HttpRouter = field(init=False)
     _places: Collection[str] = field(init=False)
     """The paths of the endpoint and of HTTP+SSE, without a slash at the end."""
+    _pages: Mapping[str | None, Callable[[], StatePage]] = field(init=False)
+    """The pages by path; those that there are not have the path None."""
     _runs: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._router = HttpRouter(self._answerer, self._settings)
         places = (self._settings.path, self._settings.sessions.sse_path)
         self._places = frozenset(place.rstrip("/") for place in places if place)
+        router, settings = self._router, self._settings
+        self._pages = {
+            settings.health_path: router.liveness,
+            settings.ready_path: router.readiness,
+            settings.metrics_path: router.measures,
+        }
 
     def __repr__(self) -> str:
         return f"<HttpApp of {self._answerer!r}>"
@@ -511,7 +441,7 @@ class HttpApp:
             silence = self._settings.keep_alive
             await links.serve(responding.request, DirectWebSocket(switched, is_client=False, silence_seconds=silence))
         finally:
-            self._log_access(responding, begun)
+            self._ended(responding.request, responding.status, begun)
 
     async def _serve_asgi_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket of an ASGI server, and log it."""
@@ -527,19 +457,38 @@ class HttpApp:
             request, links = admitted
             await links.serve(request, await accept_asgi(scope, receive, send))
         finally:
-            if self._settings.access_log is not None:
-                write_access(self._settings.access_log, request, status, trio.current_time() - begun)
+            self._ended(request, status, begun)
 
     def answers_directly(self, request: HttpRequest) -> bool:
         """Return True if `answer` takes a request; the others are for ASGI applications, its routes."""
         path = request.local_path
-        if self._is_addressed(path) or path == self._settings.health_path or self._is_metadata_request(request):
+        if self._is_addressed(path) or path in self._pages or self._is_metadata_request(request):
             return True
         return not self._settings.routes.has(path)
 
     async def answer(self, request: HttpRequest, channel: HttpChannel) -> None:
         """Answer one HTTP request, without ASGI."""
         await self._answer(request, channel, self._respond)
+
+    def begin_forwarded(self, request: HttpRequest) -> BegunRequest | None:
+        """Begin to answer a request that another process has received and checked; see `ForwardedApp`."""
+        return self._router.begin_forwarded(request)
+
+    async def answer_forwarded(
+        self, request: HttpRequest, channel: HttpChannel, begun: BegunRequest | None = None
+    ) -> None:
+        """Answer a request that another process has received and checked; see `ForwardedApp`."""
+        responding = Responding(
+            channel, self._settings.keep_alive, self._answerer.limits.stall_seconds, budget=self._router.budget
+        )
+        responding.request = request
+        try:
+            if begun is None:
+                await self._router.answer_forwarded(request, responding)
+            else:
+                await self._router.go_on(begun, responding)
+        finally:
+            responding.forget()
 
     def begin(self, request: HttpRequest, body: bytes) -> BegunRequest | None:
         """Begin to answer a POST at once; return None, with nothing done, if `answer` has to. Synchronous.
@@ -553,7 +502,9 @@ class HttpApp:
         """
         if self._settings.access_log is not None or self._is_metadata_request(request):
             return None
-        return self._router.begin(request, body) if self._is_addressed(request.local_path) else None
+        begun = self._router.begin(request, body) if self._is_addressed(request.local_path) else None
+        metrics = self._router.metrics
+        return begun if begun is None or metrics is None else CountedRequest(begun, metrics)
 
     async def go_on(self, begun: BegunRequest, request: HttpRequest, channel: HttpChannel) -> None:
         """Answer a request that was begun, and has no answer yet."""
@@ -576,13 +527,14 @@ class HttpApp:
             raise
         finally:
             responding.forget()
-            self._log_access(responding, begun)
+            self._ended(responding.request, responding.status, begun)
 
-    def _log_access(self, responding: Responding, begun: float) -> None:
+    def _ended(self, request: HttpRequest, status: int | None, begun: float) -> None:
+        """Count and log a request that has ended."""
+        if self._router.metrics is not None:
+            self._router.metrics.responded(status)
         if self._settings.access_log is not None:
-            assert responding.request is not None
-            seconds = trio.current_time() - begun
-            write_access(self._settings.access_log, responding.request, responding.status, seconds)
+            write_access(self._settings.access_log, request, status, trio.current_time() - begun, self._router.node)
 
     async def _respond(self, request: HttpRequest, channel: HttpChannel, responding: Responding) -> None:
         """Answer one request, by its path."""
@@ -590,8 +542,8 @@ class HttpApp:
             await self._router.authorizer.describe(request, responding)
         elif self._is_addressed(request.local_path):
             await self._router.handle(request, channel, responding)
-        elif request.local_path == self._settings.health_path:
-            await answer_health(self._router.closed, responding)
+        elif request.local_path in self._pages:
+            await answer_page(self._pages[request.local_path], responding)
         else:
             await responding.refuse(Refusal(404))
 
@@ -609,21 +561,37 @@ class HttpApp:
             raise RuntimeError(WITHOUT_TRIO)
         if self._runs:
             raise RuntimeError("this HTTP application is already running")
-        self._runs, self._router.closed = True, "the server is starting; try again"
+        router = self._router
+        self._runs = True
+        router.starting()
+        settings, open_nodes = self._settings, self._settings.open_nodes
         try:
             authorizer = self._router.authorizer
             async with (
+                nullcontext() if open_nodes is None else open_nodes(self) as nodes,
                 authorizer.running(),
-                self._answerer.serving(asking=self._settings.asking) as serving,
+                self._answerer.serving(asking=settings.asking, home="" if nodes is None else nodes.home) as serving,
                 open_sessions(
-                    serving, self._answerer.revisions, self._settings.sessions, authorizer, self._router.budget
+                    serving,
+                    self._answerer.revisions,
+                    settings.sessions,
+                    authorizer,
+                    self._router.budget,
+                    partial(secrets.token_urlsafe, _ID_BYTES) if nodes is None else nodes.new_id,
                 ) as sessions,
             ):
                 running = RunningApp(
-                    serving, ModernEndpoint(serving, authorizer), sessions, WebSocketLinks(serving, authorizer)
+                    serving,
+                    ModernEndpoint(serving, authorizer),
+                    sessions,
+                    WebSocketLinks(serving, authorizer),
+                    None if nodes is None else RequestOwners(nodes),
                 )
-                self._router.running = running
-                self._router.closed = None
+                if router.metrics is not None:
+                    router.metrics.observe(serving)
+                router.node = None if nodes is None else nodes.name
+                router.running = running
+                router.started()
                 try:
                     yield
                     self.stop()
@@ -634,7 +602,8 @@ class HttpApp:
                     running.websockets.close()
                     self._router.running = None
         finally:
-            self._runs, self._router.closed = False, "the server has stopped"
+            self._runs = False
+            router.stopped()
 
     @asynccontextmanager
     async def _run_unless_running(self) -> AsyncGenerator[None]:
@@ -675,6 +644,13 @@ class HttpApp:
 
         return both
 
+    def announce_stop(self) -> None:
+        """Let `ready_path` answer 503 from now on, and go on serving everything; synchronous and idempotent.
+
+        Load balancers that watch it send nothing new after a while: then call `stop`.
+        """
+        self._router.is_leaving = True
+
     def stop(self) -> None:
         """Refuse new requests, and end those that do not end by themselves; synchronous and idempotent.
 
@@ -696,7 +672,7 @@ class HttpApp:
         """Return True if a request is for this application, with all that it serves beside its endpoint."""
         request = HttpRequest.of({"method": "", **scope})
         path, is_http = request.local_path, scope["type"] == "http"
-        is_beside = path == self._settings.health_path or self._settings.routes.has(path)
+        is_beside = path in self._pages or self._settings.routes.has(path)
         return self._is_addressed(path) or (is_http and (is_beside or self._is_metadata_request(request)))
 
     def _is_metadata_request(self, request: HttpRequest) -> bool:

@@ -77,6 +77,7 @@ __all__ = [
     "WITHOUT_TRIO",
     "BegunRequest",
     "EventStream",
+    "FailedRequest",
     "HttpRequest",
     "RequestAuthorizer",
     "Responding",
@@ -124,6 +125,8 @@ class HttpRequest:
     """True if a request with the same head was begun on the same connection: its head needs no check."""
     is_framed_twice: bool = False
     """True if the end of its body is ambiguous (rule 9)."""
+    is_forwarded: bool = False
+    """True if another process of the service has received, checked and forwarded it."""
 
     @property
     def principal(self) -> str | None:
@@ -330,11 +333,11 @@ class Responding(ByteHolder):
         """Answer with one JSON document."""
         await self._whole(status, body, headers)
 
-    async def text(self, text: str, *, status: int = 200) -> None:
-        """Answer a GET or a HEAD with plain text."""
+    async def text(self, text: str, *, status: int = 200, kind: str = TEXT_TYPE) -> None:
+        """Answer a GET or a HEAD with text of a media type."""
         assert self.request is not None
         body = text.encode()
-        fields = {"content-type": TEXT_TYPE, "content-length": str(len(body)), "cache-control": "no-store"}
+        fields = {"content-type": kind, "content-length": str(len(body)), "cache-control": "no-store"}
         sent = b"" if self.request.method == "HEAD" else body
         await self._transmit(self._head(status, fields), sent, more=False)
 
@@ -396,6 +399,21 @@ class Responding(ByteHolder):
             fields.append(("connection", "close"))
         return int(status), fields
 
+    async def relay(self, head: ResponseHead | None, body: bytes, *, more: bool) -> None:
+        """Send a part of a response that another process has made.
+
+        Args:
+            head: the head of the response; given with the first part, and only with that.
+            body: a part of the body, or nothing.
+            more: False if the response ends with it.
+        """
+        await self._transmit(head and self._head(head[0], dict(head[1])), body, more=more)
+
+    def cut(self) -> None:
+        """Break the response off, because the rest of it is lost."""
+        self.left = True
+        self._channel.cut()
+
     async def put(self, body: bytes, *, more: bool) -> None:
         """Send a part of the body, or its end; streams use `EventStream.send`."""
         await self._transmit(None, body, more=more)
@@ -450,6 +468,22 @@ class BegunRequest(abc.ABC):
     @abc.abstractmethod
     async def go_on(self, responding: Responding) -> None:
         """Answer the request."""
+
+
+@define(eq=False)
+class FailedRequest(BegunRequest):
+    """A request that could not be begun."""
+
+    _failure: BaseException
+
+    def take_answer(self, most_bytes: int) -> None:
+        """Do nothing: `HttpRouter.go_on` contains the failure."""
+        del most_bytes
+
+    async def go_on(self, responding: Responding) -> None:
+        """Raise the failure."""
+        del responding
+        raise self._failure
 
 
 @define(eq=False)

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import abc
 import math
-import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -111,6 +110,8 @@ class SessionHost:
     """The milliseconds after which clients come back, unless a handler sets another value."""
     ended: Callable[[HttpSession], None]
     """Called when a session has ended."""
+    new_id: Callable[[], str]
+    """Returns the id of a new session: visible characters that cannot be guessed."""
 
 
 _MOST_EARLY, _EARLY_SECONDS = 256, 10.0
@@ -131,8 +132,8 @@ class HttpSession(MessageConnection):
     """The owner (rule 2)."""
     sender: Sender
     """The owner, or else the address that it was opened from, which shares its handler slots with other sessions."""
-    id: str = field(factory=lambda: secrets.token_urlsafe(32), init=False)
-    """The id of the session: 43 visible characters that cannot be guessed."""
+    id: str = field(init=False)
+    """The id of the session."""
     undelivered: int = field(default=0, init=False)
     """The number of answers whose client had left."""
     idle_since: float = field(factory=trio.current_time, init=False)
@@ -154,6 +155,7 @@ class HttpSession(MessageConnection):
         serving = host.serving
         principal, sender = request.principal, request.sender
         session = cls(serving.admission(), serving.answer, notified, serving.limits, host, principal, sender)
+        session.id = host.new_id()
         session.slots = SenderSlots.of(serving, serving.limits).for_requests(sender)
         note_arrival(serving, session, cls.transport)
         return session

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -124,6 +124,7 @@ async def open_sessions(
     settings: SessionSettings,
     authorizer: RequestAuthorizer,
     budget: ByteBudget,
+    new_id: Callable[[], str],
 ) -> AsyncGenerator[SessionRegistry]:
     """Open the sessions of a running application; at the end of the block all of them end, at once.
 
@@ -133,11 +134,12 @@ async def open_sessions(
         settings: their limits.
         authorizer: authorizes their requests.
         budget: counts the bytes that wait in them.
+        new_id: returns the id of a new session.
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
         guard = None if events is None else EventGuard(events, nursery)
-        sessions = SessionRegistry(serving, supported, settings, authorizer, budget, nursery, guard)
+        sessions = SessionRegistry(serving, supported, settings, authorizer, budget, nursery, guard, new_id)
         nursery.start_soon(sessions.expire)
         try:
             yield sessions
@@ -156,6 +158,7 @@ class SessionRegistry:
     _budget: ByteBudget
     _nursery: trio.Nursery
     _events: EventGuard | None
+    _new_id: Callable[[], str]
     _host: SessionHost = field(init=False)
     _table: dict[str, HttpSession] = field(factory=dict[str, HttpSession], init=False)
     """The open sessions by id."""
@@ -182,7 +185,13 @@ class SessionRegistry:
             half_open_seconds=settings.half_open_seconds,
             retry_ms=round(settings.retry_seconds * 1000),
             ended=self._ended,
+            new_id=self._new_id,
         )
+
+    @property
+    def open(self) -> int:
+        """The number of open sessions."""
+        return len(self._table)
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
         """Answer a POST in a session, or one that opens a session."""

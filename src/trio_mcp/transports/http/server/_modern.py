@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import trio
@@ -31,11 +31,12 @@ from attrs import define, field
 
 from ...._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, LocalProtocolError, McpError
 from ...._shares import Sender
-from ....abc import HttpServing, Serving
+from ....abc import HttpAnswerer, HttpServing, Serving
 from ....peer import (
     Access,
     Admission,
     ExchangeContext,
+    FairLimiter,
     HandlerSlots,
     IncomingRequest,
     OutgoingRequest,
@@ -45,6 +46,7 @@ from ....peer import (
 )
 from ....wire import (
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     Headers,
     JsonObject,
@@ -53,6 +55,7 @@ from ....wire import (
     ModernPost,
     Notification,
     Refusal,
+    RequestId,
     encode_notification,
     is_object,
     mirrored_params,
@@ -63,7 +66,20 @@ from ....wire import (
 from ._asgi import QUICK_PASSES, BegunRequest, HttpRequest, RequestAuthorizer, Responding
 from ._byte_budget import ByteHolder
 
-__all__ = ["ClientAddress", "ClientAddresses", "HeaderMirroring", "IncomingHttpRequest", "ModernEndpoint"]
+if TYPE_CHECKING:
+    from ._metrics import HttpMetrics
+
+__all__ = [
+    "HOW_TO_RUN",
+    "ClientAddress",
+    "ClientAddresses",
+    "HeaderMirroring",
+    "IncomingHttpRequest",
+    "ModernEndpoint",
+    "StandaloneEndpoint",
+    "id_in",
+    "refuse_for_now",
+]
 
 
 @define(eq=False)
@@ -437,6 +453,63 @@ class ModernEndpoint:
         for exchange in list(self._open):
             if exchange.open and (exchange.endless or not endless_only):
                 exchange.abandon()
+
+
+# --- Without a run ---
+
+
+HOW_TO_RUN = "have the host of the HTTP application pass on lifespan events, or enter `app.run()`"
+
+
+@define(eq=False)
+class StandaloneEndpoint:
+    """Answers the modern requests of an application that is not run, each with a serving of its own."""
+
+    _answerer: HttpAnswerer
+    _authorizer: RequestAuthorizer
+    _metrics: HttpMetrics | None
+    _requests: FairLimiter = field(init=False)
+    """The limit on these requests."""
+
+    def __attrs_post_init__(self) -> None:
+        self._requests = FairLimiter(self._answerer.limits.max_running, leaves_places=True)
+
+    async def post(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
+        """Answer a POST."""
+        id, sender = id_in(posted.message), request.sender
+        if isinstance(posted.message, Notification):  # its handler would outlive the response
+            why = f"notifications need a running HTTP application, and this one is not running: {HOW_TO_RUN}"
+            await refuse_for_now(why, id, responding)
+            return
+        try:
+            opener = self._answerer.serving_one()
+        except McpError as error:
+            await refuse_for_now(error.message, id, responding)
+            return
+        if not self._requests.take(sender):
+            running = f"{self._requests.taken} requests are running (Limits.max_running)"
+            await refuse_for_now(f"too busy: {running}; try again later", id, responding)
+            return
+        try:
+            async with opener as serving:
+                if self._metrics is not None:
+                    self._metrics.observe(serving)
+                await ModernEndpoint(serving, self._authorizer).post(posted, request, responding)
+        finally:
+            self._requests.release(sender)
+
+
+def id_in(message: object) -> RequestId | None:
+    """Return the id of a message if it is a request; else None."""
+    return message.id if isinstance(message, JsonRpcRequest) else None
+
+
+async def refuse_for_now(why: str, id: RequestId | None, responding: Responding) -> None:
+    """Refuse a request that could be served at another time, or in another setup."""
+    await responding.refuse(Refusal(503, McpError(INTERNAL_ERROR, why), id))
+
+
+# --- Responses ---
 
 
 async def _respond(exchange: IncomingHttpRequest, responding: Responding, access_until: float) -> None:

@@ -1,24 +1,27 @@
-"""Requests beside the endpoint, which load balancers and browsers send: the health check, and routes of the program.
+"""Requests beside the endpoint: the pages for load balancers and monitoring, routes of the program, and their log.
 
 Rules of this file:
 
-1. A path belongs to the endpoint, to the metadata of its protection, to the health check or to one route. A route whose
-   path ends in a slash has all paths below it too, as a mount point; the longest of several wins. Without the slash,
-   the client is redirected to it.
+1. A path belongs to the endpoint, to the metadata of its protection, to one page or to one route. A route whose path
+   ends in a slash has all paths below it too, as a mount point; the longest of several wins. Without the slash, the
+   client is redirected to it.
 2. A route accepts the hosts and origins that the endpoint accepts, because the same attacks (DNS rebinding, forged
    forms) reach it. It has no authentication: its application has its own, or none.
-3. The health check accepts any host, because load balancers ask by address. It tells nothing but the state.
+3. A page accepts any host, because load balancers and monitoring ask by address. Those for health and readiness tell
+   nothing but the state.
 4. The body of a request has the limits of the endpoint, in size and time. An application that reads beyond them sees a
    client that has left.
-5. While the application starts or stops, the health check and the routes answer 503.
+5. While the application starts or stops, the routes answer 503.
 
 Specification: https://asgi.readthedocs.io/en/stable/specs/www.html
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 from urllib.parse import quote
@@ -31,7 +34,7 @@ from ....wire import INTERNAL_ERROR, JSON_TYPE, HttpPolicy, Refusal, check_place
 from ._asgi import TEXT_TYPE, HttpRequest, Responding
 from ._channel import AsgiApp, AsgiMessage, Receive, Scope, Send
 
-__all__ = ["HttpRoute", "RouteTable", "answer_health", "write_access"]
+__all__ = ["HttpRoute", "RouteTable", "ServiceState", "StatePage", "answer_page", "write_access"]
 
 RouteFunction: TypeAlias = Callable[[HttpRequest], Awaitable[object]] | Callable[[], Awaitable[object]]
 HttpRoute: TypeAlias = AsgiApp | RouteFunction
@@ -42,37 +45,89 @@ _READING_METHODS = "GET, HEAD"
 _NOT_CALLABLE = 2  # as many arguments as nothing takes
 _MAX_SHOWN = 200
 """The most characters of a path or a name in the access log."""
+_ID_FIELDS = ("traceparent", "x-request-id")
+"""The header fields that name a request, in the order in which they are looked for."""
+_MAX_ID = 128
+"""The most characters of the name of a request in the access log."""
 _KEPT = "/~:@!$&'()*+,;="
 """The characters of a path that the access log does not encode, in addition to letters, digits, `-`, `.` and `_`."""
 
 
-async def answer_health(closed: str | None, responding: Responding) -> None:
-    """Answer the health check.
+@frozen
+class StatePage:
+    """A page that describes the application, for load balancers or monitoring."""
 
-    Args:
-        closed: the reason why the application serves nothing now; None if it serves.
-        responding: the response.
-    """
+    text: str
+    status: int = 200
+    kind: str = TEXT_TYPE
+    """The media type."""
+
+
+@define(eq=False)
+class ServiceState:
+    """The state of an application, as load balancers see it."""
+
+    closed: str | None = field(default=None, init=False)
+    """The reason why nothing is served now; None while requests are served."""
+    is_live: bool = field(default=True, init=False)
+    """False from the beginning of a run until it has started, and after its end."""
+    is_leaving: bool = field(default=False, init=False)
+    """True once the stop was announced; everything may be served nevertheless."""
+
+    @property
+    def refusal(self) -> str | None:
+        """The reason why load balancers shall send nothing new; None if they may."""
+        return self.closed or ("the server is about to stop" if self.is_leaving else None)
+
+    def starting(self) -> None:
+        """Note that a run begins."""
+        self.closed, self.is_live, self.is_leaving = "the server is starting; try again", False, False
+
+    def started(self) -> None:
+        """Note that requests are served from now on."""
+        self.closed, self.is_live = None, True
+
+    def stopped(self) -> None:
+        """Note that a run has ended."""
+        self.closed, self.is_live = "the server has stopped", False
+
+    def liveness(self) -> StatePage:
+        """Return the page that tells whether the process has started and not stopped."""
+        return StatePage(self.closed or "serving", 200 if self.is_live else 503)
+
+    def readiness(self) -> StatePage:
+        """Return the page that tells whether the process takes new requests."""
+        return StatePage(self.refusal or "ready", 200 if self.refusal is None else 503)
+
+
+async def answer_page(page: Callable[[], StatePage], responding: Responding) -> None:
+    """Answer a request for a page; *page* returns its current content."""
     assert responding.request is not None
     if responding.request.method not in {"GET", "HEAD"}:
         await responding.refuse(Refusal(405, headers={"allow": _READING_METHODS}))
-    elif closed is None:
-        await responding.text("serving")
-    else:
-        await responding.text(closed, status=503)
+        return
+    now = page()
+    await responding.text(now.text, status=now.status, kind=now.kind)
 
 
-def write_access(log: logging.Logger, request: HttpRequest, status: int | None, seconds: float) -> None:
+def write_access(
+    log: logging.Logger, request: HttpRequest, status: int | None, seconds: float, node: str | None
+) -> None:
     """Write a request that has ended as one line: method, path, status, duration and principal.
 
-    The query, the header fields and the tokens are not written. What a client chooses is percent-encoded.
+    The query, the tokens and the header fields, but for the id of the request, are not written. What a client chooses
+    is percent-encoded; the id has only visible ASCII.
 
     Args:
         log: the line has the level INFO. Its parts are attributes of the record: `http_method`, `http_path`,
-            `http_status`, `http_seconds` and `http_principal`.
+            `http_status`, `http_seconds` and `http_principal`. The record has three more attributes:
+            `http_request_id`, the `traceparent` or else the `x-request-id` of the request, or else a random string;
+            `http_principal_hash`, the first 16 hexadecimal digits of the SHA-256 of the principal in UTF-8, for logs
+            that must not name users; and `http_node`.
         request: the request, with its access if it was admitted.
         status: the status; None if the client left before there was one.
         seconds: the time from the head of the request to the end of the response.
+        node: the name of the process in a service of several; None if it is the only one.
     """
     if not log.isEnabledFor(logging.INFO):
         return
@@ -91,8 +146,24 @@ def write_access(log: logging.Logger, request: HttpRequest, status: int | None, 
             "http_status": status,
             "http_seconds": seconds,
             "http_principal": principal,
+            "http_request_id": _request_id(request),
+            "http_principal_hash": None if request.principal is None else _hash(request.principal),
+            "http_node": node,
         },
     )
+
+
+def _request_id(request: HttpRequest) -> str:
+    """Return the id that the client or a proxy has given to a request, or else a random one."""
+    for name in _ID_FIELDS:
+        id = request.headers.get(name, "")
+        if 0 < len(id) <= _MAX_ID and all("!" <= each <= "~" for each in id):
+            return id
+    return secrets.token_hex(8)
+
+
+def _hash(principal: str) -> str:
+    return hashlib.sha256(principal.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _shown(text: str) -> str:
@@ -117,7 +188,7 @@ class RouteTable:
 
         Args:
             routes: by path.
-            taken: the paths of the endpoint, the metadata and the health check.
+            taken: the paths of the endpoint, the metadata and the pages.
             policy: the rules of the endpoint.
             body_seconds: the maximum time for a body to arrive.
 

@@ -198,6 +198,11 @@ class WebSocketLinks:
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _is_stopping: bool = field(default=False, init=False)
 
+    @property
+    def open(self) -> int:
+        """The number of open WebSockets."""
+        return len(self._links)
+
     async def serve(self, request: HttpRequest, websocket: DirectWebSocket | AsgiWebSocket) -> None:
         """Serve a WebSocket until either side closes it.
 

@@ -1,0 +1,100 @@
+"""A process of a service: its name, its place among the others, and the requests that it forwards to them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import trio
+from attrs import define, field
+
+from .. import HttpRequest, Server, SharedUnavailable
+from ..abc import Shared
+from ..lowlevel import ForwardedApp, ForwardedExchange, ServerExtensionPoints, owned_nursery
+from ._changes import ChangeRelay
+from ._forwarding import RemoteNode
+from ._keys import OwnerNames
+from ._links import LinkListener
+from ._membership import Membership
+from ._owner import ForwardedRequests
+
+__all__ = ["Node", "open_node"]
+
+_LEAVE_SECONDS = 2.0
+"""The maximum time for the last messages to the other processes, and to the backend."""
+
+
+@define(eq=False)
+class Node:
+    """One process of a service, as a `lowlevel.HttpNodes`. `open_node` makes it."""
+
+    name: str
+    """The name of this process."""
+    home: str
+    """The beginning of the request states of this process."""
+    _ids: OwnerNames
+    _membership: Membership
+    _nursery: trio.Nursery
+    _remotes: dict[str, RemoteNode] = field(factory=dict[str, RemoteNode], init=False)
+    """The other processes to which this one has forwarded requests."""
+
+    def new_id(self) -> str:
+        """Return an id for a session of this process."""
+        return self._ids.new_id()
+
+    def owner_of(self, id: str) -> str | None:
+        """Return the name of the other process that has made an id of a session; None if no other has."""
+        return self._ids.owner_of(id)
+
+    def owner_of_home(self, home: str) -> str | None:
+        """Return the name of the other process whose request states begin so; None if no other's do."""
+        return self._ids.owner_of_home(home)
+
+    def forward(self, owner: str, request: HttpRequest) -> ForwardedExchange:
+        """Send a request to another process; see `lowlevel.HttpNodes`."""
+        remote = self._remotes.get(owner)
+        if remote is None:
+            for name in [name for name, each in self._remotes.items() if each.is_idle]:
+                del self._remotes[name]
+            keys, find = self._membership.keys, self._membership.find
+            remote = self._remotes[owner] = RemoteNode(owner, self.name, keys, self._nursery, find)
+        return remote.forward(request)
+
+
+@asynccontextmanager
+async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncGenerator[Node]:
+    """Make this process a node of its service for as long as the block lasts.
+
+    Args:
+        server: its keys become those of the service, unless it was given keys; its changes are relayed.
+        shared: the backend of the service.
+        app: answers the requests that other processes forward.
+
+    Raises:
+        SharedUnavailable: the backend cannot be reached.
+        ValueError: the keys of the processes do not fit together.
+        OSError: this process cannot listen for the others.
+    """
+    points, name = ServerExtensionPoints(server), secrets.token_hex(6)
+    async with shared.open() as state, owned_nursery() as nursery:
+        membership = Membership(state, name, points.given_keys, points.use_keys)
+        await membership.open()
+        requests = ForwardedRequests(app, nursery)
+        listener = LinkListener(name, membership.keys, requests.serve)
+        address = await nursery.start(listener.run, state.host, state.host, 0)
+        relay = ChangeRelay(state, points)
+        await nursery.start(relay.receive)
+        nursery.start_soon(relay.send)
+        with points.relaying_changes(relay.take):
+            await membership.join(address)
+            nursery.start_soon(membership.run)
+            try:
+                ids = OwnerNames(membership.keys, name)
+                yield Node(name, ids.home(), ids, membership, nursery)
+            finally:
+                with trio.move_on_after(_LEAVE_SECONDS, shield=True):
+                    with suppress(SharedUnavailable):
+                        await membership.leave()
+                    await requests.drained()
+        nursery.cancel_scope.cancel()

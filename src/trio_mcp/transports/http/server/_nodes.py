@@ -1,0 +1,202 @@
+"""The other processes of a service, to which requests are forwarded that belong to them.
+
+A request belongs to the process that holds what it continues: the session that it names, or the handler that waits for
+the answers which it brings. Any process may receive it. That one checks the head, the authorization and the body, and
+forwards the rest; the owner answers it as if it had received it.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol, TypeAlias
+
+import trio
+from attrs import frozen
+
+from ...._errors import McpError
+from ....wire import INTERNAL_ERROR, SESSION_FIELD, JsonRpcRequest, LegacyPost, ModernPost, Refusal, RequestId
+from ._asgi import BegunRequest, HttpRequest, Responding
+from ._channel import HttpChannel, ResponseHead
+from ._legacy_session import addressed_stream
+
+__all__ = ["BegunForwarding", "ForwardedApp", "ForwardedExchange", "HttpNodes", "NodesOpener", "RequestOwners"]
+
+_QUICK_SECONDS = 0.02
+"""The time for a response during which it does not pay to watch whether the client leaves."""
+
+
+class ForwardedApp(Protocol):
+    """An application that answers what other processes have received and checked for it."""
+
+    def begin_forwarded(self, request: HttpRequest) -> BegunRequest | None:
+        """Begin to answer a request at once; return None, with nothing done, if `answer_forwarded` has to."""
+        ...
+
+    async def answer_forwarded(
+        self, request: HttpRequest, channel: HttpChannel, begun: BegunRequest | None = None
+    ) -> None:
+        """Answer a request, which may have been begun."""
+        ...
+
+
+class ForwardedExchange(Protocol):
+    """A request that another process answers. It was sent; `leave` must be called at the end."""
+
+    @property
+    def outcome(self) -> Literal["gone", "lost"] | None:
+        """The reason why there is no more of the response; None unless `next_part` has returned None.
+
+        ``"gone"``: the process is no longer there, so that nothing was done. ``"lost"``: it ended, or could not be
+        reached any more, while it answered.
+        """
+        ...
+
+    async def next_part(self) -> tuple[ResponseHead | None, bytes, bool] | None:
+        """Wait for the next part of the response: its head in the first part, bytes, and True if more follows.
+
+        Returns None if there is no more; see `outcome`. A cancelled call loses nothing.
+        """
+        ...
+
+    def taken(self) -> None:
+        """Take note that the latest part was passed on. Synchronous."""
+        ...
+
+    def leave(self) -> None:
+        """End the exchange; the other process learns if the client has left. Synchronous."""
+        ...
+
+
+class HttpNodes(Protocol):
+    """The processes of a service, of which this one is a node."""
+
+    @property
+    def name(self) -> str:
+        """The name of this process: lower-case letters and digits; no other process ever has it."""
+        ...
+
+    @property
+    def home(self) -> str:
+        """The string with which the request states of parked handlers of this process begin; it has no dot."""
+        ...
+
+    def owner_of_home(self, home: str) -> str | None:
+        """Return the name of the other process whose request states begin so; None if no other's do."""
+        ...
+
+    def new_id(self) -> str:
+        """Return an id for a session of this process. It cannot be guessed, and names this process."""
+        ...
+
+    def owner_of(self, id: str) -> str | None:
+        """Return the name of the other process that has made an id of a session; None if no other has."""
+        ...
+
+    def forward(self, owner: str, request: HttpRequest) -> ForwardedExchange:
+        """Send a request to another process. Synchronous."""
+        ...
+
+
+NodesOpener: TypeAlias = "Callable[[ForwardedApp], AbstractAsyncContextManager[HttpNodes]]"
+"""Makes a running application a node of its service for as long as the block lasts."""
+
+
+@frozen
+class RequestOwners:
+    """Finds the owners of the requests of one application, and forwards to them."""
+
+    _nodes: HttpNodes
+
+    def of_head(self, request: HttpRequest) -> str | None:
+        """Return the other process that answers a request without a body; None if this process does."""
+        return self._nodes.owner_of(request.headers.get(SESSION_FIELD, ""))
+
+    def of_stream(self, request: HttpRequest) -> str | None:
+        """Return the other process that has the HTTP+SSE stream which a POST is addressed to."""
+        id = addressed_stream(request) if request.query else None
+        return None if id is None else self._nodes.owner_of(id)
+
+    def of_post(self, posted: LegacyPost | ModernPost) -> str | None:
+        """Return the other process that answers a POST."""
+        if isinstance(posted, LegacyPost):
+            return None if posted.session_id is None else self._nodes.owner_of(posted.session_id)
+        message = posted.message
+        if not isinstance(message, JsonRpcRequest) or message.params is None:
+            return None
+        state: Any = message.params.get("requestState")
+        if type(state) is not str or "." not in state:
+            return None
+        return self._nodes.owner_of_home(state.partition(".")[0])
+
+    async def forward(
+        self, owner: str, request: HttpRequest, responding: Responding, id: RequestId | None = None
+    ) -> bool:
+        """Answer a request through its owner; return False, with nothing done, if that process is gone.
+
+        Args:
+            id: that of the JSON-RPC request in it, for an error.
+        """
+        exchange, is_over = self._nodes.forward(owner, request), False
+        try:
+            with trio.move_on_after(_QUICK_SECONDS):
+                is_over = await _relay_part(exchange, responding)
+            if not is_over:
+                async with responding.attending():
+                    while not is_over:
+                        is_over = await _relay_part(exchange, responding)
+            return responding.left or exchange.outcome is None or await _explain_loss(exchange, responding, id)
+        finally:
+            exchange.leave()
+
+
+async def _relay_part(exchange: ForwardedExchange, responding: Responding) -> bool:
+    """Relay the next part of a response; return True if there is no more."""
+    part = await exchange.next_part()
+    if part is None:
+        return True
+    head, data, more = part
+    with trio.CancelScope(shield=True):  # the stall limit bounds it, and half of a part would break the response
+        await responding.relay(head, data, more=more)
+    exchange.taken()
+    return not more
+
+
+async def _explain_loss(exchange: ForwardedExchange, responding: Responding, id: RequestId | None) -> bool:
+    """Break a response off, or answer with an error; return False if the request can be answered here."""
+    if exchange.outcome == "gone":
+        return False
+    if responding.begun:
+        responding.cut()
+    else:
+        why = "the process that answered this request has ended; whether the request was carried out is unknown"
+        await responding.refuse(Refusal(502, McpError(INTERNAL_ERROR, why), id))
+    return True
+
+
+@frozen(eq=False)
+class BegunForwarding(BegunRequest):
+    """A POST that another process answers.
+
+    Args:
+        otherwise: answers it if that process is gone.
+    """
+
+    _owners: RequestOwners
+    _owner: str
+    _request: HttpRequest
+    _id: RequestId | None
+    _otherwise: Callable[[HttpRequest, Responding], Awaitable[None]]
+
+    def take_answer(self, most_bytes: int) -> None:
+        """Return None: the answer has to be waited for."""
+        del most_bytes
+
+    async def go_on(self, responding: Responding) -> None:
+        """Forward the request."""
+        if not await self._owners.forward(self._owner, self._request, responding, self._id):
+            self._request.is_forwarded = True
+            await self._otherwise(self._request, responding)
