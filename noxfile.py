@@ -342,14 +342,15 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def web(session: nox.Session) -> None:
-    """Test with programs that are not made for the protocol: Chromium, curl, and nginx in front of the server.
+    """Test with programs that are not made for the protocol: Chromium, curl, and nginx and HAProxy in front of servers.
 
     `-- --screenshots docs/images -k picture` makes the pictures of the documentation anew.
     """
     packages = {"chromium": "chromium", "chromedriver": "chromium-driver", "curl": "curl", "nginx": "nginx-light"}
-    if not has_programs(session, packages, "the tests with Chromium, curl and nginx are"):
+    packages |= {"haproxy": "haproxy", **REDIS}
+    if not has_programs(session, packages, "the tests with Chromium, curl and balancers are"):
         session.skip("it needs all of these programs")
-    session.install(".", *group("runner"))
+    session.install(".[redis]", *group("runner"))
     if not has_node(session):
         session.run("pytest", "tests/web", "-k", "not ext_apps", *session.posargs)
         session.skip("the tests without Node passed; the library for views of apps needs it")

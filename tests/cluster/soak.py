@@ -41,6 +41,8 @@ PROGRAM: Final = Path(__file__).parent / "programs" / "node.py"
 PATIENCE: Final = 60
 """The seconds after which something that must happen has not happened; processes of a busy machine start slowly."""
 NODES: Final = 4
+_CALLERS: Final = 4
+"""The callers of each revision."""
 
 
 class WrongError(AssertionError):
@@ -249,6 +251,10 @@ class Soak:
 
     fleet: Fleet
     dice: random.Random
+    front: str | None = None
+    """The URL of a balancer; by default the clients send each request to the next process."""
+    tools: Sequence[str] = ("echo", "echo", "steps", "ask")
+    """The tools that are called."""
     done: Counter[str] = field(factory=Counter[str])
     """What was done, by kind."""
     answered: set[int] = field(factory=set[int])
@@ -282,7 +288,7 @@ class Soak:
         """Call one tool after the other."""
         while True:
             number = next(self._numbers)
-            match self.dice.choice(["echo", "echo", "steps", "ask"]):
+            match self.dice.choice(self.tools):
                 case "echo":
                     seconds = self.dice.choice([0.0, 0.0, 0.001, 0.1])
                     answer = await self.call(client, "echo", {"number": number, "seconds": seconds})
@@ -331,7 +337,9 @@ class Soak:
                             raise WrongError("a change was not reported")
                         self.done["changes"] += 1
                         await trio.sleep(0.05)
-            except (TrioMcpError, StopAsyncIteration) as failure:
+            except StopAsyncIteration:  # the process has stopped, and has said so
+                self.done["listening ended"] += 1
+            except TrioMcpError as failure:
                 if not was_disturbed and self.fleet.disturbances == before:
                     raise WrongError(f"listening failed while all was well: {failure!r}") from failure
                 await trio.sleep(0.1)
@@ -363,30 +371,47 @@ class Soak:
             await redis.suspend(5)
             self.done["pauses of Redis"] += 1
 
-    async def run(self, *disturbing: Callable[[Client], Any], callers: int = 4) -> None:
-        """Load the service for as long as the first disturbance lasts; raises `WrongError`."""
-        url = "http://localhost/mcp"
+    async def run(self, *disturbing: Callable[[Client], Any], one_call_a_session: bool = False) -> None:
+        """Load the service for as long as the first disturbance lasts; raises `WrongError`.
+
+        Args:
+            one_call_a_session: give each caller a client of its own.
+        """
         async with AsyncExitStack() as stack:
-            clients: list[Client] = []
+            clients = [await self._client(stack, revision) for revision in (types.REVISIONS[-1], types.REVISIONS[-2])]
+            calling = [
+                await self._client(stack, client.revision) if one_call_a_session else client
+                for client in clients * _CALLERS
+            ]
+            await self._load(clients, calling, disturbing)
+        async with AsyncExitStack() as stack:
             for revision in (types.REVISIONS[-1], types.REVISIONS[-2]):
-                engine = Balancer(self.fleet.ports)
-                stack.push_async_callback(engine.aclose)
-                opened = open_http_client(url, engine=engine, revision=revision, on_elicit=_answer, cache=False)
-                clients.append(await stack.enter_async_context(opened))
-            async with trio.open_nursery() as nursery:
-                for number, client in enumerate(clients):
-                    for _ in range(callers):
-                        nursery.start_soon(self.caller, client)
-                    nursery.start_soon(self.listener, client, str(number))
-                first, *others = disturbing
-                for other in others:
-                    nursery.start_soon(other, clients[0])
-                await first(clients[0])
-                nursery.cancel_scope.cancel()
-            for client in clients:
+                client = await self._client(stack, revision)
                 for _ in range(NODES):
                     await client.call_tool("echo", {"number": 0, "seconds": 0.0})
         self.check_journal()
+
+    async def _load(
+        self, clients: Sequence[Client], calling: Sequence[Client], disturbing: Sequence[Callable[[Client], Any]]
+    ) -> None:
+        async with trio.open_nursery() as nursery:
+            for client in calling:
+                nursery.start_soon(self.caller, client)
+            for number, client in enumerate(clients):
+                nursery.start_soon(self.listener, client, str(number))
+            first, *others = disturbing
+            for other in others:
+                nursery.start_soon(other, clients[0])
+            await first(clients[0])
+            nursery.cancel_scope.cancel()
+
+    async def _client(self, stack: AsyncExitStack, revision: str) -> Client:
+        engine = None if self.front else Balancer(self.fleet.ports)
+        if engine is not None:
+            stack.push_async_callback(engine.aclose)
+        url = self.front or "http://localhost/mcp"
+        opened = open_http_client(url, engine=engine, revision=revision, on_elicit=_answer, cache=False)
+        return await stack.enter_async_context(opened)
 
     def check_journal(self) -> None:
         """Check rule 2."""

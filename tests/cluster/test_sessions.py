@@ -200,6 +200,42 @@ async def total(client: Client) -> str:
     return block.text
 
 
+async def test_a_process_that_stops_ends_the_streams_that_it_forwards_and_leaves_the_session_alone() -> None:
+    shared = MemoryShared()
+    owner, other = Process(shared), Process(shared)
+    async with trio.open_nursery() as nursery:
+        first, second = [RawHttpClient(await nursery.start(each.run), LEGACY) for each in (owner, other)]
+        await first.greet()
+        second.session = first.session
+        async with second.open("GET") as stream:
+            await first.post(first.call("change"))
+            assert (await stream.message())["method"] == "notifications/tools/list_changed"
+            other.stop.set()
+            assert await stream.message() is None
+        await other.stopped.wait()
+        assert (await first.post(first.request("ping"))).status == 200
+        owner.stop.set()
+
+
+async def test_a_session_is_unknown_to_other_processes_as_soon_as_its_own_stops() -> None:
+    shared = MemoryShared()
+    app = http_app(make_server(), shared=shared)
+    other = Process(shared)
+    async with trio.open_nursery() as nursery, AsgiEngine(app).lifespan():
+        first = RawHttpClient(AsgiEngine(app), LEGACY)
+        second = RawHttpClient(await nursery.start(other.run), LEGACY)
+        await first.greet()
+        second.session = first.session
+        app.stop()
+
+        got = await second.post(second.request("ping", id=5))
+
+        assert (got.status, got.answer["id"]) == (404, 5)
+        assert "the process of the session stops" in got.answer["error"]["message"]
+        assert (await second.send("GET")).status == 404
+        other.stop.set()
+
+
 @pytest.mark.parametrize("revision", [LEGACY, "2026-07-28"])
 async def test_a_change_in_one_process_reaches_the_listeners_of_all(revision: str) -> None:
     async with cluster(make_server, nodes=3) as balanced, AsyncExitStack() as stack:

@@ -26,8 +26,13 @@ defaults
 listen suite
     bind {host}:{port}
     balance roundrobin
+{checks}
 {servers}
 """
+_CHECKS = """\
+    option httpchk GET {path}
+    option redispatch
+    default-server check inter 200ms fall 1 rise 1"""
 
 
 @asynccontextmanager
@@ -46,28 +51,30 @@ async def over_http2(url: str, folder: Path) -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def balanced(urls: Sequence[str], folder: Path) -> AsyncGenerator[str]:
+async def balanced(urls: Sequence[str], folder: Path, ready_path: str | None = None) -> AsyncGenerator[str]:
     """Run the proxy in front of several servers, which get the requests in turn; yields the URL of the endpoint.
 
     Args:
         urls: the endpoints of the servers.
+        ready_path: the path by which the proxy checks several times a second which servers are ready.
         folder: the folder for the proxy's configuration and its output.
 
     Raises:
         ServerFailed: see `over_http2`.
     """
-    async with _proxy(urls, folder) as url:
+    checks = "" if ready_path is None else _CHECKS.format(path=ready_path)
+    async with _proxy(urls, folder, checks=checks) as url:
         yield url
 
 
 @asynccontextmanager
-async def _proxy(urls: Sequence[str], folder: Path, options: str = "") -> AsyncGenerator[str]:
+async def _proxy(urls: Sequence[str], folder: Path, options: str = "", checks: str = "") -> AsyncGenerator[str]:
     if shutil.which(_PROXY) is None:
         raise ServerFailed(f"{_PROXY} is not installed; `--without http2 --without nodes` leaves out what needs it")
     port, places = free_port(), [urlsplit(url) for url in urls]
     servers = [f"    server s{number} {place.netloc}{options}" for number, place in enumerate(places)]
     configuration = folder / "haproxy.cfg"
-    configuration.write_text(_CONFIGURATION.format(host=HOST, port=port, servers="\n".join(servers)))
+    configuration.write_text(_CONFIGURATION.format(host=HOST, port=port, checks=checks, servers="\n".join(servers)))
     command = [_PROXY, "-db", "-f", str(configuration)]
     async with running(command, port, folder / "haproxy.log", last_status=-signal.SIGTERM):
         yield f"http://{HOST}:{port}{places[0].path}"

@@ -132,6 +132,8 @@ class RunningApp:
         self.posts.stop()
         self.sessions.stop()
         self.websockets.stop()
+        if self.owners is not None:
+            self.owners.stop()
 
     async def drained(self) -> None:
         """Wait until all responses have ended, for a bounded time."""
@@ -329,6 +331,10 @@ class HttpRouter(ServiceState):
         """Return the sessions; if there are none, refuse the request *id*."""
         if self.closed is None and self.running is not None:
             return self.running.sessions
+        if responding.request is not None and responding.request.is_forwarded:
+            ended = McpError(INVALID_REQUEST, "the process of the session stops: send 'initialize' without the session")
+            await responding.refuse(Refusal(404, ended, id))  # so that the client begins another one elsewhere
+            return None
         why = self.closed or f"sessions need a running HTTP application, and this one is not running: {HOW_TO_RUN}"
         await refuse_for_now(why, id, responding)
         return None

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from ...._errors import McpError
 from ....wire import INTERNAL_ERROR, SESSION_FIELD, JsonRpcRequest, LegacyPost, ModernPost, Refusal, RequestId
@@ -105,11 +105,18 @@ NodesOpener: TypeAlias = "Callable[[ForwardedApp], AbstractAsyncContextManager[H
 """Makes a running application a node of its service for as long as the block lasts."""
 
 
-@frozen
+@define(eq=False)
 class RequestOwners:
     """Finds the owners of the requests of one application, and forwards to them."""
 
     _nodes: HttpNodes
+    _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
+    """The scopes of the streams of sessions, which do not end by themselves."""
+
+    def stop(self) -> None:
+        """End the streams of sessions of other processes, because this process stops. Synchronous."""
+        for stream in self._streams:
+            stream.cancel(reason="the server stops")
 
     def of_head(self, request: HttpRequest) -> str | None:
         """Return the other process that answers a request without a body; None if this process does."""
@@ -146,11 +153,23 @@ class RequestOwners:
                 is_over = await _relay_part(exchange, responding)
             if not is_over:
                 async with responding.attending():
-                    while not is_over:
-                        is_over = await _relay_part(exchange, responding)
+                    await self._relay_rest(exchange, request, responding)
             return responding.left or exchange.outcome is None or await _explain_loss(exchange, responding, id)
         finally:
             exchange.leave()
+
+    async def _relay_rest(self, exchange: ForwardedExchange, request: HttpRequest, responding: Responding) -> None:
+        """Relay what is left of a response; the stream of a session ends when this process stops."""
+        with trio.CancelScope() as stream:
+            if request.method == "GET":
+                self._streams.add(stream)
+            try:
+                while not await _relay_part(exchange, responding):
+                    pass
+            finally:
+                self._streams.discard(stream)
+        if stream.cancelled_caught and responding.begun:
+            await responding.relay(None, b"", more=False)
 
 
 async def _relay_part(exchange: ForwardedExchange, responding: Responding) -> bool:
