@@ -219,9 +219,12 @@ class HttpService:
         check_server("serve_http()", server)
         check_class("host", host, str, "'127.0.0.1'")
         given: dict[str, Any] = {**options}
-        workers, timeout = given.pop("workers", None) or 1, given.pop("worker_timeout", None) or _HANG_SECONDS
+        workers, timeout = given.pop("workers", None), given.pop("worker_timeout", None)
+        workers, timeout = 1 if workers is None else workers, _HANG_SECONDS if timeout is None else timeout
         if type(workers) is not int or workers < 1:
             raise ValueError(f"workers={workers!r}: must be an integer above 0")
+        if isinstance(timeout, bool) or not timeout > 0:
+            raise ValueError(f"worker_timeout={timeout!r}: must be a number above 0")
         delay = given.pop("drain_delay", None) or 0.0
         if isinstance(delay, bool) or not 0 <= delay < math.inf:
             raise ValueError(f"drain_delay={delay!r}: must be a number of seconds, 0 or more")
