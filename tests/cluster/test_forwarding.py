@@ -10,11 +10,15 @@ import pytest
 import trio
 import trio.lowlevel
 from attrs import define, field
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.interaction.over_cluster import cluster
 from tests.interaction.raw_http_client import RawHttpClient
-from trio_mcp import Context, Limits, Server
+from trio_mcp import Context, HttpRequest, Limits, Server
 from trio_mcp.cluster import _forwarding, _links, _owner
+from trio_mcp.cluster._messages import request_json
+from trio_mcp.lowlevel import HttpChannel
+from trio_mcp.wire import encode
 
 LEGACY = "2025-11-25"
 
@@ -159,6 +163,66 @@ async def test_a_request_that_was_lost_on_the_way_is_sent_again_and_carried_out_
 
     assert got.answer["result"]["content"][0]["text"] == "ééé"
     assert (lost, work.calls) == (["http/request"], 1)
+
+
+async def test_a_request_that_may_have_been_forgotten_since_it_was_sent_is_not_sent_again(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work()
+    taken = _owner.ForwardedRequests._take  # as above
+    is_unknown = _forwarding.RemoteNode._is_unknown  # the clock cannot jump with real sockets
+
+    def lose_all(self: Any, forwarder: Any, method: str, params: Any) -> None:
+        if method == "http/request":
+            nursery.start_soon(connections.break_latest)
+        else:
+            taken(self, forwarder, method, params)
+
+    def long_afterwards(self: Any, forwarded: Any) -> None:
+        forwarded.sent_at -= 60
+        is_unknown(self, forwarded)
+
+    monkeypatch.setattr(_owner.ForwardedRequests, "_take", lose_all)
+    monkeypatch.setattr(_forwarding.RemoteNode, "_is_unknown", long_afterwards)
+    async with trio.open_nursery() as nursery, two_nodes(work) as client:
+        got = await client.post(client.call("large", {"size": 3}))
+
+    assert (got.status, work.calls) == (502, 0)
+
+
+class NeverCalled:
+    """An application that must get no request."""
+
+    def begin_forwarded(self, request: HttpRequest) -> None:
+        raise AssertionError(f"it got {request}")
+
+    async def answer_forwarded(self, request: HttpRequest, channel: HttpChannel, begun: object = None) -> None:
+        raise AssertionError(f"it got {request}, {channel} and {begun}")
+
+
+async def test_what_a_replaced_connection_has_kept_back_is_ignored() -> None:
+    here, there = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        requests = _owner.ForwardedRequests(NeverCalled(), nursery)
+        nursery.start_soon(requests.serve, here, "other")
+        await wait_all_tasks_blocked()
+        requests._forwarders["other"].link = None  # as if another connection had replaced it in this moment
+        params = {"id": 1, "done": [], **request_json(HttpRequest(method="GET", path="/mcp", headers={}))}
+        await there.send_all(encode({"jsonrpc": "2.0", "method": "http/request", "params": params}) + b"\n")
+        await wait_all_tasks_blocked()
+        await there.aclose()
+
+
+async def test_a_request_of_another_version_of_the_package_is_lost_alone(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_nodes(Work()) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(_forwarding, "request_json", lambda _: {"verb": "POST"})
+            assert (await client.post(client.request("ping"))).status == 502
+
+        assert (await client.post(client.request("ping"))).status == 200
+        assert connections.attempts == 1
 
 
 async def test_a_handler_stops_when_the_client_of_another_process_leaves() -> None:

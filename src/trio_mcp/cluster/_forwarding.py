@@ -58,8 +58,8 @@ class _ForwardedRequest:
     """The reason why there is no whole response."""
     expected: int = field(default=0, init=False)
     """The number of the next part."""
-    was_sent: bool = field(default=False, init=False)
-    """True if the owner may have seen it."""
+    sent_at: float | None = field(default=None, init=False)
+    """The time at which it was sent for the first time, on Trio's clock; None if the owner cannot have seen it."""
     _parts: deque[ResponsePart] = field(factory=deque[ResponsePart], init=False)
     """The parts of the response that were received and not passed on."""
     _latest: ResponsePart | None = field(default=None, init=False)
@@ -80,7 +80,7 @@ class _ForwardedRequest:
     def fail(self) -> None:
         """Take note that the owner cannot be reached."""
         if self.outcome is None:
-            self.outcome = "lost" if self.was_sent else "gone"
+            self.outcome = "gone" if self.sent_at is None else "lost"
             self._changed.unpark_all()
 
     async def next_part(self) -> tuple[ResponseHead | None, bytes, bool] | None:
@@ -156,7 +156,7 @@ class RemoteNode:
     def left(self, forwarded: _ForwardedRequest, *, is_complete: bool) -> None:
         """Forget a request, because its response was passed on, or its client has left."""
         del self._requests[forwarded.id]
-        if not forwarded.was_sent:
+        if forwarded.sent_at is None:
             return
         if not is_complete:
             self.send(LEFT, {"id": forwarded.id})
@@ -175,7 +175,8 @@ class RemoteNode:
             self._link.notify_nowait(method, params)
 
     def _send_request(self, forwarded: _ForwardedRequest) -> None:
-        forwarded.was_sent = True
+        if forwarded.sent_at is None:
+            forwarded.sent_at = trio.current_time()
         self.send(REQUEST, {"id": forwarded.id, "done": self._take_done(), **forwarded.json})
 
     async def _keep_connected(self) -> None:
@@ -221,11 +222,11 @@ class RemoteNode:
             nursery.start_soon(self._look_after, link)
             try:
                 self._link, self._done = link, []
-                self.send(
-                    RESUME, {"open": {str(each.id): each.expected for each in self._requests.values() if each.was_sent}}
-                )
-                for forwarded in self._requests.values():
-                    if not forwarded.was_sent:
+                requests = [*self._requests.values()]
+                sent = {str(each.id): each.expected for each in requests if each.sent_at is not None}
+                self.send(RESUME, {"open": sent})
+                for forwarded in requests:
+                    if forwarded.sent_at is None:
                         self._send_request(forwarded)
                 await link.run(drain=False)
             finally:
@@ -252,10 +253,13 @@ class RemoteNode:
             forwarded.received(ResponsePart.of_json(params))
 
     def _is_unknown(self, forwarded: _ForwardedRequest | None) -> None:
-        """Send a request again that was lost on the way; one whose response had begun is lost."""
-        if forwarded is None:
+        """Send a request again that was lost on the way.
+
+        It is lost for good if its response had begun, or if the owner may have forgotten it since it was sent.
+        """
+        if forwarded is None or forwarded.sent_at is None:
             return
-        if forwarded.expected:
+        if forwarded.expected or trio.current_time() > forwarded.sent_at + AWAY_SECONDS:
             forwarded.fail()
         else:
             self._send_request(forwarded)

@@ -68,6 +68,10 @@ class _NodeChannel(HttpChannel):
     """True if the last part was put."""
     _changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
+    def open(self) -> None:
+        """Register the channel, so that messages about its request reach it."""
+        self._forwarder.channels[self._id] = self
+
     async def read(self) -> bytes | None:
         """Return None: the body came with the request."""
         await trio.lowlevel.checkpoint()
@@ -179,7 +183,8 @@ class ForwardedRequests:
         forwarder = self._forwarders.setdefault(node, _Forwarder())
 
         def notified(method: str, params: JsonObject) -> None:
-            self._take(forwarder, method, params)
+            if forwarder.link is link:  # a request that an earlier connection has kept back was sent again by this one
+                self._take(forwarder, method, params)
 
         link = node_link(stream, notified)
         if forwarder.link is not None:
@@ -199,8 +204,7 @@ class ForwardedRequests:
             for done in params["done"]:
                 forwarder.forget(done)
             if id not in forwarder.channels:
-                channel = forwarder.channels[id] = _NodeChannel(id, forwarder)
-                self._begin(read_request(params), channel)
+                self._begin(params, _NodeChannel(id, forwarder))
         elif method == DONE:
             for done in params["ids"]:
                 forwarder.forget(done)
@@ -222,8 +226,15 @@ class ForwardedRequests:
         if unknown:
             forwarder.send(UNKNOWN, {"ids": unknown})
 
-    def _begin(self, request: HttpRequest, channel: _NodeChannel) -> None:
+    def _begin(self, params: JsonObject, channel: _NodeChannel) -> None:
         """Answer a request at once if that needs no waiting, as for most calls, and otherwise in a task."""
+        channel.open()
+        try:
+            request = read_request(params)
+        except (KeyError, TypeError, ValueError):  # a process with another version of this package
+            _log.exception("a forwarded request cannot be read")
+            channel.finish()
+            return
         begun = self._app.begin_forwarded(request)
         answer = None if begun is None else begun.take_answer(_SMALL_BYTES)
         if answer is None:

@@ -147,11 +147,14 @@ class RequestOwners:
         Args:
             id: that of the JSON-RPC request in it, for an error.
         """
-        exchange, is_over = self._nodes.forward(owner, request), False
+        exchange, part = self._nodes.forward(owner, request), None
         try:
-            with trio.move_on_after(_QUICK_SECONDS):
-                is_over = await _relay_part(exchange, responding)
-            if not is_over:
+            with trio.move_on_after(_QUICK_SECONDS) as waiting:
+                part = await exchange.next_part()
+            if part is not None:
+                await responding.relay(part[0], part[1], more=part[2])
+                exchange.taken()
+            if waiting.cancelled_caught or (part is not None and part[2]):
                 async with responding.attending():
                     await self._relay_rest(exchange, request, responding)
             return responding.left or exchange.outcome is None or await _explain_loss(exchange, responding, id)
@@ -164,24 +167,16 @@ class RequestOwners:
             if request.method == "GET":
                 self._streams.add(stream)
             try:
-                while not await _relay_part(exchange, responding):
-                    pass
+                while (part := await exchange.next_part()) is not None:
+                    head, data, more = part
+                    await responding.relay(head, data, more=more)
+                    exchange.taken()
+                    if not more:
+                        break
             finally:
                 self._streams.discard(stream)
         if stream.cancelled_caught and responding.begun:
             await responding.relay(None, b"", more=False)
-
-
-async def _relay_part(exchange: ForwardedExchange, responding: Responding) -> bool:
-    """Relay the next part of a response; return True if there is no more."""
-    part = await exchange.next_part()
-    if part is None:
-        return True
-    head, data, more = part
-    with trio.CancelScope(shield=True):  # the stall limit bounds it, and half of a part would break the response
-        await responding.relay(head, data, more=more)
-    exchange.taken()
-    return not more
 
 
 async def _explain_loss(exchange: ForwardedExchange, responding: Responding, id: RequestId | None) -> bool:
