@@ -13,9 +13,10 @@ Rules of this file:
 5. A response, a cancellation or progress without a request is a fault. So is a method that the revision lacks.
 6. Tests of links and of transports use invented methods, which no revision has, and answer `initialize` and `ping`
    themselves, with the agreed revision as the result. Only the envelope of these messages is checked.
-7. The same holds for custom messages of applications, which tests call by the names in `CUSTOM`, and for methods of
-   tasks if the request does not declare the extension: one revision had them as an experiment, so that applications may
-   define them. A result of a type that no revision has belongs to an extension if its request has declared one.
+7. The same holds for custom messages of applications, which tests call by the names in `CUSTOM`, for what the processes
+   of one service tell each other (`trio_mcp.cluster`), and for methods of tasks if the request does not declare the
+   extension: one revision had them as an experiment, so that applications may define them. A result of a type that no
+   revision has belongs to an extension if its request has declared one.
 8. A server that ends a subscription answers it, and cancels it in its very next message, with the id of the
    subscription. This cancellation is valid.
 9. A message of a known extension is checked against the file of the extension if that is in force: always, or if the
@@ -41,6 +42,7 @@ _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 CUSTOM = ("acme/", "rooms/", "com.example/")
 """Prefixes of the custom methods of tests; for notifications, after the first path segment."""
 _OF_EXTENSION = "tasks/"
+_BETWEEN_PROCESSES = "http/"
 _BEFORE = frozenset({"initialize", "ping"})
 """Methods of requests that may precede the agreement on a revision."""
 
@@ -347,7 +349,9 @@ def _is_of_bench(method: str, result: Json) -> bool:
 
 
 def _is_custom(method: str) -> bool:
-    return method.removeprefix("notifications/").startswith(CUSTOM) or method.startswith(_OF_EXTENSION)
+    return method.removeprefix("notifications/").startswith(CUSTOM) or method.startswith(
+        (_OF_EXTENSION, _BETWEEN_PROCESSES)
+    )
 
 
 def _is_of_extension(params: Json, result: Json) -> bool:
