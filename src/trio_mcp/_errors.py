@@ -23,6 +23,7 @@
     ├── AskExpired              a question was not answered in time, or the server stops
     ├── TooManyParked           the limit of parked handlers is reached
     ├── TooManyTasks            the limit of background tasks, or of the tasks of a caller, is reached
+    ├── SharedUnavailable       what several processes share cannot be reached
     ├── TaskCancelled           the task that a call has become was cancelled on the server
     ├── UnsupportedRevision     the two sides have no protocol revision in common
     └── ConnectionLost

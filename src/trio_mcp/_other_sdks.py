@@ -211,7 +211,6 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
             ("stateless_http", "json_response"), "not needed; `sessions=False` refuses clients with sessions"
         ),
         **dict.fromkeys(("log_level", "show_banner"), _LOGGING),
-        "workers": "use `trio-mcp serve FILE --http PORT --workers N`",
         "reload": "use `trio-mcp dev FILE`",
     },
     "server.run": {

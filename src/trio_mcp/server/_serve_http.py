@@ -286,11 +286,11 @@ class HttpService:
         Raises:
             SystemExit: a process had to be ended; the status is `STUCK_STATUS`.
         """
-        if self.workers == 1:
+        if inheritance is None and self.workers > 1:
+            inheritance = take_inheritance(self.listening)
+        if inheritance is None and self.workers == 1:
             await self.run(signals=signals, on_bound=on_bound)
-            return
-        inheritance = inheritance or take_inheritance(self.listening)
-        if inheritance is not None:
+        elif inheritance is not None:
             await self._run_as_worker(inheritance, on_bound)
         else:
             try:
