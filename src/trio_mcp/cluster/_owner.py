@@ -257,8 +257,7 @@ class ForwardedRequests:
         if forwarder.channels:
             await trio.sleep_until(lost_at + KEPT_SECONDS)
         if forwarder.link is None and forwarder.lost_at == lost_at:
-            if self._forwarders.get(node) is forwarder:
-                del self._forwarders[node]
+            del self._forwarders[node]
             for channel in [*forwarder.channels.values()]:
                 channel.leave()
 

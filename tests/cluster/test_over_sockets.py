@@ -1,0 +1,75 @@
+"""Processes of one service over real sockets of HTTP, whose connections begin requests in one step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+
+from tests.interaction.raw_http_client import RawHttpClient
+from trio_mcp import Limits, MemoryShared, Server, serve_http
+from trio_mcp.server import HttpBound
+from trio_mcp.transports.http._http1_engine import Http1Engine
+
+LEGACY = "2025-11-25"
+
+
+def make_server() -> Server:
+    server = Server("one-of-many", limits=Limits(drain_seconds=0.1))
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+@asynccontextmanager
+async def served(count: int) -> AsyncGenerator[list[HttpBound]]:
+    shared = MemoryShared()
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(60):
+            yield [await nursery.start(partial(serve_http, make_server(), port=0, shared=shared)) for _ in range(count)]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def engine() -> AsyncGenerator[Http1Engine]:
+    engine = Http1Engine()
+    yield engine
+    await engine.aclose()
+
+
+async def test_a_session_is_continued_over_connections_that_are_kept(engine: Http1Engine) -> None:
+    async with served(2) as (one, other):
+        first, second = (RawHttpClient(engine, LEGACY, bound.url) for bound in (one, other))
+        await first.greet()
+        second.session = first.session
+        for number in range(20):
+            for client in (first, second):
+                got = await client.post(client.call("add", {"a": number, "b": 1}, id=number))
+                assert got.answer["result"]["structuredContent"] == {"result": number + 1}
+
+
+async def test_a_request_in_a_session_of_a_process_that_has_ended_is_refused_here(engine: Http1Engine) -> None:
+    async with served(3) as (one, two, three):
+        first, second, third = (RawHttpClient(engine, LEGACY, bound.url) for bound in (one, two, three))
+        await first.greet()
+        third.session = first.session
+        assert (await third.post(third.request("ping"))).status == 200
+        await one.stop()
+        assert (await third.post(third.request("ping"))).status == 404
+        await second.greet()
+        third.session = second.session
+
+        assert (await third.post(third.request("ping"))).status == 200
+
+
+async def test_a_modern_notification_is_for_the_process_that_gets_it(engine: Http1Engine) -> None:
+    async with served(2) as (one, _):
+        client = RawHttpClient(engine, url=one.url)
+
+        assert (await client.post(client.notification("notifications/acme/hello"))).status == 202
