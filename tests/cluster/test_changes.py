@@ -444,3 +444,13 @@ async def test_after_a_gap_a_client_is_not_told_of_what_extensions_report() -> N
     ):
         await append(shared, [entry(), entry()], at_most=1)
         assert await next_of(changes, 1) == [ResourceUpdated(TODAY)]
+
+
+async def test_a_change_that_not_every_client_sees_is_not_relayed() -> None:
+    server, relayed = Server("s", visible=lambda *_: True), list[Change]()
+    with ServerExtensionPoints(server).relaying_changes(relayed.append):
+        server.tool(name="hidden", visible=lambda *_: False)(lambda: None)
+        server.resource_updated("memo://any")
+        await trio.lowlevel.checkpoint()
+
+    assert relayed == [ResourceUpdated("memo://any")]

@@ -82,7 +82,7 @@ def test_an_id_names_the_process_that_has_made_it_and_is_visible_ascii() -> None
 
     id = one.new_id()
 
-    assert re.fullmatch(r"one\.[\w-]{32}\.[\w-]{16}", id, re.ASCII)
+    assert re.fullmatch(r"one\.[\w-]{43}\.[\w-]{16}", id, re.ASCII)
     assert other.owner_of(id) == "one"
     assert one.new_id() != id
 

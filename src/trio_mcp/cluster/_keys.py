@@ -81,7 +81,7 @@ class OwnerNames:
 
     def new_id(self) -> str:
         """Return the id of a new session of this process."""
-        plain = f"{self._node}.{secrets.token_urlsafe(24)}"
+        plain = f"{self._node}.{secrets.token_urlsafe(32)}"
         return f"{plain}.{self._keys.tag('session', plain)}"
 
     def home(self) -> str:

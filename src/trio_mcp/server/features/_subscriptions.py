@@ -166,9 +166,12 @@ class ChangeSource:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def notify_nowait(self, change: Change, shown_to: ShownTo | None = None) -> None:
-        """Notify all listeners of all servings; from any thread, at any time. See `ChangeHub.notify_nowait`."""
+        """Notify all listeners of all servings; from any thread, at any time. See `ChangeHub.notify_nowait`.
+
+        What not every principal sees is not relayed, because other processes do not know who sees it.
+        """
         self.deliver_nowait(change, shown_to)
-        for relay in self._relays:
+        for relay in self._relays if shown_to is None else ():
             relay(change)
 
     def deliver_nowait(self, change: Change, shown_to: ShownTo | None = None) -> None:
