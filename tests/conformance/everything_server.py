@@ -53,7 +53,7 @@ JSON_SCHEMA_2020_12 = """{
 }"""
 
 
-def make_server(asking: Asking = "parked") -> Server:
+def make_server(asking: Asking = "parked", *, is_one_of_several: bool = False) -> Server:
     """Return the server. Its first tool needs no arguments, because some scenarios call the first tool of the list."""
     server = Server("everything", version="1.0", asking=asking, tasks=TASK_SETTINGS)
     for tool in (*CONTENT_TOOLS, *CONTROL_TOOLS, *ASKING_TOOLS):
@@ -62,7 +62,7 @@ def make_server(asking: Asking = "parked") -> Server:
     add_resources(server)
     add_prompts(server)
     server.prompt(name="test_input_required_result_prompt")(personal_prompt)
-    _add_changes(server)
+    _add_changes(server, is_one_of_several=is_one_of_several)
     add_task_tools(server)
     server.skills.add_directory(SKILLS)
     return server
@@ -73,24 +73,37 @@ def json_schema_2020_12_tool(**arguments: Any) -> str:
     return f"Got {', '.join(sorted(arguments))}"
 
 
-def _add_changes(server: Server) -> None:
-    """Add the tools that change a list for a moment: all processes of a service have the same lists afterwards."""
+def _add_changes(server: Server, *, is_one_of_several: bool) -> None:
+    """Add the tools that change a list; a second call of each undoes what the first has done.
+
+    In a service of several processes the first call undoes it as well, so that all of them have the same lists.
+    """
 
     @server.tool
     async def test_trigger_tool_change(ctx: Context) -> str:
-        """Add a tool and remove it again, which notifies the listening clients."""
-        server.tools.add(_passing, name="test_passing_tool")
+        """Add a tool, or remove it again, which notifies the listening clients."""
+        _toggle(server.tools, "test_passing_tool")
         await trio.lowlevel.checkpoint()
-        server.tools.remove("test_passing_tool")
+        if is_one_of_several:
+            _toggle(server.tools, "test_passing_tool")
         return f"The list of tools has changed, in revision {ctx.revision}"
 
     @server.tool
     async def test_trigger_prompt_change(ctx: Context) -> str:
-        """Add a prompt and remove it again, which notifies the listening clients."""
-        server.prompts.add(_passing, name="test_passing_prompt")
+        """Add a prompt, or remove it again, which notifies the listening clients."""
+        _toggle(server.prompts, "test_passing_prompt")
         await trio.lowlevel.checkpoint()
-        server.prompts.remove("test_passing_prompt")
+        if is_one_of_several:
+            _toggle(server.prompts, "test_passing_prompt")
         return f"The list of prompts has changed, in revision {ctx.revision}"
+
+
+def _toggle(entries: Any, name: str) -> None:
+    """Add an entry to the tools or the prompts of a server, or remove it if it is there."""
+    try:
+        entries.remove(name)
+    except KeyError:
+        entries.add(_passing, name=name)
 
 
 def _passing() -> str:
@@ -117,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shared", type=Path, help="a file by which several of them are one service")
     parser.add_argument("--under", choices=("serve_http", "hypercorn"), default="serve_http")
     options = parser.parse_args(arguments)
-    server = make_server(cast("Asking", options.asking))
+    server = make_server(cast("Asking", options.asking), is_one_of_several=options.shared is not None)
     sessions = SessionSettings(event_store=MemoryEventStore())
     if options.stdio:
         trio.run(serve_stdio, server)
