@@ -447,9 +447,12 @@ async def test_after_a_gap_a_client_is_not_told_of_what_extensions_report() -> N
 
 
 async def test_a_change_that_not_every_client_sees_is_not_relayed() -> None:
-    server, relayed = Server("s", visible=lambda *_: True), list[Change]()
+    def sees(_: object, access: Access | None) -> bool:
+        return access is not None
+
+    server, relayed = Server("s"), list[Change]()
     with ServerExtensionPoints(server).relaying_changes(relayed.append):
-        server.tool(name="hidden", visible=lambda *_: False)(lambda: None)
+        server.tool(name="hidden", visible=sees)(lambda: None)
         server.resource_updated("memo://any")
         await trio.lowlevel.checkpoint()
 

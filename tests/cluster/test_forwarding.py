@@ -207,10 +207,18 @@ async def test_what_a_replaced_connection_has_kept_back_is_ignored() -> None:
         nursery.start_soon(requests.serve, here, "other")
         await wait_all_tasks_blocked()
         requests._forwarders["other"].link = None  # as if another connection had replaced it in this moment
-        params = {"id": 1, "done": [], **request_json(HttpRequest(method="GET", path="/mcp", headers={}))}
+        params: dict[str, Any] = {
+            "id": 1,
+            "done": [],
+            **request_json(HttpRequest(method="GET", path="/mcp", headers={})),
+        }
         await there.send_all(encode({"jsonrpc": "2.0", "method": "http/request", "params": params}) + b"\n")
         await wait_all_tasks_blocked()
         await there.aclose()
+
+
+def json_of_another_version(_: HttpRequest) -> dict[str, Any]:
+    return {"verb": "POST"}
 
 
 async def test_a_request_of_another_version_of_the_package_is_lost_alone(
@@ -218,7 +226,7 @@ async def test_a_request_of_another_version_of_the_package_is_lost_alone(
 ) -> None:
     async with two_nodes(Work()) as client:
         with monkeypatch.context() as patched:
-            patched.setattr(_forwarding, "request_json", lambda _: {"verb": "POST"})
+            patched.setattr(_forwarding, "request_json", json_of_another_version)
             assert (await client.post(client.request("ping"))).status == 502
 
         assert (await client.post(client.request("ping"))).status == 200

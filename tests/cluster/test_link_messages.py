@@ -249,10 +249,14 @@ async def test_messages_about_requests_that_have_ended_are_ignored() -> None:
 # --- Links that take notifications ---
 
 
+def ignore(method: str, params: JsonObject) -> None:
+    raise AssertionError(f"no notification is sent here: {method} {params}")
+
+
 async def test_a_link_of_notifications_refuses_requests() -> None:
     here, there = memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        link = stream_link(here, ClientSession(), lambda *_: None, Limits())
+        link = stream_link(here, ClientSession(), ignore, Limits())
         nursery.start_soon(lambda: link.run(drain=False))
         await there.send_all(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         answer = decode(bytes(await there.receive_some()))
@@ -266,7 +270,7 @@ async def test_a_link_over_a_socket_that_breaks_while_it_sends_is_lost() -> None
     theirs.close()
     lost: list[ConnectionLost] = []
     async with trio.open_nursery() as nursery:
-        link = stream_link(trio.SocketStream(ours), ClientSession(), lambda *_: None, Limits())
+        link = stream_link(trio.SocketStream(ours), ClientSession(), ignore, Limits())
         link.on_disconnect(lost.append)
         link.notify_nowait("acme/any", {})
         nursery.start_soon(lambda: link.run(drain=False))
@@ -279,7 +283,7 @@ async def test_a_link_whose_socket_was_closed_here_is_lost() -> None:
     stream = trio.SocketStream(ours)
     lost: list[ConnectionLost] = []
     async with trio.open_nursery() as nursery:
-        link = stream_link(stream, ClientSession(), lambda *_: None, Limits())
+        link = stream_link(stream, ClientSession(), ignore, Limits())
         link.on_disconnect(lost.append)
         nursery.start_soon(lambda: link.run(drain=False))
         await wait_all_tasks_blocked()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
 import pytest
@@ -13,6 +13,7 @@ from tests.interaction.over_cluster import RoundRobin, cluster
 from tests.interaction.raw_http_client import RawHttpClient
 from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import (
+    Changes,
     Client,
     Context,
     ListChanged,
@@ -102,17 +103,17 @@ async def test_the_stream_of_a_session_is_opened_through_another_process_and_end
         assert gone.status == 404
 
 
-@pytest.mark.parametrize(
-    "forge",
-    [
-        lambda id: id[:-1] + ("A" if id[-1] != "A" else "B"),
-        lambda id: "ffffffffffff" + id[12:],
-        lambda id: id.replace(".", ""),
-        lambda _: "no session",
-        lambda _: "a.b.c",
-        lambda _: "x" * 5000,
-    ],
-)
+FORGED: Mapping[str, Callable[[str], str]] = {
+    "another tag": lambda id: id[:-1] + ("A" if id[-1] != "A" else "B"),
+    "another process": lambda id: "ffffffffffff" + id[12:],
+    "no dots": lambda id: id.replace(".", ""),
+    "words": lambda _: "no session",
+    "short": lambda _: "a.b.c",
+    "long": lambda _: "x" * 5000,
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED.keys())
 async def test_an_id_that_no_process_has_made_is_unknown_everywhere_and_is_not_forwarded(
     forge: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +240,7 @@ async def test_a_session_is_unknown_to_other_processes_as_soon_as_its_own_stops(
 @pytest.mark.parametrize("revision", [LEGACY, "2026-07-28"])
 async def test_a_change_in_one_process_reaches_the_listeners_of_all(revision: str) -> None:
     async with cluster(make_server, nodes=3) as balanced, AsyncExitStack() as stack:
-        listening = []
+        listening: list[Changes] = []
         for engine in balanced.engines:
             client = await stack.enter_async_context(open_http_client(URL, engine=engine, revision=revision))
             listening.append(

@@ -29,7 +29,7 @@ async def dial(*arguments: Any) -> trio.abc.Stream:
     return stream
 
 
-vars(_forwarding)["dial"] = dial
+setattr(_forwarding, "dial", dial)  # noqa: B010 # mypy does not know the module as one that has it
 journal = os.open(chosen.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
