@@ -572,6 +572,20 @@ class Certificates:
         for name in ("authority", "server", "client", "stranger"):
             key = authority if name == "authority" else ec.generate_private_key(ec.SECP256R1())
             subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+            signing = key if name == "stranger" else authority
+            identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+            of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
+            usage = x509.KeyUsage(
+                digital_signature=True,
+                key_cert_sign=name == "authority",
+                crl_sign=False,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                encipher_only=False,
+                decipher_only=False,
+            )
             address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
             certificate = (
                 x509.CertificateBuilder()
@@ -583,7 +597,10 @@ class Certificates:
                 .not_valid_after(now + dt.timedelta(days=1))
                 .add_extension(x509.BasicConstraints(ca=name == "authority", path_length=None), critical=True)
                 .add_extension(address, critical=False)
-                .sign(key if name == "stranger" else authority, hashes.SHA256())
+                .add_extension(identifier, critical=False)  # from Python 3.13 on, these three are required
+                .add_extension(of_issuer, critical=False)
+                .add_extension(usage, critical=True)
+                .sign(signing, hashes.SHA256())
             )
             private = key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
