@@ -6,12 +6,10 @@ from typing import Any, Literal
 
 import pytest
 import trio
-from attrs import define, field
 
-from tests.interaction.over_cluster import cluster
+from tests.interaction.over_cluster import Process, cluster
 from tests.interaction.raw_http_client import RawHttpClient
-from trio_mcp import Context, MemoryShared, Server, http_app, open_http_client, types
-from trio_mcp.testing import AsgiEngine
+from trio_mcp import Context, MemoryShared, Server, open_http_client, types
 from trio_mcp.wire import CAPABILITIES_KEY
 
 URL = "http://localhost/mcp"
@@ -78,25 +76,9 @@ async def test_a_replayed_handler_begins_again_in_the_process_that_gets_the_retr
         assert len({*begun}) == 2
 
 
-@define(eq=False)
-class Process:
-    """A process of a service, which the test stops."""
-
-    shared: MemoryShared
-    stop: trio.Event = field(factory=trio.Event, init=False)
-    stopped: trio.Event = field(factory=trio.Event, init=False)
-
-    async def run(self, *, task_status: trio.TaskStatus[AsgiEngine]) -> None:
-        engine = AsgiEngine(http_app(make_server(), shared=self.shared))
-        async with engine.lifespan():
-            task_status.started(engine)
-            await self.stop.wait()
-        self.stopped.set()
-
-
 async def test_a_retry_whose_process_has_ended_is_told_so() -> None:
     shared = MemoryShared()
-    owner, other = Process(shared), Process(shared)
+    owner, other = Process(make_server(), shared), Process(make_server(), shared)
     async with trio.open_nursery() as nursery:
         clients = [RawHttpClient(await nursery.start(each.run)) for each in (owner, other)]
         interim = (await clients[0].post(clients[0].call("where", meta=ROOTS))).answer["result"]

@@ -7,9 +7,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 import trio
-from attrs import define, field
 
-from tests.interaction.over_cluster import RoundRobin, cluster
+from tests.interaction.over_cluster import Process, RoundRobin, cluster
 from tests.interaction.raw_http_client import RawHttpClient
 from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import (
@@ -163,25 +162,9 @@ async def test_posts_of_http_with_sse_reach_the_process_that_has_the_stream() ->
             assert await stream.message() == {"jsonrpc": "2.0", "id": "over there", "result": {}}
 
 
-@define(eq=False)
-class Process:
-    """A process of a service, which the test stops."""
-
-    shared: MemoryShared
-    stop: trio.Event = field(factory=trio.Event, init=False)
-    stopped: trio.Event = field(factory=trio.Event, init=False)
-
-    async def run(self, *, task_status: trio.TaskStatus[AsgiEngine]) -> None:
-        engine = AsgiEngine(http_app(make_server(), shared=self.shared))
-        async with engine.lifespan():
-            task_status.started(engine)
-            await self.stop.wait()
-        self.stopped.set()
-
-
 async def test_a_client_of_a_process_that_has_stopped_begins_another_session_and_repeats_what_was_refused() -> None:
     shared = MemoryShared()
-    owner, other = Process(shared), Process(shared)
+    owner, other = Process(make_server(), shared), Process(make_server(), shared)
     async with trio.open_nursery() as nursery:
         engine = RoundRobin([await nursery.start(owner.run)])
         rest = RoundRobin([await nursery.start(other.run)])
@@ -203,7 +186,7 @@ async def total(client: Client) -> str:
 
 async def test_a_process_that_stops_ends_the_streams_that_it_forwards_and_leaves_the_session_alone() -> None:
     shared = MemoryShared()
-    owner, other = Process(shared), Process(shared)
+    owner, other = Process(make_server(), shared), Process(make_server(), shared)
     async with trio.open_nursery() as nursery:
         first, second = [RawHttpClient(await nursery.start(each.run), LEGACY) for each in (owner, other)]
         await first.greet()
@@ -221,7 +204,7 @@ async def test_a_process_that_stops_ends_the_streams_that_it_forwards_and_leaves
 async def test_a_session_is_unknown_to_other_processes_as_soon_as_its_own_stops() -> None:
     shared = MemoryShared()
     app = http_app(make_server(), shared=shared)
-    other = Process(shared)
+    other = Process(make_server(), shared)
     async with trio.open_nursery() as nursery, AsgiEngine(app).lifespan():
         first = RawHttpClient(AsgiEngine(app), LEGACY)
         second = RawHttpClient(await nursery.start(other.run), LEGACY)

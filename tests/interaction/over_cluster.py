@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from itertools import cycle
 from typing import Unpack
 
+import trio
 from attrs import define, field
 
 from trio_mcp import Client, ClientOptions, MemoryShared, Server, http_app, open_http_client
@@ -14,7 +15,7 @@ from trio_mcp.server import HttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import HttpResponse
 
-__all__ = ["RoundRobin", "cluster", "over_cluster"]
+__all__ = ["Process", "RoundRobin", "cluster", "over_cluster"]
 
 URL = "http://localhost/mcp"
 
@@ -46,6 +47,23 @@ class RoundRobin:
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""
+
+
+@define(eq=False)
+class Process:
+    """One process of a service, which the test stops."""
+
+    server: Server
+    shared: MemoryShared
+    stop: trio.Event = field(factory=trio.Event, init=False)
+    stopped: trio.Event = field(factory=trio.Event, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[AsgiEngine]) -> None:
+        engine = AsgiEngine(http_app(self.server, shared=self.shared))
+        async with engine.lifespan():
+            task_status.started(engine)
+            await self.stop.wait()
+        self.stopped.set()
 
 
 @asynccontextmanager

@@ -51,7 +51,7 @@ _MOST_REMEMBERED = 4096
 
 @frozen
 class _ServiceRecord:
-    """What the processes of a service have agreed on. It is stored in the backend."""
+    """The agreement of the processes of a service, which is stored in the backend."""
 
     epoch: str
     """A random string. Another one shows that the backend has lost its data."""

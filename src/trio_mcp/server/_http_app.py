@@ -71,12 +71,13 @@ class HttpOptions(TypedDict, total=False):
     within this time gets a stream."""
     asking: AskingMode | None
     """The way in which handlers wait for the answers of modern clients; overrides the option of `Server`. With several
-    processes behind one address it must be ``"replayed"``, and the server needs `keys`."""
+    processes behind one address and no *shared*, it must be ``"replayed"``, and the server needs `keys`."""
     sessions: SessionSettings | Literal[False] | None
     """The sessions of clients of 2025-11-25 and earlier: their limits, and the store of events for reconnections.
 
-    A session lives in one process. False refuses such clients; use it with several processes behind one address without
-    sticky routing, where they would fail at random."""
+    A session lives in one process; with *shared*, the other processes forward its requests there. False refuses such
+    clients; use it with several processes behind one address that have neither *shared* nor sticky routing, where they
+    would fail at random."""
     auth: ResourceServer | None
     """The token verification; with it every request needs an access token. The metadata for clients is public, below
     ``/.well-known/oauth-protected-resource``; a host that mounts the application must route these root paths to it too

@@ -217,7 +217,7 @@ def _transaction(tables: sqlite3.Connection, begin: str) -> Generator[None]:
 
 @frozen
 class _Seen:
-    """What the watch has seen last."""
+    """The latest observations of the watch."""
 
     connects: int = 0
     """The number of its connection (`_SqliteFile.connects`)."""
