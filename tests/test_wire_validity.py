@@ -210,6 +210,12 @@ class InvalidHttpServing(InvalidServing):
     def needed_scopes(self, method: str, params: Json, access: object) -> frozenset[str]:
         return frozenset()
 
+    def session_record(self, peer: object) -> None:
+        """There is no other process."""
+
+    async def restore_session(self, peer: object, record: Json, access: object, missed_changes: object) -> None:
+        """There is no other process."""
+
 
 @pytest.mark.parametrize("revision", types.REVISIONS[-2:])
 async def test_an_invalid_answer_in_an_http_response_is_reported_with_its_test(

@@ -9,7 +9,7 @@ this module.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -160,6 +160,29 @@ class HttpServing(Serving, Protocol):
         """
         ...
 
+    def session_record(self, peer: Peer) -> JsonObject | None:
+        """Return what another process needs to continue the session of *peer*; None before its handshake.
+
+        Synchronous. No request of the session may be in flight, and the session must end soon.
+        """
+        ...
+
+    async def restore_session(
+        self, peer: Peer, record: JsonObject, access: Access | None, missed_changes: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Let a new session continue one that another process has ended.
+
+        Args:
+            record: returned by `session_record` there.
+            access: the principal of the session; None without authentication.
+            missed_changes: returns True if something may have changed of which the session was not told; to be called
+                when it is told of changes again.
+
+        Raises:
+            KeyError, TypeError, ValueError: the record is from another version of this package.
+        """
+        ...
+
 
 class EventStore(Protocol):
     """A store of the events of event streams, so that a client can resume a stream after its connection broke.
@@ -175,8 +198,9 @@ class EventStore(Protocol):
 class EventLog(Protocol):
     """An open `EventStore`. An event has an owner, a stream of that owner, and a number in that stream.
 
-    Owners and streams are opaque to the log. The numbers of a stream begin with 1 and have no gaps. A log is bounded:
-    it may drop events, the oldest of an owner first. An exception of a log is written to the server's log; its only
+    Owners and streams are opaque to the log. The numbers of a stream have no gaps. They begin with 1, or with a higher
+    number if another process has stored the events before. A log is bounded: it may drop events, the oldest of an owner
+    first. An exception of a log is written to the server's log; its only
     effect is that the events are not stored.
     """
 

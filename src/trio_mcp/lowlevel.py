@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .transports import ForwardedExchange as ForwardedExchange
     from .transports import HttpChannel as HttpChannel
     from .transports import HttpNodes as HttpNodes
+    from .transports import LeftSession as LeftSession
     from .transports import ResponseHead as ResponseHead
     from .transports import json_fields as json_fields
     from .transports import stream_link as stream_link
@@ -96,8 +97,8 @@ else:
                 "checked_result", "interim_result", "past_of", "progress_of", "run_of", "serving_of", "tool_json",
             ),
             "transports": (
-                "BegunRequest", "ForwardedApp", "ForwardedExchange", "HttpChannel", "HttpNodes", "ResponseHead",
-                "json_fields", "stream_link", "stream_transport",
+                "BegunRequest", "ForwardedApp", "ForwardedExchange", "HttpChannel", "HttpNodes", "LeftSession",
+                "ResponseHead", "json_fields", "stream_link", "stream_transport",
             ),
         },
     )  # fmt: skip

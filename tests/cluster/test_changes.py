@@ -80,7 +80,7 @@ async def process(shared: Shared, server: Server | None = None) -> AsyncGenerato
     server = Server("one-of-many") if server is None else server
     points = ServerExtensionPoints(server)
     async with server.serving() as serving, shared.open() as state, trio.open_nursery() as nursery:
-        made = Process(server, ChangeRelay(state, points))
+        made = Process(server, ChangeRelay(state, points, lambda: None))
         serving.changes.add(made.listener)
         await nursery.start(made.relay.receive)
         nursery.start_soon(made.relay.send)
@@ -177,7 +177,7 @@ async def test_a_process_does_not_start_if_the_backend_cannot_be_reached(autojum
     async with backend.open() as state, trio.open_nursery() as nursery:
         backend.is_down = True
         with pytest.raises(SharedUnavailable):
-            await nursery.start(ChangeRelay(state, ServerExtensionPoints(Server("s"))).receive)
+            await nursery.start(ChangeRelay(state, ServerExtensionPoints(Server("s")), lambda: None).receive)
 
 
 async def test_a_change_that_cannot_be_sent_stays_here_and_others_do_not(

@@ -10,6 +10,7 @@ import trio
 from tests.interaction.over_cluster import Process, cluster
 from tests.interaction.raw_http_client import RawHttpClient
 from trio_mcp import Context, MemoryShared, Server, open_http_client, types
+from trio_mcp.server import HttpOptions
 from trio_mcp.wire import CAPABILITIES_KEY
 
 URL = "http://localhost/mcp"
@@ -78,7 +79,10 @@ async def test_a_replayed_handler_begins_again_in_the_process_that_gets_the_retr
 
 async def test_a_retry_whose_process_has_ended_is_told_so() -> None:
     shared = MemoryShared()
-    owner, other = Process(make_server(), shared), Process(make_server(), shared)
+    owner, other = (
+        Process(make_server(), HttpOptions(shared=shared)),
+        Process(make_server(), HttpOptions(shared=shared)),
+    )
     async with trio.open_nursery() as nursery:
         clients = [RawHttpClient(await nursery.start(each.run)) for each in (owner, other)]
         interim = (await clients[0].post(clients[0].call("where", meta=ROOTS))).answer["result"]

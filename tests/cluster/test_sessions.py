@@ -8,22 +8,19 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from tests.interaction.over_cluster import Process, RoundRobin, cluster
+from tests.interaction.over_cluster import Process, cluster
 from tests.interaction.raw_http_client import RawHttpClient
 from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import (
     Changes,
-    Client,
     Context,
     ListChanged,
     MemoryShared,
     ResourceUpdated,
     Server,
-    http_app,
     open_http_client,
-    types,
 )
-from trio_mcp.testing import AsgiEngine
+from trio_mcp.server import HttpOptions
 
 URL = "http://localhost/mcp"
 LEGACY = "2025-11-25"
@@ -162,31 +159,12 @@ async def test_posts_of_http_with_sse_reach_the_process_that_has_the_stream() ->
             assert await stream.message() == {"jsonrpc": "2.0", "id": "over there", "result": {}}
 
 
-async def test_a_client_of_a_process_that_has_stopped_begins_another_session_and_repeats_what_was_refused() -> None:
-    shared = MemoryShared()
-    owner, other = Process(make_server(), shared), Process(make_server(), shared)
-    async with trio.open_nursery() as nursery:
-        engine = RoundRobin([await nursery.start(owner.run)])
-        rest = RoundRobin([await nursery.start(other.run)])
-        async with open_http_client(URL, engine=engine, revision=LEGACY) as client:
-            assert await total(client) == "3"
-            engine.turn_to(rest)
-            assert await total(client) == "3"  # forwarded
-            owner.stop.set()
-            await owner.stopped.wait()
-            assert await total(client) == "3"  # in a session of the other process
-        other.stop.set()
-
-
-async def total(client: Client) -> str:
-    (block,) = (await client.call_tool("add", {"a": 1, "b": 2})).content
-    assert isinstance(block, types.TextContent)
-    return block.text
-
-
 async def test_a_process_that_stops_ends_the_streams_that_it_forwards_and_leaves_the_session_alone() -> None:
     shared = MemoryShared()
-    owner, other = Process(make_server(), shared), Process(make_server(), shared)
+    owner, other = (
+        Process(make_server(), HttpOptions(shared=shared)),
+        Process(make_server(), HttpOptions(shared=shared)),
+    )
     async with trio.open_nursery() as nursery:
         first, second = [RawHttpClient(await nursery.start(each.run), LEGACY) for each in (owner, other)]
         await first.greet()
@@ -199,25 +177,6 @@ async def test_a_process_that_stops_ends_the_streams_that_it_forwards_and_leaves
         await other.stopped.wait()
         assert (await first.post(first.request("ping"))).status == 200
         owner.stop.set()
-
-
-async def test_a_session_is_unknown_to_other_processes_as_soon_as_its_own_stops() -> None:
-    shared = MemoryShared()
-    app = http_app(make_server(), shared=shared)
-    other = Process(make_server(), shared)
-    async with trio.open_nursery() as nursery, AsgiEngine(app).lifespan():
-        first = RawHttpClient(AsgiEngine(app), LEGACY)
-        second = RawHttpClient(await nursery.start(other.run), LEGACY)
-        await first.greet()
-        second.session = first.session
-        app.stop()
-
-        got = await second.post(second.request("ping", id=5))
-
-        assert (got.status, got.answer["id"]) == (404, 5)
-        assert "the process of the session stops" in got.answer["error"]["message"]
-        assert (await second.send("GET")).status == 404
-        other.stop.set()
 
 
 @pytest.mark.parametrize("revision", [LEGACY, "2026-07-28"])

@@ -54,12 +54,12 @@ class Process:
     """One process of a service, which the test stops."""
 
     server: Server
-    shared: MemoryShared
+    options: HttpOptions
     stop: trio.Event = field(factory=trio.Event, init=False)
     stopped: trio.Event = field(factory=trio.Event, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[AsgiEngine]) -> None:
-        engine = AsgiEngine(http_app(self.server, shared=self.shared))
+        engine = AsgiEngine(http_app(self.server, **self.options))
         async with engine.lifespan():
             task_status.started(engine)
             await self.stop.wait()

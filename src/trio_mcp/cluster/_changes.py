@@ -12,7 +12,7 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,11 +24,12 @@ from ..abc import SharedState, StreamPart
 from ..lowlevel import ServerExtensionPoints
 from ..wire import JsonObject, JsonText, NotJsonError, Undecodable, decode, encode, is_object, json_text
 
-__all__ = ["ChangeRelay"]
+__all__ = ["CHANGES_STREAM", "ChangeRelay"]
 
 _log = logging.getLogger("trio_mcp.cluster")
 
-_STREAM = "changes"
+CHANGES_STREAM = "changes"
+"""The name of the stream of the changes of a service."""
 _MOST_KEPT = 10_000
 """The number of entries in the stream: more than a process can be behind."""
 _MOST_WAITING = 100_000
@@ -73,10 +74,14 @@ class ChangeRelay:
     Args:
         state: the backend.
         points: those of the server.
+        on_gap: called when the backend may have lost data.
     """
 
     _state: SharedState
     _points: ServerExtensionPoints
+    _on_gap: Callable[[], None]
+    heard: int = field(default=0, init=False)
+    """The number of the latest entry of the stream that this process has read."""
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
     """The changes that were not sent: an ordered set."""
@@ -115,7 +120,7 @@ class ChangeRelay:
         """Append an entry, as soon as the backend can be reached (rule 2)."""
         while True:
             try:
-                await self._state.append(_STREAM, [entry], at_most=_MOST_KEPT)
+                await self._state.append(CHANGES_STREAM, [entry], at_most=_MOST_KEPT)
             except SharedUnavailable:  # the heartbeat logs it
                 await trio.sleep(_PAUSE_SECONDS)
             else:
@@ -123,7 +128,8 @@ class ChangeRelay:
 
     async def receive(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Deliver the changes of other processes until cancelled."""
-        async with self._state.follow(_STREAM) as parts:
+        self.heard = await self._state.last(CHANGES_STREAM)
+        async with self._state.follow(CHANGES_STREAM) as parts:
             task_status.started()
             await self._deliver(parts)
 
@@ -131,9 +137,11 @@ class ChangeRelay:
         async for part in parts:
             if part.is_gap:
                 self._points.all_changed()
+                self._on_gap()
             for entry in part.entries:
                 for change in self._changes_in(entry):
                     self._points.deliver_change(change)
+            self.heard = part.first - 1 + len(part.entries)
 
     def _changes_in(self, entry: bytes) -> Sequence[Change]:
         try:
@@ -141,5 +149,5 @@ class ChangeRelay:
             is_own = json["origin"] == self._points.changes_id
             return [] if is_own else [_of_json(each) for each in json["changes"]]
         except (Undecodable, KeyError, TypeError):
-            _log.warning("an entry of the stream %r was written by another program", _STREAM)
+            _log.warning("an entry of the stream %r was written by another program", CHANGES_STREAM)
             return []

@@ -5,19 +5,22 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import trio
 from attrs import define, field
 
 from .. import HttpRequest, Server, SharedUnavailable
 from ..abc import Shared
-from ..lowlevel import ForwardedApp, ForwardedExchange, ServerExtensionPoints, owned_nursery
-from ._changes import ChangeRelay
+from ..lowlevel import ForwardedApp, ForwardedExchange, LeftSession, ServerExtensionPoints, owned_nursery
+from ..wire import JsonObject
+from ._changes import CHANGES_STREAM, ChangeRelay
 from ._forwarding import RemoteNode
 from ._keys import OwnerNames
 from ._links import LinkListener
 from ._membership import Membership
 from ._owner import ForwardedRequests
+from ._sessions import SessionPlaces
 
 __all__ = ["Node", "open_node"]
 
@@ -35,17 +38,36 @@ class Node:
     """The beginning of the request states of this process."""
     _ids: OwnerNames
     _membership: Membership
+    _relay: ChangeRelay
+    _places: SessionPlaces
     _nursery: trio.Nursery
     _remotes: dict[str, RemoteNode] = field(factory=dict[str, RemoteNode], init=False)
     """The other processes to which this one has forwarded requests."""
+
+    @property
+    def changes_heard(self) -> int:
+        """The number of changes of the service that this process has heard of."""
+        return self._relay.heard
 
     def new_id(self) -> str:
         """Return an id for a session of this process."""
         return self._ids.new_id()
 
     def owner_of(self, id: str) -> str | None:
-        """Return the name of the other process that has made an id of a session; None if no other has."""
-        return self._ids.owner_of(id)
+        """Return the name of the other process that has a session; see `lowlevel.HttpNodes`."""
+        return self._places.known_owner(id) or self._ids.owner_of(id)
+
+    async def hand_over(self, id: str, record: JsonObject, *, changes_heard: int, seconds: float) -> None:
+        """Leave a session to the other processes; see `lowlevel.HttpNodes`."""
+        await self._places.hand_over(id, record, changes_heard=changes_heard, seconds=seconds)
+
+    async def find_session(self, id: str) -> str | LeftSession | None:
+        """Return the process that continues a session, or the session that was left; see `lowlevel.HttpNodes`."""
+        return await self._places.find(id)
+
+    async def session_ended(self, id: str) -> None:
+        """Forget a session that this process has continued, and that has ended."""
+        await self._places.ended(id)
 
     def owner_of_home(self, home: str) -> str | None:
         """Return the name of the other process whose request states begin so; None if no other's do."""
@@ -83,15 +105,17 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
         requests = ForwardedRequests(app, nursery)
         listener = LinkListener(name, membership.keys, requests.serve)
         address = await nursery.start(listener.run, state.host, state.host, 0)
-        relay = ChangeRelay(state, points)
+        places = SessionPlaces(state, name, membership.keys, partial(state.last, CHANGES_STREAM))
+        relay = ChangeRelay(state, points, places.lost_data)
         await nursery.start(relay.receive)
         nursery.start_soon(relay.send)
+        nursery.start_soon(places.run)
         with points.relaying_changes(relay.take):
             await membership.join(address)
             nursery.start_soon(membership.run)
             try:
                 ids = OwnerNames(membership.keys, name)
-                yield Node(name, ids.home(), ids, membership, nursery)
+                yield Node(name, ids.home(), ids, membership, relay, places, nursery)
             finally:
                 with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                     with suppress(SharedUnavailable):

@@ -161,6 +161,34 @@ class ServerSession:
             if success:
                 self._agreed = evolve(context, meta=_NO_META, progress_token=None)  # which are its own
 
+    def to_json(self) -> JsonObject | None:
+        """Return the outcome of the handshake, for `restore` in another process; None before it."""
+        agreed = self._agreed
+        if agreed is None:
+            return None
+        return {
+            "revision": agreed.revision,
+            "capabilities": agreed.capabilities,
+            "clientInfo": agreed.peer_info,
+            "logLevel": self.log_level,
+            "operating": self.operating,
+        }
+
+    def restore(self, outcome: JsonObject) -> None:
+        """Continue after a handshake that another process of the same service has made.
+
+        Args:
+            outcome: returned by `to_json` there.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is from another version of this package.
+        """
+        if outcome["revision"] not in self._legacy or not is_object(outcome["capabilities"]):
+            raise ValueError(f"no session of this server has agreed on {outcome['revision']!r}")
+        self._agreed = _context(outcome["revision"], outcome["capabilities"], outcome["clientInfo"], _NO_META)
+        self.log_level = outcome["logLevel"]
+        self.state = HandshakeState.OPERATING if outcome["operating"] else HandshakeState.ANSWERED
+
     def notified(self, method: str) -> None:
         """Complete the handshake on `notifications/initialized`; ignore it at any other time."""
         if method == "notifications/initialized" and self.state is HandshakeState.ANSWERED:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .http import HttpSockets as HttpSockets
     from .http import HttpxClient as HttpxClient
     from .http import Inheritance as Inheritance
+    from .http import LeftSession as LeftSession
     from .http import MemoryEventStore as MemoryEventStore
     from .http import NodesOpener as NodesOpener
     from .http import Receive as Receive
@@ -84,8 +85,8 @@ else:
                 "AsgiApp", "AsgiChannel", "AsgiMessage", "BegunRequest", "Bound", "EngineError", "ForwardedApp",
                 "ForwardedExchange", "HttpApp", "HttpChannel", "HttpEngine", "HttpListening", "HttpNodes",
                 "HttpRequest", "HttpResponse", "HttpRoute", "HttpSettings", "HttpSockets", "HttpxClient", "Inheritance",
-                "MemoryEventStore", "NodesOpener", "Receive", "ResponseHead", "RouteTable", "Scope", "Send",
-                "SessionSettings", "SqliteEventStore", "UpgradableChannel", "WebSocketStream", "bind_sockets",
+                "LeftSession", "MemoryEventStore", "NodesOpener", "Receive", "ResponseHead", "RouteTable", "Scope",
+                "Send", "SessionSettings", "SqliteEventStore", "UpgradableChannel", "WebSocketStream", "bind_sockets",
                 "engine_fetch", "http_transport", "inheritance_variables", "json_fields", "open_fetch", "read_body",
                 "read_opening", "serve_asgi", "serve_workers", "take_inheritance", "tls_context",
             ),

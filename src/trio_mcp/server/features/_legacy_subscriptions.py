@@ -6,6 +6,8 @@ Rules of this file:
 2. A session is notified of lists from `notifications/initialized` on, because it cannot have listed them before.
 3. A pending change is stored once for each list and resource; one task sends the pending changes.
 4. A session whose client makes another handshake keeps its subscriptions: they may belong to a client behind a gateway.
+5. A session that another process continues keeps its subscriptions. It is notified of all that it listens for, if a
+   change may have been missed in between.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 """
@@ -13,6 +15,7 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/r
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import trio
 from attrs import define, field, frozen
@@ -20,7 +23,7 @@ from attrs import define, field, frozen
 from ... import types
 from ..._errors import ConnectionLost, McpError
 from ...peer import BUSY, Access, Peer
-from ...wire import EVERY_LIST, Change, ChangeFilter, ResourceUpdated, notification_of
+from ...wire import EVERY_LIST, Change, ChangeFilter, JsonObject, ResourceUpdated, notification_of
 from .._forwarder import Forwarder
 from ._resources import RESOURCE_NOT_FOUND
 from ._subscriptions import ListeningServing, has_resource
@@ -28,6 +31,9 @@ from ._subscriptions import ListeningServing, has_resource
 __all__ = ["SessionListeners", "SessionSubscription"]
 
 _log = logging.getLogger("trio_mcp.server")
+
+_RESTORE_SECONDS = 5.0
+"""The maximum time for the subscriptions of a session that another process has had."""
 
 
 @define(eq=False)
@@ -53,6 +59,37 @@ class SessionListeners:
             self._sessions.pop(peer, None)
 
         peer.on_disconnect(end)
+
+    def to_json(self, peer: Peer) -> JsonObject:
+        """Return the subscriptions of a session, for `restore` in another process."""
+        return self._sessions[peer].to_json()
+
+    async def restore(
+        self,
+        peer: Peer,
+        subscribed: JsonObject,
+        declared: types.ServerCapabilities,
+        access: Access | None,
+        missed_changes: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Notify a session that another process has notified before (rule 5); see `begin`.
+
+        Waits only if a forwarder is asked for resources, and for a bounded time.
+
+        Args:
+            subscribed: returned by `to_json` there.
+            missed_changes: returns True if something may have changed since.
+        """
+        self.begin(peer, declared, access)
+        listener = self._sessions[peer]
+        with trio.move_on_after(_RESTORE_SECONDS):
+            for uri in subscribed["resources"]:
+                try:
+                    await listener.subscribe(uri, access)
+                except McpError as refusal:
+                    _log.debug("the subscription to %r was not restored: %s", uri, refusal.message)
+        if subscribed["behind"] or await missed_changes():
+            listener.all_changed()
 
     @property
     def forwarder(self) -> Forwarder | None:
@@ -159,6 +196,10 @@ class _SessionListener:
                 del self._uris[uri]
         if refusal is not None:
             task_status.started(refusal)
+
+    def to_json(self) -> JsonObject:
+        self.notify_now()
+        return {"resources": [*self._uris], "behind": bool(self._waiting)}
 
     def unsubscribe(self, uri: str) -> None:
         scope = self._uris.pop(uri, None)

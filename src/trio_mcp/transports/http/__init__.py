@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .server import HttpRequest as HttpRequest
     from .server import HttpRoute as HttpRoute
     from .server import HttpSettings as HttpSettings
+    from .server import LeftSession as LeftSession
     from .server import MemoryEventStore as MemoryEventStore
     from .server import NodesOpener as NodesOpener
     from .server import Receive as Receive
@@ -64,9 +65,9 @@ else:
             ),
             "server": (
                 "AsgiApp", "AsgiChannel", "AsgiMessage", "BegunRequest", "ForwardedApp", "ForwardedExchange", "HttpApp",
-                "HttpChannel", "HttpNodes", "HttpRequest", "HttpRoute", "HttpSettings", "MemoryEventStore",
-                "NodesOpener", "Receive", "ResponseHead", "RouteTable", "Scope", "Send", "SessionSettings",
-                "SqliteEventStore", "UpgradableChannel", "json_fields", "read_body", "read_opening",
+                "HttpChannel", "HttpNodes", "HttpRequest", "HttpRoute", "HttpSettings", "LeftSession",
+                "MemoryEventStore", "NodesOpener", "Receive", "ResponseHead", "RouteTable", "Scope", "Send",
+                "SessionSettings", "SqliteEventStore", "UpgradableChannel", "json_fields", "read_body", "read_opening",
             ),
             "ws": ("WebSocketStream",),
         },

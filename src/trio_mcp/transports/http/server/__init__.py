@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ._nodes import NodesOpener as NodesOpener
     from ._routes import HttpRoute as HttpRoute
     from ._routes import RouteTable as RouteTable
+    from ._session_moves import LeftSession as LeftSession
     from ._websocket import read_opening as read_opening
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -49,6 +50,7 @@ else:
             "_legacy_session_manager": ("SessionSettings",),
             "_nodes": ("ForwardedApp", "ForwardedExchange", "HttpNodes", "NodesOpener"),
             "_routes": ("HttpRoute", "RouteTable"),
+            "_session_moves": ("LeftSession",),
             "_websocket": ("read_opening",),
         },
     )  # fmt: skip

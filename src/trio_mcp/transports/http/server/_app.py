@@ -22,10 +22,8 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import trio
@@ -63,6 +61,7 @@ from ._metrics import METRICS_TYPE, CountedRequest, HttpMetrics
 from ._modern import HOW_TO_RUN, ModernEndpoint, StandaloneEndpoint, id_in, refuse_for_now
 from ._nodes import BegunForwarding, NodesOpener, RequestOwners
 from ._routes import RouteTable, ServiceState, StatePage, answer_page, write_access
+from ._session_moves import MISDIRECTED
 from ._websocket import DirectWebSocket, WebSocketLinks, accept_asgi, read_opening, refuse_websocket
 
 if TYPE_CHECKING:
@@ -73,8 +72,6 @@ __all__ = ["HttpApp", "HttpRouter", "HttpSettings", "RunningApp"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
-_ID_BYTES = 32
-"""The number of random bytes in the id of a session."""
 _SHORT_LENGTH = 4
 """The number of digits in the length of a body that is too small to be refused for lack of room."""
 
@@ -329,11 +326,11 @@ class HttpRouter(ServiceState):
 
     async def _sessions(self, id: RequestId | None, responding: Responding) -> SessionRegistry | None:
         """Return the sessions; if there are none, refuse the request *id*."""
-        if self.closed is None and self.running is not None:
+        is_forwarded = responding.request is not None and responding.request.is_forwarded
+        if self.running is not None and (self.closed is None or is_forwarded):
             return self.running.sessions
-        if responding.request is not None and responding.request.is_forwarded:
-            ended = McpError(INVALID_REQUEST, "the process of the session stops: send 'initialize' without the session")
-            await responding.refuse(Refusal(404, ended, id))  # so that the client begins another one elsewhere
+        if is_forwarded:
+            await responding.refuse(Refusal(MISDIRECTED))
             return None
         why = self.closed or f"sessions need a running HTTP application, and this one is not running: {HOW_TO_RUN}"
         await refuse_for_now(why, id, responding)
@@ -583,7 +580,7 @@ class HttpApp:
                     settings.sessions,
                     authorizer,
                     self._router.budget,
-                    partial(secrets.token_urlsafe, _ID_BYTES) if nodes is None else nodes.new_id,
+                    nodes,
                 ) as sessions,
             ):
                 running = RunningApp(
@@ -591,7 +588,7 @@ class HttpApp:
                     ModernEndpoint(serving, authorizer),
                     sessions,
                     WebSocketLinks(serving, authorizer),
-                    None if nodes is None else RequestOwners(nodes),
+                    None if nodes is None else RequestOwners(nodes, sessions),
                 )
                 if router.metrics is not None:
                     router.metrics.observe(serving)

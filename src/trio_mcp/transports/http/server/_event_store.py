@@ -21,6 +21,7 @@ import math
 import os
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,6 +35,7 @@ from ...._shares import Sender
 from ...._util import failure_of
 from ....abc import EventLog
 from ....peer import FairLimiter
+from ....wire import JsonObject
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,6 +56,8 @@ _RELIEF = 0.9
 """The share of the bounds that is left after events were dropped (rule 1)."""
 _SWEEPS = 4
 """The number of searches for old events within their maximum age."""
+_MOST_MOVED_STREAMS, _MOST_MOVED_BYTES = 32, 2**20
+"""The number of streams, and the bytes of their events, that move with a session to another process."""
 
 
 @frozen
@@ -426,11 +430,17 @@ class EventRecord:
     """The number of calls of `append` in flight."""
     _appended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _is_closed: bool = field(default=False, init=False)
+    _latest: dict[int, None] = field(factory=dict[int, None], init=False)
+    """The streams that events were stored of most recently, the newest last."""
 
     async def append(self, stream: int, first: int, events: Sequence[bytes]) -> None:
         """Store events, if the store can."""
         if self._is_closed:
             return
+        self._latest.pop(stream, None)
+        self._latest[stream] = None
+        if len(self._latest) > _MOST_MOVED_STREAMS:
+            del self._latest[next(iter(self._latest))]
         self._appending += 1
         try:
             await self._events.attempt(
@@ -446,6 +456,45 @@ class EventRecord:
             "read events", lambda log: log.read(self._owner, stream, after), self._sender
         )
         return found or (0, ())
+
+    async def to_json(self, first: int) -> JsonObject:
+        """Return the latest events of the latest streams, for `restore` in another process.
+
+        Args:
+            first: a stream whose events are more important than those of the others.
+        """
+        found: JsonObject = {}
+        room = _MOST_MOVED_BYTES
+        for stream in dict.fromkeys([first, *reversed(self._latest)]):
+            number, events = await self._read_latest(stream, room)
+            if events:
+                found[str(stream)] = {"first": number, "events": [each.decode() for each in events]}
+                room -= sum(map(len, events))
+        return found
+
+    async def _read_latest(self, stream: int, most_bytes: int) -> tuple[int, Sequence[bytes]]:
+        """Return the last events of a stream that have no more than so many bytes, and the number of the first."""
+        kept: deque[bytes] = deque()
+        last = size = 0
+        while (page := await self.read(stream, last))[1]:
+            if page[0] != last + 1:  # the events before it were dropped
+                kept.clear()
+                size = 0
+            kept.extend(page[1])
+            last = page[0] + len(page[1]) - 1
+            size += sum(map(len, page[1]))
+            while size > most_bytes:
+                size -= len(kept.popleft())
+        return last + 1 - len(kept), kept
+
+    async def restore(self, events: JsonObject) -> None:
+        """Store events that another process has stored.
+
+        Args:
+            events: returned by `to_json` there.
+        """
+        for stream, found in reversed(events.items()):
+            await self.append(int(stream), found["first"], [each.encode() for each in found["events"]])
 
     async def forget(self) -> None:
         """Delete everything, if the store can, and store nothing more. It deletes what is too old in any case."""

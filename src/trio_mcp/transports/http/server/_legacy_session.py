@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -51,6 +51,7 @@ from ....peer import (
     BUSY,
     NO_HEADERS,
     NO_ORIGIN,
+    Access,
     ExchangeContext,
     ExchangeState,
     IncomingMessageRequest,
@@ -146,8 +147,12 @@ class HttpSession(MessageConnection):
     _request_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     @classmethod
-    def begin(cls, host: SessionHost, request: HttpRequest) -> Self:
-        """Return a new session for the client that makes a request."""
+    def begin(cls, host: SessionHost, request: HttpRequest, id: str | None = None) -> Self:
+        """Return a new session for the client that makes a request.
+
+        Args:
+            id: that of a session of another process which it continues.
+        """
 
         def notified(method: str, params: JsonObject) -> None:
             serving.notified(method, params, session, session.envelope)
@@ -155,7 +160,7 @@ class HttpSession(MessageConnection):
         serving = host.serving
         principal, sender = request.principal, request.sender
         session = cls(serving.admission(), serving.answer, notified, serving.limits, host, principal, sender)
-        session.id = host.new_id()
+        session.id = host.new_id() if id is None else id
         session.slots = SenderSlots.of(serving, serving.limits).for_requests(sender)
         note_arrival(serving, session, cls.transport)
         return session
@@ -200,6 +205,11 @@ class HttpSession(MessageConnection):
             self._request_ended.unpark_all()
         if not self.ledger.incoming and self.lost is None:
             self.idle_since = trio.current_time()
+
+    async def wait_ended(self) -> None:
+        """Wait until the session has ended."""
+        while self.lost is None:
+            await self._disconnected.park()
 
     async def forget(self) -> None:
         """Delete what is stored of an ended session, after its last HTTP request has ended."""
@@ -575,6 +585,51 @@ class StreamableSession(HttpSession):
         self, status: int, sentence: str, responding: Responding, *, code: int = INVALID_REQUEST
     ) -> None:
         await responding.refuse(Refusal(status, McpError(code, sentence)))
+
+    async def to_json(self) -> JsonObject | None:
+        """End all streams, and return what another process needs to `restore` the session; None before its handshake.
+
+        No request may be in flight, and `close` must follow. Waits only for the event store.
+        """
+        agreed = self.host.serving.session_record(self)
+        if agreed is None:
+            return None
+        standing = self._standing
+        unread = () if self._stores_standing else standing.take_unread()
+        standing.end(ConnectionClosed("another process continues the session"))
+        for outlet in list(self._outlets.values()):
+            if isinstance(outlet, StoredOutlet) and (self._stores_standing or outlet is not standing):
+                await outlet.wait_stored()
+        return {
+            "principal": self.principal,
+            "agreed": agreed,
+            "issued": self._issued,
+            "unread": [each.decode() for each in unread],
+            "standing": [standing.last, standing.position] if isinstance(standing, StoredOutlet) else None,
+            "events": {} if self._record is None else await self._record.to_json(_STANDING),
+        }
+
+    async def restore(
+        self, record: JsonObject, access: Access | None, missed_changes: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Continue a session of another process.
+
+        Args:
+            record: returned by `to_json` there.
+            access: the principal of the session; None without authentication.
+            missed_changes: returns True if something may have changed of which the session was not told.
+
+        Raises:
+            KeyError, TypeError, ValueError: the record is from another version of this package.
+        """
+        standing, serving = self._standing, self.host.serving
+        self._issued = record["issued"]
+        if self._record is not None and isinstance(standing, StoredOutlet) and record["standing"] is not None:
+            standing.continue_after(*record["standing"])
+            await self._record.restore(record["events"])
+        for line in record["unread"]:
+            standing.put(line.encode())
+        await serving.restore_session(self, record["agreed"], access, missed_changes)
 
     def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
         """Send the readers of an outlet away, if their revision allows it (rule 7)."""

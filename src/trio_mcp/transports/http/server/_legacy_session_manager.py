@@ -9,7 +9,8 @@ Rules of this file:
    would have as many, it is refused.
 3. A session exists only for its principal; to all others it is unknown.
 4. When the server stops, requests in flight may go on for `Limits.drain_seconds`, and then fail because the server
-   stops. Then every session ends with its streams.
+   stops. Then every session ends with its streams; in a service of several processes, another one continues it
+   (`StoppingSessions`).
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 """
@@ -18,8 +19,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Sequence
+import secrets
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -46,6 +49,7 @@ from ._asgi import BegunRequest, HttpRequest, RequestAuthorizer, Responding
 from ._byte_budget import ByteBudget
 from ._event_store import EventGuard
 from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
+from ._session_moves import MISDIRECTED, LeftSession, SessionMoves, StoppingSessions
 
 __all__ = ["SessionRegistry", "SessionSettings", "SessionStatistics", "open_sessions"]
 
@@ -55,6 +59,8 @@ _PROTECTED_SECONDS = 60.0
 """A session that is idle for a shorter time is not ended to make room (rule 2)."""
 _RETRY_AFTER = "30"
 """The seconds after which a client that was refused for lack of room may try again."""
+_ID_BYTES = 32
+"""The number of random bytes in the id of a session."""
 _FLUSH_SECONDS = 2.0
 """The maximum time for the last messages to be written."""
 
@@ -124,7 +130,7 @@ async def open_sessions(
     settings: SessionSettings,
     authorizer: RequestAuthorizer,
     budget: ByteBudget,
-    new_id: Callable[[], str],
+    moves: SessionMoves | None,
 ) -> AsyncGenerator[SessionRegistry]:
     """Open the sessions of a running application; at the end of the block all of them end, at once.
 
@@ -134,12 +140,12 @@ async def open_sessions(
         settings: their limits.
         authorizer: authorizes their requests.
         budget: counts the bytes that wait in them.
-        new_id: returns the id of a new session.
+        moves: those to and from the other processes of the service; None if there are none.
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
         guard = None if events is None else EventGuard(events, nursery)
-        sessions = SessionRegistry(serving, supported, settings, authorizer, budget, nursery, guard, new_id)
+        sessions = SessionRegistry(serving, supported, settings, authorizer, budget, nursery, guard, moves)
         nursery.start_soon(sessions.expire)
         try:
             yield sessions
@@ -158,7 +164,7 @@ class SessionRegistry:
     _budget: ByteBudget
     _nursery: trio.Nursery
     _events: EventGuard | None
-    _new_id: Callable[[], str]
+    _moves: SessionMoves | None
     _host: SessionHost = field(init=False)
     _table: dict[str, HttpSession] = field(factory=dict[str, HttpSession], init=False)
     """The open sessions by id."""
@@ -171,6 +177,10 @@ class SessionRegistry:
     """Ends when the first session has been idle for too long."""
     _undelivered: int = field(default=0, init=False)
     """The number of undelivered answers of sessions that have ended."""
+    _is_stopping: bool = field(default=False, init=False)
+    """True if only requests that other processes forward are still answered."""
+    _continued: set[str] = field(factory=set[str], init=False)
+    """The ids of the open sessions that other processes have begun."""
 
     def __attrs_post_init__(self) -> None:
         settings = self._settings
@@ -185,7 +195,7 @@ class SessionRegistry:
             half_open_seconds=settings.half_open_seconds,
             retry_ms=round(settings.retry_seconds * 1000),
             ended=self._ended,
-            new_id=self._new_id,
+            new_id=partial(secrets.token_urlsafe, _ID_BYTES) if self._moves is None else self._moves.new_id,
         )
 
     @property
@@ -193,8 +203,16 @@ class SessionRegistry:
         """The number of open sessions."""
         return len(self._table)
 
+    def has(self, id: str) -> bool:
+        """Return True if there is an open session *id*, of any principal."""
+        return id in self._table
+
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
         """Answer a POST in a session, or one that opens a session."""
+        is_answer = posted.message is not None and not isinstance(posted.message, JsonRpcRequest)
+        if self._is_stopping and not (is_answer and self.has(posted.session_id or "")):
+            await self._redirect(posted.session_id, responding)
+            return
         if posted.session_id is None:
             session = self._begin(StreamableSession, request, posted.value)
         else:
@@ -214,8 +232,18 @@ class SessionRegistry:
             return None
         return session.begin_post(posted, request)
 
+    async def _redirect(self, id: str | None, responding: Responding) -> None:
+        """Answer a forwarded request that another process has to answer, when that one can (`StoppingSessions`)."""
+        session = self._table.get(id or "")
+        if session is not None:
+            await session.wait_ended()
+        await responding.refuse(Refusal(MISDIRECTED))
+
     async def get(self, request: HttpRequest, responding: Responding) -> None:
         """Answer a GET in a session, or one that opens a connection of HTTP+SSE."""
+        if self._is_stopping:
+            await self._redirect(request.headers.get(SESSION_FIELD), responding)
+            return
         if self._begins_stream(request):
             connection = self._begin(SseConnection, request)
             if isinstance(connection, Refusal):
@@ -231,6 +259,9 @@ class SessionRegistry:
 
     async def delete(self, request: HttpRequest, responding: Responding) -> None:
         """End the session that a DELETE names."""
+        if self._is_stopping and not self.has(request.headers.get(SESSION_FIELD, "")):
+            await self._redirect(None, responding)
+            return
         session = self._named_in_head(request, responding)
         if isinstance(session, Refusal):
             await responding.refuse(session)
@@ -285,18 +316,41 @@ class SessionRegistry:
 
     def _begin(self, kind: type[S], request: HttpRequest, value: object = None) -> S | Refusal:
         """Return a new session, or the refusal (rule 2)."""
+        refusal = self.refusal_to_begin(request, value)
+        if refusal is not None:
+            return refusal
+        session = kind.begin(self._host, request)
+        self._add(session)
+        return session
+
+    def refusal_to_begin(self, request: HttpRequest, value: object) -> Refusal | None:
+        """Make room for a session of the client that makes a request; return the refusal if there is none (rule 2)."""
         if not self._bound.has_room():
             self._make_room(request.sender)
-        if not self._bound.has_room():
-            refusal = _refusal(
-                503, "the maximum number of sessions is open (SessionSettings.max_sessions); try again later", value
-            )
-            return evolve(refusal, headers={"retry-after": _RETRY_AFTER})
-        session = kind.begin(self._host, request)
+        if self._bound.has_room():
+            return None
+        refusal = _refusal(
+            503, "the maximum number of sessions is open (SessionSettings.max_sessions); try again later", value
+        )
+        return evolve(refusal, headers={"retry-after": _RETRY_AFTER})
+
+    def _add(self, session: HttpSession) -> None:
         self._table[session.id] = session
         self._bound.add(session.sender, session)
         self._wake_by(session.deadline)
-        return session
+
+    async def restore(self, id: str, left: LeftSession, request: HttpRequest) -> None:
+        """Continue a session of another process, for the client that makes a request."""
+        session, is_read = StreamableSession.begin(self._host, request, id), True
+        try:
+            await session.restore(left.record, request.access, left.missed_changes)
+        except (KeyError, TypeError, ValueError):  # a process with another version of this package
+            _log.exception("a session of another process cannot be read")
+            is_read = False
+        self._continued.add(id)
+        self._add(session)
+        if not is_read:
+            session.close(ConnectionClosed("the session cannot be read"))
 
     def _make_room(self, newcomer: Sender) -> None:
         """End the session that is the least loss, if there is one, to make room for a new one."""
@@ -329,6 +383,9 @@ class SessionRegistry:
 
     async def _forget(self, session: HttpSession) -> None:
         await session.forget()
+        if session.id in self._continued and self._moves is not None:
+            self._continued.discard(session.id)
+            await self._moves.session_ended(session.id)
         self._ending.discard(session)
         self._removed.unpark_all()
 
@@ -350,19 +407,30 @@ class SessionRegistry:
                     session.close(ConnectionClosed("the session was idle for too long"))
 
     def stop(self) -> None:
-        """End the endless requests; synchronous."""
+        """End the endless requests, and begin no others; synchronous."""
+        self._is_stopping = True
         for session in list(self._table.values()):
             session.abandon(lambda exchange: exchange.endless)
 
     async def emptied(self) -> None:
         """Wait until every request is answered and every session has ended, for a bounded time (rule 4)."""
+        leaving = None if self._moves is None else StoppingSessions(self._moves, self._settings.idle_seconds)
         async with trio.open_nursery() as nursery:
             for session in self._table.values():
-                nursery.start_soon(session.drain)
+                nursery.start_soon(self._drain, session, leaving)
         self.close()
         with trio.move_on_after(_FLUSH_SECONDS):
             while self._ending:
                 await self._removed.park()
+
+    async def _drain(self, session: HttpSession, leaving: StoppingSessions | None) -> None:
+        """Wait until the requests of a session are answered; then hand it over, if there are other processes."""
+        await session.drain()
+        if leaving is not None and isinstance(session, StreamableSession) and session.lost is None:
+            session.abandon(lambda exchange: exchange.open)
+            await leaving.hand_over(session)
+            self._continued.discard(session.id)
+            session.close(ConnectionClosed("another process continues the session"))
 
     def close(self) -> None:
         """End every session; synchronous."""

@@ -276,6 +276,15 @@ class HttpOutlet(ByteHolder):
         self._outbox.fail(ConnectionBroken("the client has closed the response"))
         self._note_size()
 
+    def take_unread(self) -> Sequence[bytes]:
+        """Take the messages that wait, if it has no reader that will send them."""
+        if self._readers:
+            return ()
+        lines = self._outbox.take()
+        self._outbox.sent(sum(map(len, lines)))
+        self._note_size()
+        return [*lines]
+
     def end(self, reason: ConnectionLost) -> None:
         """Send nothing more, except to the current readers: they send what is left, and end."""
         self._reason = reason
@@ -344,6 +353,20 @@ class StoredOutlet(HttpOutlet):
     def on_cut(self) -> None:
         """Drop the latest events, which are stored: readers get them from the record."""
         self._forget_fresh()
+
+    @property
+    def position(self) -> int:
+        """The number of the event that was taken last."""
+        return self._position
+
+    def continue_after(self, last: int, position: int) -> None:
+        """Continue the numbers of an outlet of another process; see `last` and `position`."""
+        self.last, self._position = last, position
+
+    async def wait_stored(self) -> None:
+        """Wait until nothing more will be stored."""
+        while not self.is_stored:
+            await self._changed.park()
 
     def attach_after(self, number: int) -> OutletReader:
         """Return a reader that continues after event *number*."""

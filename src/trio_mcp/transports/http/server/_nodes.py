@@ -2,7 +2,8 @@
 
 A request belongs to the process that holds what it continues: the session that it names, or the handler that waits for
 the answers which it brings. Any process may receive it. That one checks the head, the authorization and the body, and
-forwards the rest; the owner answers it as if it had received it.
+forwards the rest; the owner answers it as if it had received it. If the owner has left its sessions to the other
+processes (`StoppingSessions`), the receiver looks for the one that continues the session, or does that itself.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
@@ -10,23 +11,30 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from ...._errors import McpError
+from ...._errors import McpError, SharedUnavailable
 from ....wire import INTERNAL_ERROR, SESSION_FIELD, JsonRpcRequest, LegacyPost, ModernPost, Refusal, RequestId
 from ._asgi import BegunRequest, HttpRequest, Responding
 from ._channel import HttpChannel, ResponseHead
 from ._legacy_session import addressed_stream
+from ._legacy_session_manager import SessionRegistry
+from ._session_moves import MISDIRECTED, SessionMoves
 
 __all__ = ["BegunForwarding", "ForwardedApp", "ForwardedExchange", "HttpNodes", "NodesOpener", "RequestOwners"]
 
+_log = logging.getLogger("trio_mcp.transports")
+
 _QUICK_SECONDS = 0.02
 """The time for a response during which it does not pay to watch whether the client leaves."""
+_MOST_MOVES = 4
+"""The number of processes that are tried for one request: a session may move again meanwhile."""
 
 
 class ForwardedApp(Protocol):
@@ -71,7 +79,7 @@ class ForwardedExchange(Protocol):
         ...
 
 
-class HttpNodes(Protocol):
+class HttpNodes(SessionMoves, Protocol):
     """The processes of a service, of which this one is a node."""
 
     @property
@@ -88,12 +96,11 @@ class HttpNodes(Protocol):
         """Return the name of the other process whose request states begin so; None if no other's do."""
         ...
 
-    def new_id(self) -> str:
-        """Return an id for a session of this process. It cannot be guessed, and names this process."""
-        ...
-
     def owner_of(self, id: str) -> str | None:
-        """Return the name of the other process that has made an id of a session; None if no other has."""
+        """Return the name of the other process that has made an id of a session; None if no other has.
+
+        It is that of the process that continues the session, if this one has learnt that.
+        """
         ...
 
     def forward(self, owner: str, request: HttpRequest) -> ForwardedExchange:
@@ -105,70 +112,159 @@ NodesOpener: TypeAlias = "Callable[[ForwardedApp], AbstractAsyncContextManager[H
 """Makes a running application a node of its service for as long as the block lasts."""
 
 
+@frozen
+class Destination:
+    """The other process that answers a request."""
+
+    owner: str
+    """Its name."""
+    session: str | None = None
+    """The id of the session that the request belongs to; None if it belongs to none, or to one that cannot move."""
+
+
 @define(eq=False)
 class RequestOwners:
-    """Finds the owners of the requests of one application, and forwards to them."""
+    """Finds the owners of the requests of one application, and forwards to them.
+
+    Args:
+        sessions: the sessions of this process.
+    """
 
     _nodes: HttpNodes
+    _sessions: SessionRegistry
     _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
     """The scopes of the streams of sessions, which do not end by themselves."""
+    _looking_up: dict[str, trio.Lock] = field(factory=dict[str, trio.Lock], init=False)
+    """Held for each session that is being looked for, by its id."""
 
     def stop(self) -> None:
         """End the streams of sessions of other processes, because this process stops. Synchronous."""
         for stream in self._streams:
             stream.cancel(reason="the server stops")
 
-    def of_head(self, request: HttpRequest) -> str | None:
-        """Return the other process that answers a request without a body; None if this process does."""
-        return self._nodes.owner_of(request.headers.get(SESSION_FIELD, ""))
+    def of_head(self, request: HttpRequest) -> Destination | None:
+        """Return the destination of a request without a body; None if this process answers it."""
+        return self._of_session(request.headers.get(SESSION_FIELD, ""))
 
-    def of_stream(self, request: HttpRequest) -> str | None:
-        """Return the other process that has the HTTP+SSE stream which a POST is addressed to."""
+    def of_stream(self, request: HttpRequest) -> Destination | None:
+        """Return the destination of a POST that is addressed to an HTTP+SSE stream of another process."""
         id = addressed_stream(request) if request.query else None
-        return None if id is None else self._nodes.owner_of(id)
+        owner = None if id is None else self._nodes.owner_of(id)
+        return None if owner is None else Destination(owner)
 
-    def of_post(self, posted: LegacyPost | ModernPost) -> str | None:
-        """Return the other process that answers a POST."""
+    def of_post(self, posted: LegacyPost | ModernPost) -> Destination | None:
+        """Return the destination of a POST; None if this process answers it."""
         if isinstance(posted, LegacyPost):
-            return None if posted.session_id is None else self._nodes.owner_of(posted.session_id)
+            return None if posted.session_id is None else self._of_session(posted.session_id)
         message = posted.message
         if not isinstance(message, JsonRpcRequest) or message.params is None:
             return None
         state: Any = message.params.get("requestState")
         if type(state) is not str or "." not in state:
             return None
-        return self._nodes.owner_of_home(state.partition(".")[0])
+        owner = self._nodes.owner_of_home(state.partition(".")[0])
+        return None if owner is None else Destination(owner)
+
+    def _of_session(self, id: str) -> Destination | None:
+        if self._sessions.has(id):
+            return None
+        owner = self._nodes.owner_of(id)
+        return None if owner is None else Destination(owner, id)
 
     async def forward(
-        self, owner: str, request: HttpRequest, responding: Responding, id: RequestId | None = None
+        self, destination: Destination, request: HttpRequest, responding: Responding, id: RequestId | None = None
     ) -> bool:
-        """Answer a request through its owner; return False, with nothing done, if that process is gone.
+        """Answer a request through its owner; return False, with nothing done, if this process has to answer it.
+
+        That is the case if the owner is gone, and if this process continues the session from now on.
 
         Args:
             id: that of the JSON-RPC request in it, for an error.
+        """
+        owner: str | None = destination.owner
+        for _ in range(_MOST_MOVES):
+            if owner is None:
+                break
+            if await self._forward(owner, request, responding, id):
+                return True
+            if destination.session is None:
+                return False
+            try:
+                found = await self._find(destination.session, request)
+            except SharedUnavailable as error:
+                _log.warning("a session cannot be looked for: %s", error)
+                why = McpError(INTERNAL_ERROR, "the session cannot be found now; try again later")
+                await responding.refuse(Refusal(503, why, id))
+                return True
+            if isinstance(found, Refusal):
+                await responding.refuse(evolve(found, id=id))
+                return True
+            owner = None if found == owner else found
+        return False
+
+    async def _find(self, id: str, request: HttpRequest) -> str | Refusal | None:
+        """Return the process that continues a session whose owner is gone; None if this one does, or none can.
+
+        Raises:
+            SharedUnavailable: the backend cannot be reached.
+        """
+        lock = self._looking_up.setdefault(id, trio.Lock())
+        try:
+            async with lock:
+                while not self._sessions.has(id):
+                    found = await self._nodes.find_session(id)
+                    if found is None or isinstance(found, str):
+                        return found
+                    if found.record.get("principal") != request.principal:
+                        return None
+                    refusal = self._sessions.refusal_to_begin(request, None)
+                    if refusal is not None:
+                        return refusal
+                    with trio.CancelScope(shield=True):  # the session would be lost in between
+                        if await found.claim():
+                            await self._sessions.restore(id, found, request)
+                return None
+        finally:
+            if not lock.statistics().tasks_waiting:
+                self._looking_up.pop(id, None)
+
+    async def _forward(self, owner: str, request: HttpRequest, responding: Responding, id: RequestId | None) -> bool:
+        """Answer a request through another process; return False if that one is gone, or does not answer it any more.
+
+        Nothing was done then.
         """
         exchange, part = self._nodes.forward(owner, request), None
         try:
             with trio.move_on_after(_QUICK_SECONDS) as waiting:
                 part = await exchange.next_part()
             if part is not None:
+                if _is_misdirected(part[0]):
+                    exchange.taken()
+                    return False
                 await responding.relay(part[0], part[1], more=part[2])
                 exchange.taken()
             if waiting.cancelled_caught or (part is not None and part[2]):
                 async with responding.attending():
-                    await self._relay_rest(exchange, request, responding)
+                    if not await self._relay_rest(exchange, request, responding):
+                        return False
             return responding.left or exchange.outcome is None or await _explain_loss(exchange, responding, id)
         finally:
             exchange.leave()
 
-    async def _relay_rest(self, exchange: ForwardedExchange, request: HttpRequest, responding: Responding) -> None:
-        """Relay what is left of a response; the stream of a session ends when this process stops."""
+    async def _relay_rest(self, exchange: ForwardedExchange, request: HttpRequest, responding: Responding) -> bool:
+        """Relay what is left of a response; return False if it is that of a process which does not answer any more.
+
+        The stream of a session ends when this process stops.
+        """
         with trio.CancelScope() as stream:
             if request.method == "GET":
                 self._streams.add(stream)
             try:
                 while (part := await exchange.next_part()) is not None:
                     head, data, more = part
+                    if _is_misdirected(head):
+                        exchange.taken()
+                        return False
                     await responding.relay(head, data, more=more)
                     exchange.taken()
                     if not more:
@@ -177,6 +273,11 @@ class RequestOwners:
                 self._streams.discard(stream)
         if stream.cancelled_caught and responding.begun:
             await responding.relay(None, b"", more=False)
+        return True
+
+
+def _is_misdirected(head: ResponseHead | None) -> bool:
+    return head is not None and head[0] == MISDIRECTED
 
 
 async def _explain_loss(exchange: ForwardedExchange, responding: Responding, id: RequestId | None) -> bool:
@@ -196,11 +297,11 @@ class BegunForwarding(BegunRequest):
     """A POST that another process answers.
 
     Args:
-        otherwise: answers it if that process is gone.
+        otherwise: answers it if this process has to.
     """
 
     _owners: RequestOwners
-    _owner: str
+    _destination: Destination
     _request: HttpRequest
     _id: RequestId | None
     _otherwise: Callable[[HttpRequest, Responding], Awaitable[None]]
@@ -211,6 +312,6 @@ class BegunForwarding(BegunRequest):
 
     async def go_on(self, responding: Responding) -> None:
         """Forward the request."""
-        if not await self._owners.forward(self._owner, self._request, responding, self._id):
+        if not await self._owners.forward(self._destination, self._request, responding, self._id):
             self._request.is_forwarded = True
             await self._otherwise(self._request, responding)

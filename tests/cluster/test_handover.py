@@ -1,0 +1,429 @@
+"""A process that stops leaves the sessions of older clients to the other processes of its service."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, cast
+
+import pytest
+import trio
+from attrs import define, field, frozen
+
+from tests.cluster.interrupted_backend import InterruptedShared
+from tests.interaction.over_cluster import Process, RoundRobin
+from tests.interaction.raw_http_client import RawHttpClient
+from tests.transports.http.server.token_verifier import Tokens, protection
+from trio_mcp import (
+    Accepted,
+    Context,
+    Limits,
+    MemoryEventStore,
+    MemoryShared,
+    Server,
+    SessionSettings,
+    open_http_client,
+)
+from trio_mcp.abc import Shared
+from trio_mcp.server import HttpOptions
+from trio_mcp.testing import AsgiEngine
+
+URL = "http://localhost/mcp"
+LEGACY = "2025-11-25"
+Json = dict[str, Any]
+
+
+@frozen
+class Person:
+    name: str
+
+
+@define(eq=False)
+class Gate:
+    """A tool waits here for the test."""
+
+    entered: trio.Event = field(factory=trio.Event, init=False)
+    opened: trio.Event = field(factory=trio.Event, init=False)
+
+
+def make_server(gate: Gate | None = None, **options: Any) -> Server:
+    server = Server("one-of-many", **options)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        assert gate is not None
+        gate.entered.set()
+        await gate.opened.wait()
+        await ctx.report_progress(1)
+        return "waited"
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        assert gate is not None
+        answer = await ctx.elicit("Who?", Person)
+        return answer.value.name if isinstance(answer, Accepted) else "nobody"
+
+    @server.tool
+    async def change(ctx: Context) -> None:
+        ctx.resource_updated("memo://today")
+
+    @server.tool
+    async def say(ctx: Context, text: str) -> None:
+        await ctx.log("info", text)
+
+    server.resources.add_static("memo://today", "# Today", name="today")
+    return server
+
+
+@define(eq=False)
+class Service:
+    """Processes of one service; each client of the test is at one of them."""
+
+    processes: Sequence[Process]
+    engines: Sequence[AsgiEngine]
+
+    def client(self, number: int, session: str | None = None, revision: str = LEGACY) -> RawHttpClient:
+        client = RawHttpClient(self.engines[number], revision)
+        client.session = session
+        return client
+
+    async def begin(self, number: int, revision: str = LEGACY) -> str:
+        """Begin a session at a process; return its id."""
+        client = self.client(number, revision=revision)
+        await client.greet({"elicitation": {}})
+        assert client.session is not None
+        return client.session
+
+    async def stopping(self, number: int) -> None:
+        """Wait until a process refuses new requests."""
+        client = self.client(number, revision="2026-07-28")
+        while (await client.post(client.request("ping"))).status != 503:
+            pass
+
+    async def stop(self, number: int) -> None:
+        process = self.processes[number]
+        process.stop.set()
+        await process.stopped.wait()
+
+
+@asynccontextmanager
+async def service(
+    nodes: int = 3, shared: Shared | None = None, gate: Gate | None = None, limits: Limits | None = None, **options: Any
+) -> AsyncGenerator[Service]:
+    backend = MemoryShared() if shared is None else shared
+    given = cast("HttpOptions", {**options, "shared": backend})
+    made = {} if limits is None else {"limits": limits}
+    processes = [Process(make_server(gate, **made), given) for _ in range(nodes)]
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            yield Service(processes, [await nursery.start(each.run) for each in processes])
+            for process in processes:
+                process.stop.set()
+
+
+def text_of(answer: Json) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+async def test_a_session_of_a_process_that_has_stopped_is_continued_by_the_others() -> None:
+    async with service(3) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+
+        for number in (1, 2, 1):
+            client = nodes.client(number, session)
+            got = await client.post(client.call("add", {"a": number, "b": 1}, id=number))
+            assert (got.status, got.answer["id"], text_of(got.answer)) == (200, number, str(number + 1))
+
+
+async def test_a_session_moves_as_often_as_its_process_stops_and_ends_when_its_client_says_so() -> None:
+    async with service(4) as nodes:
+        session = await nodes.begin(0)
+        last = nodes.client(3, session)
+        assert (await last.post(last.request("ping"))).status == 200
+        for number in (0, 1):
+            await nodes.stop(number)
+            client = nodes.client(number + 1, session)
+            assert (await client.post(client.request("ping"))).status == 200
+            assert (await last.post(last.request("ping"))).status == 200
+
+        assert (await last.send("DELETE")).status == 204
+        assert (await last.post(last.request("ping"))).status == 404
+        assert (await nodes.client(2, session).send("GET")).status == 404
+
+
+async def test_requests_of_a_session_at_the_same_time_are_answered_by_the_one_process_that_continues_it() -> None:
+    async with service(4) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        statuses: list[int] = []
+
+        async def call(number: int) -> None:
+            client = nodes.client(1 + number % 3, session)
+            statuses.append((await client.post(client.request("ping", id=number))).status)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(30):
+                nursery.start_soon(call, number)
+
+        assert statuses == [200] * 30
+        assert sum(_sessions(each) for each in nodes.processes) == 1
+
+
+def _sessions(process: Process) -> int:
+    connections = process.server.snapshot().connections
+    return sum(each.transport == "http session" for each in connections)
+
+
+async def test_what_the_handshake_has_agreed_on_and_the_log_level_go_along() -> None:
+    async with service(2) as nodes:
+        session = await nodes.begin(0, "2025-03-26")
+        client = nodes.client(0, session, "2025-03-26")
+        await client.post(client.request("logging/setLevel", {"level": "error"}))
+        await nodes.stop(0)
+
+        client = nodes.client(1, session, "2025-03-26")
+        said = await client.post(client.call("say", {"text": "not an error"}))
+        assert [each["id"] for each in said.messages] == [1]
+        batch = await client.post([client.request("ping", id=1), client.request("ping", id=2)])
+        assert [each["id"] for each in batch.messages] == [1, 2]
+        other = nodes.client(1, session, LEGACY)
+        assert (await other.post(other.request("ping"))).status == 400  # not the revision of the session
+        again = await client.post(client.request("initialize", {"protocolVersion": LEGACY}))
+        assert "this session has begun" in again.answer["error"]["message"]
+
+
+async def test_subscriptions_go_along_and_a_change_that_nobody_has_told_is_told() -> None:
+    async with service(3) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        await client.post(client.request("resources/subscribe", {"uri": "memo://today"}))
+        await nodes.stop(0)
+        nodes.processes[1].server.resource_updated("memo://today")  # while no process has the session
+        nodes.processes[1].server.resource_updated("memo://tomorrow")
+
+        async with client.open("GET") as stream:
+            told = {(await stream.message())["method"] for _ in range(3)}
+            assert told == {
+                "notifications/tools/list_changed",
+                "notifications/resources/list_changed",
+                "notifications/resources/updated",
+            }
+            other = nodes.client(2)
+            await other.greet()
+            await other.post(other.call("change"))
+            assert (await stream.message())["method"] == "notifications/resources/updated"
+
+
+async def test_a_session_is_told_nothing_if_nothing_has_changed() -> None:
+    async with service(2) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        await client.post(client.request("resources/subscribe", {"uri": "memo://today"}))
+        await nodes.stop(0)
+
+        async with client.open("GET") as stream:
+            await client.post(client.call("change"))
+            assert (await stream.message())["params"] == {"uri": "memo://today"}  # the first message
+
+
+async def test_a_stored_stream_is_resumed_at_the_process_that_continues_the_session() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, sessions=SessionSettings(event_store=MemoryEventStore())) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(0, session)
+        async with client.open("POST", client.call("wait", meta={"progressToken": 7}, id="long")) as broken:
+            first = await broken.event()
+            assert first is not None
+            await gate.entered.wait()
+        nodes.processes[0].stop.set()
+        gate.opened.set()
+        await nodes.processes[0].stopped.wait()
+
+        later = nodes.client(1, session)
+        async with later.open("GET", headers={"last-event-id": first.id}) as resumed:
+            progress, answer = await resumed.message(), await resumed.message()
+            assert progress["params"]["progressToken"] == 7
+            assert (answer["id"], text_of(answer)) == ("long", "waited")
+
+
+async def test_the_standing_stream_goes_on_without_a_gap_and_without_repetition() -> None:
+    async with service(2, sessions=SessionSettings(event_store=MemoryEventStore())) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(0, session)
+        await client.post(client.request("resources/subscribe", {"uri": "memo://today"}))
+        ids: list[str] = []
+        async with client.open("GET") as stream:
+            for _ in range(2):
+                await client.post(client.call("change"))
+            while len(ids) < 3:
+                event = await stream.event()
+                assert event is not None
+                ids.append(event.id or "")
+        await client.post(client.call("change"))  # while no stream is open
+        await nodes.stop(0)
+
+        later = nodes.client(1, session)
+        async with later.open("GET", headers={"last-event-id": ids[1]}) as stream:
+            resumed = [await stream.event() for _ in range(3)]
+            assert [each and each.id for each in resumed] == [ids[1], ids[2], _next(ids[2])]
+
+
+def _next(event_id: str) -> str:
+    stream, number = event_id.split("-")
+    return f"{stream}-{int(number) + 1}"
+
+
+async def test_messages_that_wait_for_a_stream_go_along_without_an_event_store() -> None:
+    async with service(2) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(0, session)
+        await client.post(client.request("resources/subscribe", {"uri": "memo://today"}))
+        await client.post(client.call("change"))
+        await nodes.stop(0)
+
+        async with nodes.client(1, session).open("GET") as stream:
+            assert (await stream.message())["params"] == {"uri": "memo://today"}
+
+
+async def test_a_request_waits_until_the_session_is_at_rest_and_is_answered_by_another_process() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        answers: list[str] = []
+
+        async def call(tool: str, **arguments: int) -> None:
+            got = await client.post(client.call(tool, arguments, id=tool))
+            answers.append(text_of(got.messages[-1]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, "wait")
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            nursery.start_soon(partial(call, "add", a=1, b=2))
+            await trio.testing.wait_all_tasks_blocked(0.2)
+            assert answers == []
+            gate.opened.set()
+        assert sorted(answers) == ["3", "waited"]
+
+
+async def test_a_cancellation_reaches_a_handler_of_a_process_that_stops() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.post, client.call("wait", id=8))
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            told = await client.post(client.notification("notifications/cancelled", {"requestId": 8}))
+            assert told.status == 202
+            await nodes.processes[0].stopped.wait()  # long before the 50 seconds
+
+
+async def test_a_call_that_runs_for_too_long_fails_and_its_session_goes_on() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=0.2)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        async with client.open("POST", client.call("wait", id=8)) as calling:
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            answer = await calling.message()
+            assert "the server stopped" in answer["error"]["message"]
+        assert (await client.post(client.request("ping"))).status == 200
+
+
+async def test_a_session_is_continued_only_for_its_principal() -> None:
+    tokens = Tokens()
+    ann, bob = tokens.issue("ann"), tokens.issue("bob")
+    async with service(2, auth=protection(tokens)) as nodes:
+        first, second = (RawHttpClient(engine, LEGACY, "https://mcp.example/mcp") for engine in nodes.engines)
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        begun = await first.post(first.request("initialize", params), ann)
+        second.session = begun.headers["mcp-session-id"]
+        await nodes.stop(0)
+
+        assert (await second.post(second.request("ping"), bob)).status == 404
+        assert (await second.post(second.request("ping"), ann)).status == 200
+        assert (await second.post(second.request("ping"), bob)).status == 404
+
+
+async def test_a_process_without_room_refuses_to_continue_a_session_which_another_one_then_does() -> None:
+    async with service(3, sessions=SessionSettings(max_sessions=1)) as nodes:
+        session = await nodes.begin(0)
+        full = nodes.client(1)
+        await full.greet()
+        async with full.open("GET"):  # so it is not idle
+            await nodes.stop(0)
+            client = nodes.client(1, session)
+            refused = await client.post(client.request("ping", id=9))
+            assert (refused.status, refused.answer["id"]) == (503, 9)
+            assert "the maximum number of sessions is open" in refused.answer["error"]["message"]
+            other = nodes.client(2, session)
+            assert (await other.post(other.request("ping"))).status == 200
+            assert (await client.post(client.request("ping"))).status == 200  # forwarded
+
+
+async def test_without_the_backend_a_session_ends_with_its_process(caplog: pytest.LogCaptureFixture) -> None:
+    backend = InterruptedShared()
+    async with service(2, backend) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        assert (await client.post(client.request("ping"))).status == 200
+        backend.is_down = True
+        await nodes.stop(0)
+        assert "sessions end with this process: " in caplog.text
+
+        got = await client.post(client.request("ping", id=4))
+        assert (got.status, got.answer["id"]) == (503, 4)
+        assert got.answer["error"]["message"] == "the session cannot be found now; try again later"
+        backend.is_down = False
+        assert (await client.post(client.request("ping"))).status == 404
+
+
+@pytest.mark.parametrize("value", [b"no json", b"[]", b"{}", b'{"left": "{}", "code": "0"}', b'{"left": 7, "code": 7}'])
+async def test_what_no_process_of_the_service_has_left_is_not_continued(
+    value: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = MemoryShared()
+    async with service(2, shared) as nodes, shared.open() as state:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        key = f"session/{hashlib.sha256(session.encode()).hexdigest()}"
+        assert await state.swap(key, await state.get(key), value)
+
+        client = nodes.client(1, session)
+        assert (await client.post(client.request("ping"))).status == 404
+        assert "was not left by a process of this service" in caplog.text
+
+
+async def test_no_call_of_a_client_fails_while_the_process_of_its_session_stops() -> None:
+    async with service(3) as nodes:
+        balanced = RoundRobin(nodes.engines[:1])
+        async with open_http_client(URL, engine=balanced, revision=LEGACY) as client:
+            balanced.turn_to(RoundRobin(nodes.engines[1:]))  # as a load balancer does before the process stops
+            results: list[int] = []
+
+            async def call_often() -> None:
+                while not nodes.processes[0].stopped.is_set() or len(results) < 100:
+                    got = await client.call_tool("add", {"a": 1, "b": 2})
+                    assert got.structured_content is not None
+                    results.append(got.structured_content["result"])
+
+            async with trio.open_nursery() as calling:
+                for _ in range(5):
+                    calling.start_soon(call_often)
+                while len(results) < 20:
+                    await trio.lowlevel.checkpoint()
+                await nodes.stop(0)
+            assert set(results) == {3}
