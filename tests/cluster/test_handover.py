@@ -31,7 +31,7 @@ from trio_mcp.server import HttpOptions
 from trio_mcp.testing import AsgiEngine
 
 URL = "http://localhost/mcp"
-LEGACY = "2025-11-25"
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
 Json = dict[str, Any]
 
 
@@ -65,9 +65,15 @@ def make_server(gate: Gate | None = None, **options: Any) -> Server:
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        assert gate is not None
         answer = await ctx.elicit("Who?", Person)
         return answer.value.name if isinstance(answer, Accepted) else "nobody"
+
+    @server.tool
+    async def ask_late(ctx: Context) -> str:
+        assert gate is not None
+        gate.entered.set()
+        await gate.opened.wait()
+        return await ask(ctx)
 
     @server.tool
     async def change(ctx: Context) -> None:
@@ -102,7 +108,7 @@ class Service:
 
     async def stopping(self, number: int) -> None:
         """Wait until a process refuses new requests."""
-        client = self.client(number, revision="2026-07-28")
+        client = self.client(number, revision=MODERN)
         while (await client.post(client.request("ping"))).status != 503:
             pass
 
@@ -338,6 +344,7 @@ async def test_a_call_that_runs_for_too_long_fails_and_its_session_goes_on() -> 
         async with client.open("POST", client.call("wait", id=8)) as calling:
             await gate.entered.wait()
             nodes.processes[0].stop.set()
+            assert (await calling.message())["method"] == "notifications/cancelled"  # of the question
             answer = await calling.message()
             assert "the server stopped" in answer["error"]["message"]
         assert (await client.post(client.request("ping"))).status == 200
@@ -427,3 +434,57 @@ async def test_no_call_of_a_client_fails_while_the_process_of_its_session_stops(
                     await trio.lowlevel.checkpoint()
                 await nodes.stop(0)
             assert set(results) == {3}
+
+
+async def test_a_question_is_answered_while_its_process_stops() -> None:
+    async with service(2, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        async with client.open("POST", client.call("ask", id="asking")) as calling:
+            question = await calling.message()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            answer = {"action": "accept", "content": {"name": "Ada"}}
+            told = await client.post({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            assert told.status == 202
+            done = await calling.message()
+            assert (done["id"], text_of(done)) == ("asking", "Ada")
+
+
+async def test_a_question_that_nobody_answers_ends_with_the_process() -> None:
+    async with service(2, limits=Limits(drain_seconds=0.2)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        async with client.open("POST", client.call("ask")) as calling:
+            question = await calling.message()
+            await nodes.stop(0)
+            assert (await calling.message())["method"] == "notifications/cancelled"  # of the question
+            answer = await calling.message()
+            assert "the server stopped" in answer["error"]["message"]
+        late = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+        assert (await client.post(late)).status == 202  # as every answer to a question that nobody has asked
+        assert (await client.post(client.request("ping"))).status == 200
+
+
+async def test_a_replayed_handler_asks_while_its_process_stops_and_another_one_takes_the_answer() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, asking="replayed") as nodes:
+        first, second = nodes.client(0, revision=MODERN), nodes.client(1, revision=MODERN)
+        capable = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+        call = first.call("ask_late", meta=capable)
+        async with trio.open_nursery() as nursery:
+
+            async def begin() -> None:
+                got = (await first.post(call)).messages[-1]["result"]
+                assert got["resultType"] == "input_required"
+                (key,) = got["inputRequests"]
+                answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
+                retry = second.call("ask_late", meta=capable)
+                retry["params"] |= {"requestState": got["requestState"], "inputResponses": answers}
+                assert text_of((await second.post(retry)).messages[-1]) == "Ada"
+
+            nursery.start_soon(begin)
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            gate.opened.set()

@@ -265,7 +265,9 @@ class ParkedRuns:
     max_parked: int
     expire_after: float
     closing: bool = field(default=False, init=False)
-    """True if the server stops, so that no question may be asked any more."""
+    """True if the server stops, so that no run may be parked any more."""
+    closed: bool = field(default=False, init=False)
+    """True if no question may be asked any more at all."""
     _parked: dict[str, PendingQuestions] = field(factory=dict[str, PendingQuestions], init=False)
     _waiting: SharedBound[HandlerRun] = field(init=False)
     """The runs that wait for answers, parked or not, by sender; with the number of the waits of each."""
@@ -312,8 +314,8 @@ class ParkedRuns:
         return self.expire_after if exchange.question_seconds is None else exchange.question_seconds
 
     def check_open(self) -> None:
-        """Raise `AskExpired` if the server stops."""
-        if self.closing:
+        """Raise `AskExpired` if no question may be asked any more."""
+        if self.closed:
             raise AskExpired("the server stops")
 
     def waiting(self, run: HandlerRun, interim: Interim) -> PendingQuestions:
@@ -376,11 +378,19 @@ class ParkedRuns:
             if not self._parked:
                 self._emptied.unpark_all()
 
-    def close(self) -> None:
-        """Let all open questions expire now; parked handlers may clean up (rule 8)."""
+    def close_parked(self) -> None:
+        """Let the open questions of parked runs expire now; their handlers may clean up (rule 8).
+
+        Questions whose answers need no parked run may still be asked, until `close`.
+        """
         self.closing = True
         for waiting in list(self._parked.values()):
             _expire(waiting.run, "the server stops")
+
+    def close(self) -> None:
+        """Let all open questions expire now; their handlers may clean up (rule 8)."""
+        self.closed = True
+        self.close_parked()
         for asking in self.direct:
             asking.fail(AskExpired("the server stops"))
 

@@ -287,8 +287,15 @@ class ActiveServer:
         self.observers = (*self.observers, observer)
 
     def stop(self) -> None:
-        """Let open questions expire and refuse new ones; synchronous. Handlers continue until the serving is closed."""
-        self.pool.parking.close()
+        """Let open questions expire and refuse new ones; synchronous. Handlers continue until the serving is closed.
+
+        In a service of several processes, only those expire whose handlers are parked here: other processes still bring
+        answers to the handlers of sessions, and call again those that are replayed.
+        """
+        if self.home:
+            self.pool.parking.close_parked()
+        else:
+            self.pool.parking.close()
 
     def statistics(self) -> ServerStatistics:
         """Return a snapshot of what the serving holds."""
@@ -347,7 +354,7 @@ async def open_serving(
                         try:
                             yield opened[0]
                         finally:
-                            opened[0].stop()  # also when cancelled: a shielded clean-up may wait for an answer
+                            pool.parking.close()  # also when cancelled: a shielded clean-up may wait for an answer
             finally:
                 watch.ended()
     finally:

@@ -410,7 +410,7 @@ class Asker:
         """Answer the request with the questions and end the run; the retry starts another run with the answers."""
         run = waiting.run
         assert run.exchange is not None
-        if run.pool.parking.closing:
+        if run.pool.parking.closed:
             run.fail_all(AskExpired("the server stops"))
             return
         run.exchange.respond(self._interim(self._past.contents(list(requests)), requests))
