@@ -18,10 +18,13 @@ from tests.interaction.raw_http_client import RawHttpClient
 from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import (
     Accepted,
+    CallNext,
     Context,
     Limits,
     MemoryEventStore,
     MemoryShared,
+    Middleware,
+    Request,
     Server,
     SessionSettings,
     open_http_client,
@@ -29,6 +32,7 @@ from trio_mcp import (
 from trio_mcp.abc import Shared
 from trio_mcp.server import HttpOptions
 from trio_mcp.testing import AsgiEngine
+from trio_mcp.transports.http.server._legacy_session import StreamableSession
 
 URL = "http://localhost/mcp"
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -120,12 +124,18 @@ class Service:
 
 @asynccontextmanager
 async def service(
-    nodes: int = 3, shared: Shared | None = None, gate: Gate | None = None, limits: Limits | None = None, **options: Any
+    nodes: int = 3,
+    shared: Shared | None = None,
+    gate: Gate | None = None,
+    limits: Limits | None = None,
+    middleware: Sequence[Middleware] = (),
+    **options: Any,
 ) -> AsyncGenerator[Service]:
     backend = MemoryShared() if shared is None else shared
     given = cast("HttpOptions", {**options, "shared": backend})
-    made = {} if limits is None else {"limits": limits}
-    processes = [Process(make_server(gate, **made), given) for _ in range(nodes)]
+    processes = [
+        Process(make_server(gate, limits=limits or Limits(), middleware=middleware), given) for _ in range(nodes)
+    ]
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             yield Service(processes, [await nursery.start(each.run) for each in processes])
@@ -344,7 +354,6 @@ async def test_a_call_that_runs_for_too_long_fails_and_its_session_goes_on() -> 
         async with client.open("POST", client.call("wait", id=8)) as calling:
             await gate.entered.wait()
             nodes.processes[0].stop.set()
-            assert (await calling.message())["method"] == "notifications/cancelled"  # of the question
             answer = await calling.message()
             assert "the server stopped" in answer["error"]["message"]
         assert (await client.post(client.request("ping"))).status == 200
@@ -470,7 +479,7 @@ async def test_a_replayed_handler_asks_while_its_process_stops_and_another_one_t
     gate = Gate()
     async with service(2, gate=gate, asking="replayed") as nodes:
         first, second = nodes.client(0, revision=MODERN), nodes.client(1, revision=MODERN)
-        capable = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+        capable: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
         call = first.call("ask_late", meta=capable)
         async with trio.open_nursery() as nursery:
 
@@ -488,3 +497,168 @@ async def test_a_replayed_handler_asks_while_its_process_stops_and_another_one_t
             nodes.processes[0].stop.set()
             await nodes.stopping(0)
             gate.opened.set()
+
+
+async def test_a_request_that_reaches_the_stopping_process_too_late_is_answered_elsewhere() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session, other, ended = [await nodes.begin(0) for _ in range(3)]
+        busy = nodes.client(1, other)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(busy.post, busy.call("wait"))
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+
+            client = nodes.client(1, session)  # which was handed over, while its process still runs
+            assert (await client.post(client.request("ping"))).status == 200
+            assert (await busy.post({"jsonrpc": "2.0", "id": 77, "result": {}})).status == 202
+            leaving = nodes.client(1, ended)
+            assert (await leaving.send("DELETE")).status == 204
+            assert (await leaving.send("GET")).status == 404
+            gate.opened.set()
+
+
+async def test_a_client_ends_a_session_of_a_process_that_stops() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.post, client.call("wait"))
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+
+            assert (await client.send("DELETE")).status == 204
+            await nodes.processes[0].stopped.wait()  # long before the 50 seconds
+        assert (await client.post(client.request("ping"))).status == 404
+
+
+async def test_a_stream_ends_with_its_process_and_goes_on_at_the_next_one() -> None:
+    async with service(2) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        await client.post(client.request("resources/subscribe", {"uri": "memo://today"}))
+        async with client.open("GET") as stream:
+            nodes.processes[0].server.resource_updated("memo://today")
+            assert (await stream.message())["params"] == {"uri": "memo://today"}
+            await nodes.stop(0)
+            assert await stream.message() is None
+        async with client.open("GET") as stream:
+            nodes.processes[1].server.resource_updated("memo://today")
+            assert (await stream.message())["params"] == {"uri": "memo://today"}
+
+
+async def test_a_session_without_a_handshake_is_not_handed_over() -> None:
+    gate = Gate()
+
+    async def hang(request: Request, call_next: CallNext) -> Any:
+        if request.method == "initialize":
+            gate.entered.set()
+            await trio.sleep_forever()
+        return await call_next(request)
+
+    async with service(2, limits=Limits(drain_seconds=0.2), middleware=[hang]) as nodes:
+        client = nodes.client(0)
+        async with trio.open_nursery() as nursery:
+            params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            nursery.start_soon(client.post, client.request("initialize", params))
+            await gate.entered.wait()
+            await nodes.stop(0)
+        assert _sessions(nodes.processes[1]) == 0
+
+
+async def test_sessions_that_cannot_be_handed_over_in_time_end_and_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("trio_mcp.transports.http.server._session_moves._HANDOVER_SECONDS", 0.1)
+    backend = InterruptedShared()
+    async with service(2, backend) as nodes:
+        sessions = [await nodes.begin(0) for _ in range(3)]
+
+        async def hang(method: str, name: str) -> None:
+            if name.startswith("session/") and not nodes.processes[0].stopped.is_set():
+                await trio.sleep_forever()
+
+        backend.before = hang
+        await nodes.stop(0)
+        for session in sessions:
+            client = nodes.client(1, session)
+            assert (await client.post(client.request("ping"))).status == 404
+    assert caplog.text.count("sessions end with this process: they were not handed over within 0.1 s") == 1
+
+
+async def test_a_session_that_another_version_has_left_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def of_another_version(self: StreamableSession) -> Json:
+        return {"principal": None, "version": 2}
+
+    monkeypatch.setattr(StreamableSession, "to_json", of_another_version)
+    async with service(2) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        client = nodes.client(1, session)
+        assert (await client.post(client.request("ping"))).status == 404
+    assert "a session of another process cannot be read" in caplog.text
+
+
+async def test_a_session_of_a_revision_that_the_next_process_does_not_speak_is_unknown() -> None:
+    async with service(2) as nodes:
+        nodes.processes[1].server.revisions = (MODERN, "2025-06-18")
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        client = nodes.client(1, session)
+        got = await client.post(client.request("ping"), {"mcp-protocol-version": None})
+        assert got.status == 404
+
+
+async def test_a_resource_that_is_gone_at_the_next_process_is_not_subscribed_to_any_more() -> None:
+    async with service(2) as nodes:
+        nodes.processes[0].server.resources.add_static("memo://old", "# Old", name="old")
+        session = await nodes.begin(0)
+        client = nodes.client(0, session)
+        for uri in ("memo://old", "memo://today"):
+            await client.post(client.request("resources/subscribe", {"uri": uri}))
+        await nodes.stop(0)
+        async with nodes.client(1, session).open("GET") as stream:
+            for uri in ("memo://old", "memo://today"):
+                nodes.processes[1].server.resource_updated(uri)
+            while (message := await stream.message())["method"] != "notifications/resources/updated":
+                pass
+            assert message["params"] == {"uri": "memo://today"}
+
+
+async def test_a_session_that_has_ended_here_is_not_looked_for_again() -> None:
+    backend = InterruptedShared()
+    async with service(3, backend) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        client = nodes.client(1, session)
+        assert (await client.post(client.request("ping"))).status == 200
+        backend.is_down = True  # so that the name of the process stays in the backend
+        assert (await client.send("DELETE")).status == 204
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        backend.is_down = False
+
+        for number in (1, 2):
+            late = nodes.client(number, session)
+            assert (await late.post(late.request("ping"))).status == 404
+
+
+async def test_a_request_that_reaches_a_process_that_is_about_to_leave_is_answered_elsewhere() -> None:
+    backend, statuses = InterruptedShared(), list[int]()
+    async with service(2, backend) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        assert (await client.post(client.request("ping"))).status == 200  # over a connection that stays
+
+        async def call_before_it_leaves(method: str, name: str) -> None:
+            if method == "release" and not statuses:
+                statuses.append(0)
+                statuses.append((await client.post(client.request("ping"))).status)
+
+        backend.before = call_before_it_leaves
+        await nodes.stop(0)
+        assert statuses == [0, 200]

@@ -109,7 +109,7 @@ class SessionPlaces:
                 self._is_lost.set()
 
     async def _renew(self, id: str) -> None:
-        if id in self._own and not await self._put_name(id, self._name):
+        if not await self._put_name(id, self._name):
             await self._put_name(id, None)
 
     @property
@@ -125,7 +125,7 @@ class SessionPlaces:
         value = encode({"left": text, "code": self._keys.sign(_PURPOSE, id, text)})
         self._own.discard(id)
         while not await self._state.swap(_key(id), await self._state.get(_key(id)), value, seconds=seconds):
-            pass  # another process has written at the same time: it cannot do that twice
+            pass  # the name of this process was renewed, or has expired, at the same time
 
     async def find(self, id: str) -> str | _LeftSession | None:
         """Return the process that continues a session, or the session that was left; see `lowlevel.HttpNodes`."""
@@ -163,7 +163,6 @@ class SessionPlaces:
 
     async def ended(self, id: str) -> None:
         """Forget a session that this process has continued."""
-        if id in self._own:
-            self._own.discard(id)
-            with suppress(SharedUnavailable):  # it expires
-                await self._state.swap(_key(id), self._name, None)
+        self._own.discard(id)
+        with suppress(SharedUnavailable):  # it expires
+            await self._state.swap(_key(id), self._name, None)

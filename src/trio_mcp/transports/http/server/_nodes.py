@@ -33,8 +33,6 @@ _log = logging.getLogger("trio_mcp.transports")
 
 _QUICK_SECONDS = 0.02
 """The time for a response during which it does not pay to watch whether the client leaves."""
-_MOST_MOVES = 4
-"""The number of processes that are tried for one request: a session may move again meanwhile."""
 
 
 class ForwardedApp(Protocol):
@@ -181,10 +179,8 @@ class RequestOwners:
         Args:
             id: that of the JSON-RPC request in it, for an error.
         """
-        owner: str | None = destination.owner
-        for _ in range(_MOST_MOVES):
-            if owner is None:
-                break
+        owner = destination.owner
+        while True:  # it may move again at any time
             if await self._forward(owner, request, responding, id):
                 return True
             if destination.session is None:
@@ -199,8 +195,9 @@ class RequestOwners:
             if isinstance(found, Refusal):
                 await responding.refuse(evolve(found, id=id))
                 return True
-            owner = None if found == owner else found
-        return False
+            if found is None or found == owner:
+                return False
+            owner = found
 
     async def _find(self, id: str, request: HttpRequest) -> str | Refusal | None:
         """Return the process that continues a session whose owner is gone; None if this one does, or none can.
