@@ -253,8 +253,6 @@ class Soak:
     dice: random.Random
     front: str | None = None
     """The URL of a balancer; by default the clients send each request to the next process."""
-    tools: Sequence[str] = ("echo", "echo", "steps", "ask")
-    """The tools that are called."""
     done: Counter[str] = field(factory=Counter[str])
     """What was done, by kind."""
     answered: set[int] = field(factory=set[int])
@@ -288,7 +286,7 @@ class Soak:
         """Call one tool after the other."""
         while True:
             number = next(self._numbers)
-            match self.dice.choice(self.tools):
+            match self.dice.choice(("echo", "echo", "steps", "ask")):
                 case "echo":
                     seconds = self.dice.choice([0.0, 0.0, 0.001, 0.1])
                     answer = await self.call(client, "echo", {"number": number, "seconds": seconds})
@@ -371,19 +369,11 @@ class Soak:
             await redis.suspend(5)
             self.done["pauses of Redis"] += 1
 
-    async def run(self, *disturbing: Callable[[Client], Any], one_call_a_session: bool = False) -> None:
-        """Load the service for as long as the first disturbance lasts; raises `WrongError`.
-
-        Args:
-            one_call_a_session: give each caller a client of its own.
-        """
+    async def run(self, *disturbing: Callable[[Client], Any]) -> None:
+        """Load the service for as long as the first disturbance lasts; raises `WrongError`."""
         async with AsyncExitStack() as stack:
             clients = [await self._client(stack, revision) for revision in (types.REVISIONS[-1], types.REVISIONS[-2])]
-            calling = [
-                await self._client(stack, client.revision) if one_call_a_session else client
-                for client in clients * _CALLERS
-            ]
-            await self._load(clients, calling, disturbing)
+            await self._load(clients, disturbing)
         async with AsyncExitStack() as stack:
             for revision in (types.REVISIONS[-1], types.REVISIONS[-2]):
                 client = await self._client(stack, revision)
@@ -391,11 +381,9 @@ class Soak:
                     await client.call_tool("echo", {"number": 0, "seconds": 0.0})
         self.check_journal()
 
-    async def _load(
-        self, clients: Sequence[Client], calling: Sequence[Client], disturbing: Sequence[Callable[[Client], Any]]
-    ) -> None:
+    async def _load(self, clients: Sequence[Client], disturbing: Sequence[Callable[[Client], Any]]) -> None:
         async with trio.open_nursery() as nursery:
-            for client in calling:
+            for client in [*clients] * _CALLERS:
                 nursery.start_soon(self.caller, client)
             for number, client in enumerate(clients):
                 nursery.start_soon(self.listener, client, str(number))

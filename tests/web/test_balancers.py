@@ -29,18 +29,19 @@ async def test_a_rolling_restart_behind_haproxy_fails_no_call(redis: Redis, tmp_
     async with fleet(redis.url, "--replayed", "--drain-delay", "1") as running:
         urls = [f"http://127.0.0.1:{port}/mcp" for port in running.ports]
         async with balanced(urls, tmp_path, "/readyz") as front:
-            soak = Soak(running, random.Random(1), front, ("echo", "steps"))
+            soak = Soak(running, random.Random(1), front)
 
             async def replace_all(_: Client) -> None:
                 for port in running.ports:
                     await running.replace(port)
                     await trio.sleep(1)  # HAProxy has to find the new one, or there would be none at the end
 
-            await soak.run(replace_all, one_call_a_session=True)
+            await soak.run(replace_all)
 
     assert soak.done["failed"] == 0
     assert soak.done["echo"] > 100
     assert soak.done["steps"] > 50
+    assert soak.done["ask"] > 50
 
 
 async def test_calls_questions_and_changes_behind_nginx_reach_the_process_that_they_belong_to(

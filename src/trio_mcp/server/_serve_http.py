@@ -57,8 +57,8 @@ _SHARED_FILE = "TRIO_MCP_SHARED_FILE"
 """The environment variable with the file that workers share if the program names no backend."""
 _HANG_SECONDS = 30.0
 """The time without a sign of life after which a worker is replaced: longer than a handler should ever block."""
-_LAST_SECONDS = 5.0
-"""The seconds for writing responses, after `Limits.drain_seconds`."""
+_LAST_SECONDS = 8.0
+"""The seconds for writing responses and handing over sessions, after `Limits.drain_seconds`."""
 
 
 class ServeHttpOptions(HttpOptions, total=False):
@@ -147,7 +147,8 @@ async def serve_http(
 
     Returns after one SIGINT or SIGTERM: after *drain_delay*, the server accepts no more connections and requests, ends
     streams, lets open questions expire, answers in-flight requests for at most `Limits.drain_seconds`, and answers the
-    rest with an error. If cancelled, it stops at once.
+    rest with an error. With *shared*, questions in sessions stay open as long as requests do, and the other processes
+    continue the sessions. If cancelled, it stops at once.
 
     Args:
         host: the host name or address to listen on. An address that stands for all addresses (``"0.0.0.0"``, ``"::"``)
