@@ -245,7 +245,7 @@ LEGACY_IMPORTERS = {
     "transports/http/client/_open.py": {"transports.http.client._legacy_session"},
     "transports/http/server/_app.py": {"transports.http.server._legacy_session_manager"},
     "transports/http/server/_asgi.py": {"wire._http_legacy"},
-    "transports/http/server/_nodes.py": {"transports.http.server._legacy_session", "wire._http_legacy"},
+    "transports/http/server/_nodes.py": {"transports.http.server._legacy_session_manager", "wire._http_legacy"},
     "wire/_http_rules.py": {"wire._http_legacy"},
 }
 """The modern modules that import legacy ones, each with those that it imports."""
@@ -285,7 +285,7 @@ PRIVATE_MODULES_OF_TESTS = {
     },
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json", "_supervision"},
-    "cluster": {"_changes", "_forwarding", "_keys", "_links", "_membership", "_messages", "_owner"},
+    "cluster": {"_changes", "_forwarding", "_keys", "_links", "_membership", "_messages", "_owner", "_sessions"},
     "gateway": {"_forward", "_merged", "_mount", "_ranking", "_results", "_tasks", "_turns", "_upstream"},
     "schema": {"_cost", "_count", "_validate", "_work"},
     "server": {

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ._holds import Holds as Holds
     from ._limits import BUSY as BUSY
     from ._limits import Limits as Limits
+    from ._limits import PausableTimeouts as PausableTimeouts
     from ._link import READER_PASS as READER_PASS
     from ._link import Link as Link
     from ._link import Outbox as Outbox
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from ._slots import FairLimiter as FairLimiter
     from ._slots import HandlerSlots as HandlerSlots
     from ._slots import SenderSlots as SenderSlots
-    from ._timeouts import PausableTimeouts as PausableTimeouts
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -93,7 +93,7 @@ else:
                 "OutOfTimeError",
             ),
             "_holds": ("Hold", "Holds"),
-            "_limits": ("BUSY", "Limits"),
+            "_limits": ("BUSY", "Limits", "PausableTimeouts"),
             "_link": ("Link", "Outbox", "READER_PASS"),
             "_pacing": ("Cancellations", "LargeResults", "is_large"),
             "_parking": (
@@ -102,6 +102,5 @@ else:
             ),
             "_session": ("HANDSHAKE", "ClientSession", "HandshakeEvent", "HandshakeState", "ServerSession"),
             "_slots": ("FairLimiter", "HandlerSlots", "SenderSlots"),
-            "_timeouts": ("PausableTimeouts",),
         },
     )  # fmt: skip

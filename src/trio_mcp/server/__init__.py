@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from ._serve_http import serve_http as serve_http
     from ._server import Server as Server
     from ._serving import ActiveServer as ActiveServer
-    from ._serving import ServerStatistics as ServerStatistics
     from ._snapshot import BackgroundSnapshot as BackgroundSnapshot
     from ._snapshot import ConnectionSnapshot as ConnectionSnapshot
     from ._snapshot import RequestSnapshot as RequestSnapshot
     from ._snapshot import ServerSnapshot as ServerSnapshot
+    from ._snapshot import ServerStatistics as ServerStatistics
     from ._stopping import StuckTask as StuckTask
     from .asking import Accepted as Accepted
     from .asking import Ask as Ask
@@ -82,8 +82,10 @@ else:
             "_serve": ("serve_listeners", "serve_stdio", "serve_stream"),
             "_serve_http": ("HttpBound", "HttpService", "ServeHttpOptions", "serve_http"),
             "_server": ("Server",),
-            "_serving": ("ActiveServer", "ServerStatistics"),
-            "_snapshot": ("BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot"),
+            "_serving": ("ActiveServer",),
+            "_snapshot": (
+                "BackgroundSnapshot", "ConnectionSnapshot", "RequestSnapshot", "ServerSnapshot", "ServerStatistics",
+            ),
             "_stopping": ("StuckTask",),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",

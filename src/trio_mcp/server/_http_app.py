@@ -76,8 +76,8 @@ class HttpOptions(TypedDict, total=False):
     """The sessions of clients of 2025-11-25 and earlier: their limits, and the store of events for reconnections.
 
     A session lives in one process; with *shared*, the other processes forward its requests there, and continue it when
-    that process stops. False refuses such clients; use it with several processes behind one address that have neither *shared* nor sticky routing, where they
-    would fail at random."""
+    that process stops. False refuses such clients; use it with several processes behind one address that have neither
+    *shared* nor sticky routing, where they would fail at random."""
     auth: ResourceServer | None
     """The token verification; with it every request needs an access token. The metadata for clients is public, below
     ``/.well-known/oauth-protected-resource``; a host that mounts the application must route these root paths to it too

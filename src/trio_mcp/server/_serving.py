@@ -94,10 +94,10 @@ if TYPE_CHECKING:
     from ._forwarder import Forwarder
     from ._middleware import Middleware
     from ._server import Server, ServerInternals
+    from ._snapshot import ServerStatistics
 
 __all__ = [
     "ActiveServer",
-    "ServerStatistics",
     "finish_result",
     "open_serving",
 ]
@@ -111,24 +111,6 @@ _DELIBERATE = (McpError, ToolError, MissingCapability, AskExpired, TooManyParked
 
 
 # --- Serving ---
-
-
-@frozen(kw_only=True)
-class ServerStatistics:
-    """A snapshot of what a serving holds, for debugging."""
-
-    running: int
-    """Handlers that have started and not ended, including those that clean up after a cancellation."""
-    parked: int
-    """Running handlers that wait for answers while no request waits for them."""
-    threads: int
-    """Worker threads at work, including those abandoned by a cancellation."""
-    processes: int
-    """Worker processes of isolated tools, including idle ones."""
-    background: int
-    """Background tasks."""
-    listening: int
-    """Listeners for changes: open subscriptions, and connections that have made a handshake."""
 
 
 @define(eq=False)
@@ -299,6 +281,8 @@ class ActiveServer:
 
     def statistics(self) -> ServerStatistics:
         """Return a snapshot of what the serving holds."""
+        from ._snapshot import ServerStatistics  # noqa: PLC0415 # few programs look
+
         return ServerStatistics(
             running=self.pool.running,
             parked=self.pool.parking.parked,

@@ -31,6 +31,7 @@ __all__ = [
     "HandlerState",
     "RequestSnapshot",
     "ServerSnapshot",
+    "ServerStatistics",
     "take_snapshot",
 ]
 
@@ -117,6 +118,24 @@ class ServerSnapshot:
     anything is not in it, because nothing else runs before it ends."""
     background: Sequence[BackgroundSnapshot]
     """The background tasks, the oldest first."""
+
+
+@frozen(kw_only=True)
+class ServerStatistics:
+    """A snapshot of what a serving holds, for debugging."""
+
+    running: int
+    """Handlers that have started and not ended, including those that clean up after a cancellation."""
+    parked: int
+    """Running handlers that wait for answers while no request waits for them."""
+    threads: int
+    """Worker threads at work, including those abandoned by a cancellation."""
+    processes: int
+    """Worker processes of isolated tools, including idle ones."""
+    background: int
+    """Background tasks."""
+    listening: int
+    """Listeners for changes: open subscriptions, and connections that have made a handshake."""
 
 
 def take_snapshot(server: Server) -> ServerSnapshot:

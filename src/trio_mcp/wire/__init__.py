@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from ._http_legacy import LAST_EVENT_FIELD as LAST_EVENT_FIELD
     from ._http_legacy import SESSION_FIELD as SESSION_FIELD
     from ._http_legacy import LegacyPost as LegacyPost
+    from ._http_legacy import addressed_stream as addressed_stream
     from ._http_legacy import check_session as check_session
     from ._http_legacy import needs_null_id as needs_null_id
+    from ._http_legacy import stream_query as stream_query
     from ._http_messages import EVENT_STREAM_TYPE as EVENT_STREAM_TYPE
     from ._http_messages import HEADER_MISMATCH as HEADER_MISMATCH
     from ._http_messages import JSON_TYPE as JSON_TYPE
@@ -139,7 +141,10 @@ else:
                 "decode_field", "encode_field", "is_plain_field", "mirrored_params", "param_fault", "param_fields",
                 "request_fields",
             ),
-            "_http_legacy": ("LAST_EVENT_FIELD", "SESSION_FIELD", "LegacyPost", "check_session", "needs_null_id"),
+            "_http_legacy": (
+                "LAST_EVENT_FIELD", "SESSION_FIELD", "LegacyPost", "addressed_stream", "check_session",
+                "needs_null_id", "stream_query",
+            ),
             "_http_messages": (
                 "EVENT_STREAM_TYPE", "HEADER_MISMATCH", "JSON_TYPE", "Headers", "ModernPost", "Refusal", "accepts",
                 "status_of",

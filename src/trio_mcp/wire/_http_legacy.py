@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import parse_qs, urlencode
 
 from attrs import field, frozen
 
@@ -22,14 +23,19 @@ __all__ = [
     "LAST_EVENT_FIELD",
     "SESSION_FIELD",
     "LegacyPost",
+    "addressed_stream",
     "check_session",
     "names_session",
     "needs_null_id",
     "read_legacy",
+    "stream_query",
 ]
 
 SESSION_FIELD = "mcp-session-id"
 LAST_EVENT_FIELD = "last-event-id"
+_STREAM = "sessionId"
+"""The name in the query of the address of an HTTP+SSE stream, as in the reference implementation: some logs and proxies
+know it."""
 
 
 @frozen
@@ -42,6 +48,17 @@ class LegacyPost:
     """The session that it names; None only for a single `initialize`, which begins one."""
     message: Message | None = field(default=None, eq=False, repr=False)
     """The message in the value; None for an array."""
+
+
+def stream_query(id: str) -> str:
+    """Return the query of the address to which the client of an HTTP+SSE stream posts."""
+    return urlencode({_STREAM: id})
+
+
+def addressed_stream(query: str) -> str | None:
+    """Return the id of the HTTP+SSE stream that a POST with this query is addressed to; None if it has none."""
+    values = parse_qs(query).get(_STREAM)
+    return values[0] if values else None
 
 
 def names_session(headers: Headers) -> bool:

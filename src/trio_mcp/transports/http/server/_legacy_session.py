@@ -39,7 +39,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Self
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import quote
 
 import trio
 from attrs import define, field, frozen
@@ -81,13 +81,14 @@ from ....wire import (
     is_array,
     parse_message,
     sse_event,
+    stream_query,
 )
 from ._asgi import QUICK_PASSES, BegunRequest, HttpRequest, RequestAuthorizer, Responding
 from ._byte_budget import ByteBudget
 from ._event_store import EventGuard, EventRecord
 from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_event_id
 
-__all__ = ["HttpSession", "SessionHost", "SseConnection", "StreamableSession", "addressed_stream"]
+__all__ = ["HttpSession", "SessionHost", "SseConnection", "StreamableSession"]
 
 
 @frozen(eq=False)
@@ -658,16 +659,8 @@ async def _next_chunk(source: EventSource, until: float) -> bytes:
     return b""
 
 
-_QUERY = "sessionId"
-"""The first name in the query of an address, as in the reference implementation: some logs and proxies know it."""
 _RECHECK_SECONDS = 15.0
 """The interval at which a stream that is open only for a call checks whether the call has ended."""
-
-
-def addressed_stream(request: HttpRequest) -> str | None:
-    """Return the id of the stream that a POST is addressed to; None if it has none."""
-    values = parse_qs(request.query).get(_QUERY)
-    return values[0] if values else None
 
 
 @define(eq=False)
@@ -700,7 +693,7 @@ class SseConnection(HttpSession):
     async def get(self, request: HttpRequest, responding: Responding) -> None:
         """Answer the GET that has opened it, to the end."""
         path = request.path.lstrip("/")  # two slashes at its start would name another host
-        address = f"/{quote(path)}?{urlencode({_QUERY: self.id})}"
+        address = f"/{quote(path)}?{stream_query(self.id)}"
         reader = self._stream.attach()
         try:
             self._access_until = request.access_until

@@ -42,13 +42,14 @@ from ....wire import (
     JsonRpcRequest,
     LegacyPost,
     Refusal,
+    addressed_stream,
     check_session,
     parse_message,
 )
 from ._asgi import BegunRequest, HttpRequest, RequestAuthorizer, Responding
 from ._byte_budget import ByteBudget
 from ._event_store import EventGuard
-from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
+from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession
 from ._session_moves import MISDIRECTED, LeftSession, SessionMoves, StoppingSessions
 
 __all__ = ["SessionRegistry", "SessionSettings", "SessionStatistics", "open_sessions"]
@@ -277,7 +278,7 @@ class SessionRegistry:
 
     def stream_of(self, request: HttpRequest) -> SseConnection | None:
         """Return the HTTP+SSE connection that a POST is addressed to; None if there is none."""
-        id = addressed_stream(request)
+        id = addressed_stream(request.query)
         return None if id is None else self._find(SseConnection, id, request)
 
     def _begins_stream(self, request: HttpRequest) -> bool:

@@ -20,10 +20,18 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from ...._errors import McpError, SharedUnavailable
-from ....wire import INTERNAL_ERROR, SESSION_FIELD, JsonRpcRequest, LegacyPost, ModernPost, Refusal, RequestId
+from ....wire import (
+    INTERNAL_ERROR,
+    SESSION_FIELD,
+    JsonRpcRequest,
+    LegacyPost,
+    ModernPost,
+    Refusal,
+    RequestId,
+    addressed_stream,
+)
 from ._asgi import BegunRequest, HttpRequest, Responding
 from ._channel import HttpChannel, ResponseHead
-from ._legacy_session import addressed_stream
 from ._legacy_session_manager import SessionRegistry
 from ._session_moves import MISDIRECTED, SessionMoves
 
@@ -146,7 +154,7 @@ class RequestOwners:
 
     def of_stream(self, request: HttpRequest) -> Destination | None:
         """Return the destination of a POST that is addressed to an HTTP+SSE stream of another process."""
-        id = addressed_stream(request) if request.query else None
+        id = addressed_stream(request.query) if request.query else None
         owner = None if id is None else self._nodes.owner_of(id)
         return None if owner is None else Destination(owner)
 
