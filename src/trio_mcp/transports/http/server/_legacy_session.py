@@ -362,7 +362,6 @@ class StreamableSession(HttpSession):
     """The number of the newest outlet."""
     _gets: int = field(default=0, init=False)
     """The number of streams that the client has opened by GET."""
-    _stores_standing: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -547,8 +546,8 @@ class StreamableSession(HttpSession):
 
     def _standing_reader(self) -> OutletReader:
         outlet = self._standing
-        if isinstance(outlet, StoredOutlet) and not self._stores_standing:  # until then its queue bounds it
-            self._stores_standing = True
+        if isinstance(outlet, StoredOutlet) and not outlet.is_storing:  # until then its queue bounds it
+            outlet.is_storing = True
             self.host.nursery.start_soon(outlet.store, name="the stored standing stream")
         return outlet.attach()
 
@@ -595,20 +594,13 @@ class StreamableSession(HttpSession):
         agreed = self.host.serving.session_record(self)
         if agreed is None:
             return None
-        standing = self._standing
-        unread = () if self._stores_standing else standing.take_unread()
-        standing.end(ConnectionClosed("another process continues the session"))
+        standing = await self._standing.to_json(ConnectionClosed("another process continues the session"))
         for outlet in list(self._outlets.values()):
-            if isinstance(outlet, StoredOutlet) and (self._stores_standing or outlet is not standing):
+            if isinstance(outlet, StoredOutlet) and (outlet.is_storing or not outlet.is_silent):
                 await outlet.wait_stored()
-        return {
-            "principal": self.principal,
-            "agreed": agreed,
-            "issued": self._issued,
-            "unread": [each.decode() for each in unread],
-            "standing": [standing.last, standing.position] if isinstance(standing, StoredOutlet) else None,
-            "events": {} if self._record is None else await self._record.to_json(_STANDING),
-        }
+        events = {} if self._record is None else await self._record.to_json(_STANDING)
+        left = {"issued": self._issued, "standing": standing, "events": events}
+        return {"principal": self.principal, "agreed": agreed, **left}
 
     async def restore(
         self, record: JsonObject, access: Access | None, missed_changes: Callable[[], Awaitable[bool]]
@@ -623,14 +615,11 @@ class StreamableSession(HttpSession):
         Raises:
             KeyError, TypeError, ValueError: the record is from another version of this package.
         """
-        standing, serving = self._standing, self.host.serving
         self._issued = record["issued"]
-        if self._record is not None and isinstance(standing, StoredOutlet) and record["standing"] is not None:
-            standing.continue_after(*record["standing"])
+        if self._record is not None:
             await self._record.restore(record["events"])
-        for line in record["unread"]:
-            standing.put(line.encode())
-        await serving.restore_session(self, record["agreed"], access, missed_changes)
+        self._standing.restore(record["standing"])
+        await self.host.serving.restore_session(self, record["agreed"], access, missed_changes)
 
     def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
         """Send the readers of an outlet away, if their revision allows it (rule 7)."""

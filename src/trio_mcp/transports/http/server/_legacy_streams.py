@@ -28,7 +28,7 @@ from attrs import define, field
 from ...._errors import ConnectionBroken, ConnectionLost
 from ...._shares import Sender
 from ....peer import Limits, MessageOrigin, Outbox, QueuedMessage
-from ....wire import sse_event
+from ....wire import JsonObject, sse_event
 from ._byte_budget import ByteHolder
 from ._event_store import EventRecord
 
@@ -276,14 +276,21 @@ class HttpOutlet(ByteHolder):
         self._outbox.fail(ConnectionBroken("the client has closed the response"))
         self._note_size()
 
-    def take_unread(self) -> Sequence[bytes]:
-        """Take the messages that wait, if it has no reader that will send them."""
-        if self._readers:
-            return ()
-        lines = self._outbox.take()
+    async def to_json(self, reason: ConnectionLost) -> JsonObject:
+        """End it, and return what another process needs to `restore` it: the messages that no reader will send."""
+        lines = () if self._readers else self._outbox.take()
         self._outbox.sent(sum(map(len, lines)))
-        self._note_size()
-        return [*lines]
+        self.end(reason)
+        return {"unread": [line.decode() for line in lines]}
+
+    def restore(self, left: JsonObject) -> None:
+        """Continue an outlet of another process.
+
+        Args:
+            left: returned by `to_json` there.
+        """
+        for line in left["unread"]:
+            self.put(line.encode())
 
     def end(self, reason: ConnectionLost) -> None:
         """Send nothing more, except to the current readers: they send what is left, and end."""
@@ -337,6 +344,8 @@ class StoredOutlet(HttpOutlet):
     """The latest events, as far as readers want them and have not taken them."""
     _fresh_size: int = field(default=0, init=False)
     """Their size in bytes."""
+    is_storing: bool = field(default=False, init=False)
+    """True from the moment at which a task stores, or is about to."""
     is_stored: bool = field(default=False, init=False)
     """True if nothing more will be stored: all of it is, or the task that stores was cancelled."""
 
@@ -354,14 +363,17 @@ class StoredOutlet(HttpOutlet):
         """Drop the latest events, which are stored: readers get them from the record."""
         self._forget_fresh()
 
-    @property
-    def position(self) -> int:
-        """The number of the event that was taken last."""
-        return self._position
+    async def to_json(self, reason: ConnectionLost) -> JsonObject:
+        """End it, wait until all is stored, and return what another process needs to `restore` it."""
+        if self.is_storing:
+            self.end(reason)
+            await self.wait_stored()
+        return {**await super().to_json(reason), "last": self.last, "position": self._position}
 
-    def continue_after(self, last: int, position: int) -> None:
-        """Continue the numbers of an outlet of another process; see `last` and `position`."""
-        self.last, self._position = last, position
+    def restore(self, left: JsonObject) -> None:
+        """Continue an outlet of another process, whose events were stored here; see `HttpOutlet.restore`."""
+        self.last, self._position = left.get("last", 0), left.get("position", 0)
+        super().restore(left)
 
     async def wait_stored(self) -> None:
         """Wait until nothing more will be stored."""
@@ -390,6 +402,7 @@ class StoredOutlet(HttpOutlet):
 
         If cancelled, its readers get what was stored, and end: they are tasks of others, and must be woken.
         """
+        self.is_storing = True
         try:
             while lines := await self._next_lines():
                 await self._store_lines(lines)
