@@ -10,7 +10,7 @@ import trio
 from attrs import define, field
 
 from .. import HttpRequest, Server, SharedUnavailable
-from ..abc import Shared
+from ..abc import Shared, SharedService
 from ..lowlevel import ForwardedApp, ForwardedExchange, ServerExtensionPoints, owned_nursery
 from ._changes import ChangeRelay
 from ._forwarding import RemoteNode
@@ -18,6 +18,7 @@ from ._keys import OwnerNames
 from ._links import LinkListener
 from ._membership import Membership
 from ._owner import ForwardedRequests
+from ._service import KeyedService
 
 __all__ = ["Node", "open_node"]
 
@@ -33,6 +34,8 @@ class Node:
     """The name of this process."""
     home: str
     """The beginning of the request states of this process."""
+    service: SharedService
+    """What the processes share, for the parts of the server."""
     _ids: OwnerNames
     _membership: Membership
     _nursery: trio.Nursery
@@ -91,7 +94,7 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
             nursery.start_soon(membership.run)
             try:
                 ids = OwnerNames(membership.keys, name)
-                yield Node(name, ids.home(), ids, membership, nursery)
+                yield Node(name, ids.home(), KeyedService(state, membership.keys), ids, membership, nursery)
             finally:
                 with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                     with suppress(SharedUnavailable):

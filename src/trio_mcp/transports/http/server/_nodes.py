@@ -18,6 +18,7 @@ import trio
 from attrs import define, field, frozen
 
 from ...._errors import McpError
+from ....abc import SharedService
 from ....wire import INTERNAL_ERROR, SESSION_FIELD, JsonRpcRequest, LegacyPost, ModernPost, Refusal, RequestId
 from ._asgi import BegunRequest, HttpRequest, Responding
 from ._channel import HttpChannel, ResponseHead
@@ -82,6 +83,11 @@ class HttpNodes(Protocol):
     @property
     def home(self) -> str:
         """The string with which the request states of parked handlers of this process begin; it has no dot."""
+        ...
+
+    @property
+    def service(self) -> SharedService:
+        """What this process shares with the others."""
         ...
 
     def owner_of_home(self, home: str) -> str | None:
