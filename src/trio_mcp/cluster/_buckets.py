@@ -163,8 +163,8 @@ class _Bucket:
         if await self._state.swap(self._name, self._known, value, seconds=seconds):
             self._learn(value, seconds)
             return True
-        value = await self._state.get(self._name)
-        self._learn(value, self._lifetime_of(_Tokens.of_bytes(value, self._clock(), self._burst)))
+        others = await self._state.get(self._name)
+        self._learn(others, self._lifetime_of(_Tokens.of_bytes(others, self._clock(), self._burst)))
         return False
 
     def _lifetime_of(self, tokens: _Tokens) -> float:

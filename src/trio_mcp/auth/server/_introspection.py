@@ -25,7 +25,7 @@ import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -35,7 +35,7 @@ from attrs import define, evolve, field, frozen
 from ..._errors import AuthorizationFailed
 from ..._shares import Sender, SharedBound, sender_of
 from ...abc import Fetch, SharedService
-from ...wire import JsonObject, decode, encode, is_array
+from ...wire import JsonObject, NotJsonError, Undecodable, decode, encode, is_array
 from .._jwt import InvalidToken, VerifiedToken, VerifierUnavailable, is_of_another_kind, read_claims
 from ..client import HttpCall, HttpReply, Registration, ServerMetadata, authenticate
 from ._token_verifiers import (
@@ -270,18 +270,22 @@ class SharedVerdict:
         kept = await self._shared.recall(self._key)
         if kept is None:
             return None
-        at, issuer, contents = decode(kept)
+        try:
+            at, issuer, contents = decode(kept)
+        except Undecodable:  # nested too deep for this program
+            return None
         if not 0 <= self._clock() - at < self._seconds:
             return None
         return at, read_claims(contents, issuer=issuer) if issuer else contents
 
     async def keep(self, at: float, verdict: Verdict) -> None:
-        """Let the other processes know the result."""
+        """Let the other processes know the result, unless it is nested so deeply that it cannot be written."""
         if isinstance(verdict, str):
             value, seconds = [at, "", verdict], min(self._seconds, _REFUSED_SECONDS)
         else:
             value, seconds = [at, verdict.issuer, verdict.claims], self._seconds
-        await self._shared.keep(self._key, encode(value), seconds=seconds)
+        with suppress(NotJsonError):
+            await self._shared.keep(self._key, encode(value), seconds=seconds)
 
 
 @define(eq=False)
