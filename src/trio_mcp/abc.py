@@ -354,7 +354,10 @@ class SharedService(Protocol):
         ...
 
     async def recall(self, key: str) -> bytes | None:
-        """Return the value that a process has kept; None if there is none, or the backend cannot be reached."""
+        """Return the value that a process has kept; None if there is none, or the backend cannot be reached.
+
+        Nothing is kept unless the program has given the service its keys (``Server(keys=[...])``).
+        """
         ...
 
     async def keep(self, key: str, value: bytes, *, seconds: float) -> None:

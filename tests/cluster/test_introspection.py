@@ -48,7 +48,7 @@ async def processes(
             verifier = IntrospectionVerifier(**{**settings, **options})
             clients.append(guard_client(issuer, verifier=verifier))
             state = await stack.enter_async_context(line.open())
-            clients[-1].guard.shared = KeyedService(state, ClusterKeys([key]))
+            clients[-1].guard.shared = KeyedService(state, ClusterKeys([key]), keeps=True)
         yield clients
 
 
@@ -172,7 +172,7 @@ async def test_results_that_cannot_be_written_or_read_again_are_not_shared(autoj
         issuer=ISSUER, subject="ann", client_id=None, audiences=(), scopes=frozenset(), expires_at=None
     )
     async with InterruptedShared().open() as state:
-        service = KeyedService(state, ClusterKeys([SERVICE]))
+        service = KeyedService(state, ClusterKeys([SERVICE]), keeps=True)
         shared = SharedVerdict(service, "key", 10, Issuer().clock)
         await shared.keep(NOW, evolve(token, claims={"deep": math.nan}))
         assert await service.recall("key") is None

@@ -31,7 +31,7 @@ async def processes(line: InterruptedShared, count: int = 2) -> AsyncGenerator[l
         for _ in range(count):
             clients.append(guard_client(issuer))
             state = await stack.enter_async_context(line.open())
-            clients[-1].guard.shared = KeyedService(state, ClusterKeys([b"the key of the service"]))
+            clients[-1].guard.shared = KeyedService(state, ClusterKeys([b"the key of the service"]), keeps=True)
         yield clients
 
 

@@ -22,10 +22,12 @@ ONCE = f"service/once/{hashlib.sha256(b'key').hexdigest()}"
 
 
 @asynccontextmanager
-async def processes(line: InterruptedShared, count: int = 2, key: bytes = KEY) -> AsyncGenerator[list[KeyedService]]:
+async def processes(
+    line: InterruptedShared, count: int = 2, key: bytes = KEY, *, keeps: bool = True
+) -> AsyncGenerator[list[KeyedService]]:
     async with AsyncExitStack() as stack:
         states = [await stack.enter_async_context(line.open()) for _ in range(count)]
-        yield [KeyedService(state, ClusterKeys([key])) for state in states]
+        yield [KeyedService(state, ClusterKeys([key]), keeps=keeps) for state in states]
 
 
 class Work:
@@ -265,6 +267,20 @@ async def test_a_value_is_known_to_all_processes_of_the_service_and_to_nobody_el
         assert b"value" not in stored
         await trio.sleep(10)
         assert await other.recall("secret key") is None
+
+
+async def test_nothing_is_kept_if_the_keys_are_in_the_backend() -> None:
+    line, calls = InterruptedShared(), list[str]()
+
+    async def note(method: str, name: str) -> None:
+        calls.append(method)
+
+    line.before = note
+    async with processes(line, keeps=False) as (one, other):
+        await one.keep("key", b"value", seconds=10)
+        assert await other.recall("key") is None
+
+    assert calls == []
 
 
 async def test_a_forged_value_is_unknown(autojump_clock: object) -> None:

@@ -94,7 +94,8 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
             nursery.start_soon(membership.run)
             try:
                 ids = OwnerNames(membership.keys, name)
-                yield Node(name, ids.home(), KeyedService(state, membership.keys), ids, membership, nursery)
+                service = KeyedService(state, membership.keys, keeps=bool(points.given_keys))
+                yield Node(name, ids.home(), service, ids, membership, nursery)
             finally:
                 with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                     with suppress(SharedUnavailable):

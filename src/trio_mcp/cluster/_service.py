@@ -4,7 +4,8 @@ Rules of this file:
 
 1. The backend gets no key of a caller: it gets a hash, or an authentication code if the key is a secret.
 2. What a process believes was sealed by a process of the service for the very name at which it is stored. So whoever
-   can write to the backend can make processes forget, wait or repeat, but can make them believe nothing.
+   can write to the backend can make processes forget, wait or repeat, but can make them believe nothing, unless
+   the keys are in the backend, and can be read there. Then nothing is kept: a value may say that a token is valid.
 3. The process that works holds a claim, and renews it. A claim that is not renewed expires, and then another process
    works. A process that finds its claim with another one cancels its work, and waits for the result of the other.
 4. A process goes on with its work while the backend cannot be reached, and gives its own caller the result in any case.
@@ -51,10 +52,17 @@ def _hashed(kind: str, key: str) -> str:
 
 @define(eq=False)
 class KeyedService:
-    """What the processes of a service share, as one of them sees it; see `abc.SharedService`."""
+    """What the processes of a service share, as one of them sees it; see `abc.SharedService`.
+
+    Args:
+        state: the backend.
+        keys: the keys of the service.
+        keeps: True if values are kept, for which the keys must not be in the backend (rule 2).
+    """
 
     _state: SharedState
     _keys: ClusterKeys
+    _keeps: bool = field(kw_only=True, alias="keeps")
     _buckets: SharedBuckets = field(init=False)
     _forgetful_until: float = field(default=-math.inf, init=False)
     """The time until which nothing is kept or recalled, on Trio's clock (rule 5)."""
@@ -131,22 +139,22 @@ class KeyedService:
         """Return the value that a process has kept."""
         name = self._secret_name(key)
         stored: bytes | None = None
-        with self._unless_interrupted() as is_reached:
-            stored = await self._state.get(name) if is_reached else None
+        with self._keeping() as keeps:
+            stored = await self._state.get(name) if keeps else None
         return None if stored is None else self._keys.open(name, stored)
 
     async def keep(self, key: str, value: bytes, *, seconds: float) -> None:
         """Store a value, unless there is one."""
         name = self._secret_name(key)
-        with self._unless_interrupted() as is_reached:
-            if is_reached:
+        with self._keeping() as keeps:
+            if keeps:
                 await self._state.swap(name, None, self._keys.seal(name, value), seconds=seconds)
 
     @contextmanager
-    def _unless_interrupted(self) -> Generator[bool]:
-        """Yield False if the backend has failed a moment ago; take note if it fails now (rule 5)."""
+    def _keeping(self) -> Generator[bool]:
+        """Yield False if nothing is kept, or the backend has failed a moment ago (rule 5); take note if it fails."""
         try:
-            yield trio.current_time() >= self._forgetful_until
+            yield self._keeps and trio.current_time() >= self._forgetful_until
         except SharedUnavailable as error:
             _log.warning("%s; for a moment, this process does not know what others have kept", error)
             self._forgetful_until = trio.current_time() + _PAUSE_SECONDS

@@ -393,10 +393,10 @@ class _IntrospectionEndpoint:
 class IntrospectionVerifier:
     """A verifier that asks the authorization server about each token, with this server's own credentials there.
 
-    Results are cached for a while, and shared by the processes of a service (``serve_http(shared=...)``); concurrent
-    requests with the same token share one request. At most 32 requests run
-    at once, on connections that are kept; others wait for at most 10 seconds, in turns by client, and then fail as if
-    the authorization server were out of reach. Any number of tasks may use it at once.
+    Results are cached for a while; concurrent requests with the same token share one request. The processes of a
+    service (``serve_http(shared=...)``) share the results if their server was given keys (``Server(keys=...)``). At
+    most 32 requests run at once, on connections that are kept; others wait for at most 10 seconds, in turns by client,
+    and then fail as if the authorization server were out of reach. Any number of tasks may use it at once.
 
     Args:
         endpoint: the URL of the introspection endpoint; None means the one in the issuer's metadata.
