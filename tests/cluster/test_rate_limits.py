@@ -25,19 +25,20 @@ from trio_mcp.peer import BUSY
 BURST = 12
 
 
-def make_server() -> Server:
+def make_server(burst: int = BURST) -> Server:
     """Return a server whose limit lets nothing more pass within a test."""
-    server = Server("s", middleware=[RateLimit(per_second=0.001, burst=BURST, methods={"tools/call"})])
+    server = Server("s", middleware=[RateLimit(per_second=0.001, burst=burst, methods={"tools/call"})])
     for name in ("dig", "fill"):
         server.tool(name=name)(lambda: "done")
     return server
 
 
 @asynccontextmanager
-async def served(nodes: int) -> AsyncGenerator[tuple[InterruptedShared, list[RawHttpClient]]]:
+async def served(nodes: int, *bursts: int) -> AsyncGenerator[tuple[InterruptedShared, list[RawHttpClient]]]:
     line: Any = InterruptedShared()
+    each = iter(bursts or [BURST] * nodes)
     with trio.fail_after(60):
-        async with cluster(make_server, nodes, shared=line) as balanced:
+        async with cluster(lambda: make_server(next(each)), nodes, shared=line) as balanced:
             yield line, [RawHttpClient(engine) for engine in balanced.engines]
 
 
@@ -81,6 +82,11 @@ async def test_each_tool_has_its_own_bucket_in_the_service() -> None:
 
         assert await admitted(other, "fill") == BURST
         assert await admitted(other) == 0
+
+
+async def test_limits_with_other_settings_have_their_own_buckets() -> None:
+    async with served(2, BURST, 3) as (_, (one, other)):
+        assert [await admitted(client) for client in (one, other)] == [BURST, 3]
 
 
 async def test_without_the_backend_each_process_has_buckets_of_its_own() -> None:
