@@ -199,7 +199,9 @@ class InvalidHttpServing(InvalidServing):
     revisions = types.REVISIONS
 
     @asynccontextmanager
-    async def serving(self, *, asking: Any = None, home: str = "") -> AsyncGenerator[InvalidHttpServing]:
+    async def serving(
+        self, *, asking: Any = None, home: str = "", shared: Any = None
+    ) -> AsyncGenerator[InvalidHttpServing]:
         yield self
 
     serving_one = serving

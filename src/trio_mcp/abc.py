@@ -46,6 +46,7 @@ __all__ = [
     "KnownOpener",
     "Serving",
     "Shared",
+    "SharedService",
     "SharedState",
     "StreamPart",
     "Tap",
@@ -91,7 +92,11 @@ class HttpAnswerer(Protocol):
         ...
 
     def serving(
-        self, *, asking: Literal["parked", "replayed"] | None = None, home: str = ""
+        self,
+        *,
+        asking: Literal["parked", "replayed"] | None = None,
+        home: str = "",
+        shared: SharedService | None = None,
     ) -> AbstractAsyncContextManager[HttpServing]:
         """Open a serving: enter the lifespan, and open the handler pool.
 
@@ -99,6 +104,7 @@ class HttpAnswerer(Protocol):
             asking: the way in which a handler waits for an answer; overrides the server's own choice.
             home: a string that names this process in a service of several. The request states of its parked handlers
                 begin with it and a dot, so that retries find them.
+            shared: what the handlers of this process share with those of the others; None if there are no others.
         """
         ...
 
@@ -328,6 +334,61 @@ class SharedState(Protocol):
 
     async def leases(self, group: str) -> Mapping[str, bytes]:
         """Return the values of the leases of a group that have not expired, by name."""
+        ...
+
+
+class SharedService(Protocol):
+    """The memory that the processes of one service have in common, by which they act as one.
+
+    Keys are strings of any length and content. The backend never gets them: it gets their hashes, and values that only
+    a process of the service can make or read. The methods may be called in any number of tasks at once.
+
+    `once`, `take` and `is_first` raise `SharedUnavailable`, within a second, if the backend cannot be reached.
+    """
+
+    async def once(self, key: str, work: Callable[[], Awaitable[bytes]], *, seconds: float) -> bytes:
+        """Return the result of *work*, which runs once for a key, in one of the processes that call this.
+
+        The others wait for its result. If it raises, is cancelled, or its process ends, another process that waits
+        runs its own *work*. It can run twice only if the backend fails, or the process pauses, while it runs.
+
+        Args:
+            key: it identifies the work, and cannot be guessed by those who must not have its result.
+            work: called without arguments.
+            seconds: the time for which the result is kept for later calls.
+
+        Raises:
+            SharedUnavailable: also if the result that is kept was not made by a process of this service.
+            Exception: raised by *work*.
+        """
+        ...
+
+    async def take(self, key: str, *, per_second: float, burst: int) -> float:
+        """Take a token from a bucket; return 0, or the seconds until there may be one.
+
+        Args:
+            key: the bucket, which is full at first.
+            per_second: the number of tokens that the bucket gets in a second.
+            burst: the number of tokens that it holds.
+        """
+        ...
+
+    async def is_first(self, key: str, *, seconds: float) -> bool:
+        """Return True for one call with a key, in all processes together, within a time."""
+        ...
+
+    async def recall(self, key: str) -> bytes | None:
+        """Return the value that a process has kept; None if there is none, or the backend cannot be reached.
+
+        Nothing is kept unless the program has given the service its keys (``Server(keys=[...])``).
+        """
+        ...
+
+    async def keep(self, key: str, value: bytes, *, seconds: float) -> None:
+        """Store a value for a time, for `recall` in all processes; do nothing if the backend cannot be reached.
+
+        A value that is there already stays.
+        """
         ...
 
 

@@ -284,7 +284,10 @@ PRIVATE_MODULES_OF_TESTS = {
     },
     "cli.demo": {"_run", "_server"},
     "client": {"_lists", "_many", "_mcp_json", "_supervision"},
-    "cluster": {"_changes", "_forwarding", "_keys", "_links", "_membership", "_messages", "_owner", "_sessions"},
+    "cluster": {
+        *("_buckets", "_changes", "_forwarding", "_keys", "_links", "_membership", "_messages", "_owner"),
+        *("_service", "_sessions"),
+    },
     "gateway": {"_forward", "_merged", "_mount", "_ranking", "_results", "_tasks", "_turns", "_upstream"},
     "schema": {"_cost", "_count", "_validate", "_work"},
     "server": {

@@ -69,6 +69,25 @@ def test_all_keys_verify_and_the_first_one_signs() -> None:
     assert keys.verify(keys.sign("purpose", "part"), "purpose", "part")
 
 
+def test_a_sealed_value_is_opened_with_every_key_under_its_name_only() -> None:
+    keys = ClusterKeys([OLD])
+    before = keys.seal("name", b"data")
+    keys.replace([NEW, OLD])
+    after = keys.seal("name", b"data")
+
+    assert keys.open("name", before) == keys.open("name", after) == b"data"
+    assert ClusterKeys([NEW]).open("name", after) == b"data"
+    assert ClusterKeys([NEW]).open("name", before) is None
+    assert keys.open("other name", after) is None
+    assert keys.seal("name", b"data") != after
+    assert b"data" not in after
+
+
+@pytest.mark.parametrize("sealed", [b"", b"short", bytes(12), bytes(100)])
+def test_garbage_is_no_sealed_value(sealed: bytes) -> None:
+    assert ClusterKeys([NEW]).open("name", sealed) is None
+
+
 def test_keys_are_not_shown() -> None:
     assert "old" not in repr(ClusterKeys([OLD]))
 

@@ -35,6 +35,7 @@ from trio_mcp import (
     start_stream_client,
     types,
 )
+from trio_mcp.abc import SharedService
 from trio_mcp.lowlevel import ActiveServer, Link
 from trio_mcp.server import AskingMode
 from trio_mcp.testing import ScriptedPeer, cancel_everywhere, open_memory_client
@@ -102,8 +103,10 @@ class ExposedServer(FullyDeclaringServer):
     exposed: ActiveServer
 
     @asynccontextmanager
-    async def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AsyncGenerator[ActiveServer]:
-        async with super().serving(asking=asking, home=home) as self.exposed:
+    async def serving(
+        self, *, asking: AskingMode | None = None, home: str = "", shared: SharedService | None = None
+    ) -> AsyncGenerator[ActiveServer]:
+        async with super().serving(asking=asking, home=home, shared=shared) as self.exposed:
             yield self.exposed
 
 

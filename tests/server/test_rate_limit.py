@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -100,6 +101,7 @@ async def test_each_principal_has_its_own_bucket(autojump_clock: object) -> None
 class _Terms:
     def __init__(self, principal: str | None) -> None:
         self.principal = principal
+        self._serving = SimpleNamespace(shared=None)
 
 
 def a_request(principal: str | None, method: str = "ping", *, is_notification: bool = False) -> Request:

@@ -160,6 +160,8 @@ class DpopProver:
 
 _PROOF_SECONDS = 300.0
 """The largest difference between the time of a proof and the server's clock, in either direction."""
+_CLOCKS_DIFFER_BY = 60.0
+"""The difference between the clocks of two machines of a service that does not matter."""
 _MAX_PROOF_CHARS = 8192
 _LONGEST_ID = 256
 _MAX_KEPT = 300_000
@@ -175,6 +177,15 @@ class CheckedProof:
     id: str
     until: float
     """The time at which it becomes too old, as `time.time` counts."""
+
+    @property
+    def digest(self) -> bytes:
+        """A digest that no other proof has."""
+        return hashlib.sha256(f"{self.thumbprint} {self.id}".encode()).digest()
+
+    def seconds_after(self, now: float) -> float:
+        """Return the seconds after which it is too old on any machine, whose clocks may differ by a minute."""
+        return max(0.0, self.until - now) + _CLOCKS_DIFFER_BY
 
 
 def read_proof(text: str, *, method: str, urls: Collection[str], token: str, now: float) -> CheckedProof:
@@ -235,7 +246,10 @@ class _Second:
 
 @define(eq=False)
 class SeenProofs:
-    """A memory of the proofs that were used, for as long as they could be replayed."""
+    """A memory of the proofs that were used in this process, for as long as they could be replayed.
+
+    The processes of a service have another one in common, which is asked afterwards (`abc.SharedService.is_first`).
+    """
 
     max_kept: int = _MAX_KEPT
     _bound: SharedBound[_Second] = field(init=False, repr=False)
@@ -259,7 +273,7 @@ class SeenProofs:
         self._drop_old(now)
         sender = sender_of(principal, None)
         second = _Second(sender, math.ceil(proof.until))
-        digest = hashlib.sha256(f"{proof.thumbprint} {proof.id}".encode()).digest()
+        digest = proof.digest
         if second.until <= self._forgotten.get(sender, -1) or digest in self._seen.get(second, ()):
             return False
         if not self._bound.has_room():

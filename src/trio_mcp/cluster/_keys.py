@@ -12,14 +12,20 @@ from __future__ import annotations
 
 import base64
 import hmac
+import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 __all__ = ["ClusterKeys", "OwnerNames"]
 
 _TAG_BYTES = 12
+_NONCE_BYTES = 12
 
 
 @define(eq=False)
@@ -54,6 +60,29 @@ class ClusterKeys:
         """Return True if *tag* is one of a process of the service."""
         given = tag.encode("utf-8", "surrogatepass")
         return any(hmac.compare_digest(_tag(key, purpose, text).encode(), given) for key in self.all)
+
+    def seal(self, name: str, data: bytes) -> bytes:
+        """Encrypt a value, so that only processes of the service can read it, or make one for the same name."""
+        nonce = os.urandom(_NONCE_BYTES)
+        cipher = next(self._ciphers(name))
+        return nonce + cipher.encrypt(nonce, data, None)
+
+    def open(self, name: str, sealed: bytes) -> bytes | None:
+        """Return a value that a process of the service has sealed for a name; None if none has."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 # slow to import
+
+        for cipher in self._ciphers(name):
+            try:
+                return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)
+            except (InvalidTag, ValueError):  # ValueError: the nonce is too short
+                continue
+        return None
+
+    def _ciphers(self, name: str) -> Iterator[AESGCM]:
+        """Return the ciphers of a name: each has keys of its own, so that no value fits another name."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 # slow to import
+
+        return (AESGCM(_code(key, "value", (name,))) for key in self.all)
 
 
 def _code(key: bytes, purpose: str, parts: Sequence[str]) -> bytes:

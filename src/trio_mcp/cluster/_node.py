@@ -11,7 +11,7 @@ import trio
 from attrs import define, field
 
 from .. import HttpRequest, Server, SharedUnavailable
-from ..abc import Shared
+from ..abc import Shared, SharedService
 from ..lowlevel import ForwardedApp, ForwardedExchange, LeftSession, ServerExtensionPoints, owned_nursery
 from ..wire import JsonObject
 from ._changes import CHANGES_STREAM, ChangeRelay
@@ -20,6 +20,7 @@ from ._keys import OwnerNames
 from ._links import LinkListener
 from ._membership import Membership
 from ._owner import ForwardedRequests
+from ._service import KeyedService
 from ._sessions import SessionPlaces
 
 __all__ = ["Node", "open_node"]
@@ -36,6 +37,8 @@ class Node:
     """The name of this process."""
     home: str
     """The beginning of the request states of this process."""
+    service: SharedService
+    """What the processes share, for the parts of the server."""
     _ids: OwnerNames
     _membership: Membership
     _relay: ChangeRelay
@@ -115,7 +118,8 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
             nursery.start_soon(membership.run)
             try:
                 ids = OwnerNames(membership.keys, name)
-                yield Node(name, ids.home(), ids, membership, relay, places, nursery)
+                service = KeyedService(state, membership.keys, keeps=bool(points.given_keys))
+                yield Node(name, ids.home(), service, ids, membership, relay, places, nursery)
             finally:
                 with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                     with suppress(SharedUnavailable):

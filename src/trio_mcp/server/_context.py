@@ -540,10 +540,16 @@ class Context(ForeignAttributes, Generic[State_co]):
         """Call a function whose side effect must not be repeated when the handler is replayed, and return its result.
 
         The result must be JSON; the caller gets a copy. A parked handler runs only once anyway. A replayed handler
-        skips a function that completed in an earlier round. The function runs at least once, not exactly once: it runs
-        twice if a client sends the same retry twice at the same time, or if the server fails between the call and the
-        response. If another task of a replayed handler asks a question while the function runs, the function is
-        cancelled and runs again in the next round; call it before asking, not concurrently.
+        skips a function that completed in an earlier round. If the same retry arrives twice at the same time, the
+        function runs once, and both get its result: in one process, and in all processes of a service
+        (``serve_http(shared=...)``), where this also holds for retries one after the other, for as long as the request
+        state is valid (a day at most).
+
+        The function runs at least once, not exactly once: it runs again if the server fails between the call and the
+        response, or if a function before the first question is called by a request that is sent again. In a service,
+        it also runs again if its process ends or stands still for 10 seconds, or the backend fails, while it runs. If
+        another task of a replayed handler asks a question while the function runs, the function is cancelled and runs
+        again in the next round; call it before asking, not concurrently.
 
         Args:
             key: the name of the function call within this handler.
@@ -551,6 +557,8 @@ class Context(ForeignAttributes, Generic[State_co]):
 
         Raises:
             NotJsonError: the result is not JSON.
+            SharedUnavailable: the backend of the service cannot be reached, so it is unknown whether the function must
+                run. If the handler does not catch it, the request is refused with an internal error (-32603).
             Exception: raised by *function*, which is then called again in the next round.
         """
         return await self._asker().once(key, function)

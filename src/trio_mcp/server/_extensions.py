@@ -5,6 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,7 +15,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from .. import types
-from .._errors import LocalProtocolError, McpError, MissingCapability, StructureError, TooManyParked
+from .._errors import LocalProtocolError, McpError, MissingCapability, SharedUnavailable, StructureError, TooManyParked
 from .._extensions import (
     CORE_RESULT_TYPES,
     check_custom,
@@ -26,7 +27,15 @@ from .._extensions import (
 from .._misuse import unawaited
 from .._user_types import TypedFunction, look_at, to_object
 from ..peer import BUSY, ExchangeContext, IncomingRequest
-from ..wire import INVALID_PARAMS, LISTEN, METHOD_NOT_FOUND, MISSING_CAPABILITY, JsonObject, seconds_left
+from ..wire import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LISTEN,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    JsonObject,
+    seconds_left,
+)
 from ._context import Context, run_of, serving_of
 from .features import NO_SCOPES, check_scopes
 from .signature import may_wait
@@ -40,6 +49,8 @@ __all__ = [
     "deadline_of",
     "refusal_of",
 ]
+
+_log = logging.getLogger("trio_mcp.server")
 
 NO_DEADLINE = math.inf
 _NEVER_LATE = frozenset({LISTEN, "initialize"})
@@ -125,6 +136,11 @@ def refusal_of(failure: Exception, context: ExchangeContext) -> McpError | None:
         return failure
     if isinstance(failure, TooManyParked):
         return McpError(BUSY, f"too busy: {failure}; try again later")
+    if isinstance(failure, SharedUnavailable):  # its message names the backend, which is not for clients
+        _log.warning("a request failed: %s", failure)
+        return McpError(
+            INTERNAL_ERROR, "what the processes of this service share cannot be reached at the moment; try again later"
+        )
     if isinstance(failure, MissingCapability) and context.modern:
         return McpError(MISSING_CAPABILITY, str(failure), {"requiredCapabilities": failure.required})
     return None

@@ -22,11 +22,12 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from .. import types
-from .._errors import McpError
+from .._errors import McpError, SharedUnavailable
 from .._extensions import is_specified
 from .._misuse import unawaited
 from .._user_types import is_async
 from .._util import failure_of
+from ..abc import SharedService
 from ..peer import BUSY
 from ..wire import JsonObject, is_modern
 from ._context import Context, serving_of
@@ -174,6 +175,11 @@ class RateLimit:
     ``{"retryAfterSeconds": 0.4}``. Notifications are not counted, and neither is a retry that continues a parked
     handler; a retry that replays a handler is counted.
 
+    The processes of a service (``serve_http(shared=...)``) have each bucket in common: in any time *t*, they admit
+    together at most ``burst + per_second * t`` requests of it, as one process would. Each process takes tokens in
+    batches while there are many, so they may refuse a request a little earlier than one process would. Limits with the
+    same settings have the same buckets. While the backend cannot be reached, each process has buckets of its own.
+
     ::
 
         server = Server("demo", middleware=[RateLimit(per_second=5, burst=20)])
@@ -184,7 +190,8 @@ class RateLimit:
         by: the parts of a request that have separate buckets: each authenticated caller, each method, each tool. All
             callers without authentication count as one; so do unknown methods, and unknown tools.
         methods: the methods that are counted; all by default.
-        max_buckets: the number of separate buckets; beyond it, new callers, methods and tools share one bucket.
+        max_buckets: the number of separate buckets of a process; beyond it, new callers, methods and tools share one.
+            It does not limit the buckets of a service, which the backend has.
 
     Raises:
         ValueError: a number is out of range, or *by* contains another name.
@@ -212,6 +219,7 @@ class RateLimit:
         self._per_second, self._burst, self._max_buckets = per_second, burst, max_buckets
         self._by = frozenset(by)
         self._methods = None if methods is None else frozenset(methods)
+        self._settings = ascii((self._per_second, self._burst, sorted(self._by), methods and sorted(methods)))
         # By Trio run, because a server may be served in several, each with its own clock.
         self._buckets: WeakKeyDictionary[trio.lowlevel.TrioToken, _Buckets] = WeakKeyDictionary()
 
@@ -219,7 +227,8 @@ class RateLimit:
         """Hand the request on, or refuse it."""
         counts = self._methods is None or request.method in self._methods
         if counts and not request.is_notification:
-            seconds = self._take(self._key(request))
+            key, shared = self._key(request), serving_of(request.context).shared
+            seconds = self._take(key) if shared is None else await self._take_shared(key, shared)
             if seconds > 0:
                 seconds = math.ceil(seconds * 1000 - _ROUNDING) / 1000  # round up
                 raise McpError(BUSY, f"too many requests; try again in {seconds:g} s", {"retryAfterSeconds": seconds})
@@ -227,7 +236,7 @@ class RateLimit:
 
     @property
     def buckets(self) -> int:
-        """The number of separate buckets in this Trio run."""
+        """The number of separate buckets in this Trio run, without those that several processes have in common."""
         return len(self._current())
 
     def _current(self) -> _Buckets:
@@ -240,6 +249,14 @@ class RateLimit:
             "tool": _known_tool(request),
         }
         return tuple(values[part] for part in _PARTS if part in self._by)
+
+    async def _take_shared(self, key: _Key, shared: SharedService) -> float:
+        """Take a token from the bucket of all processes; return 0, or the seconds until there may be one."""
+        name = f"{self._settings} {key!a}"
+        try:
+            return await shared.take(name, per_second=self._per_second, burst=self._burst)
+        except SharedUnavailable:
+            return self._take(key)
 
     def _take(self, key: _Key) -> float:
         """Take a token; return 0, or the seconds until there is one."""

@@ -19,6 +19,7 @@ from .._errors import McpError
 from .._extensions import checked_settings
 from .._misuse import check_class
 from .._other_sdks import OPTIONS, ForeignAttribute, ForeignAttributes, unknown_options
+from ..abc import SharedService
 from ..peer import Access, Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
@@ -425,15 +426,18 @@ class Server(ForeignAttributes):
 
         return take_snapshot(self)
 
-    def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AbstractAsyncContextManager[ActiveServer]:
+    def serving(
+        self, *, asking: AskingMode | None = None, home: str = "", shared: SharedService | None = None
+    ) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.
 
         Args:
             asking: overrides the server's `asking` for this serving.
             home: the name of this process in a service of several; see `abc.HttpAnswerer`.
+            shared: what this process shares with the others of its service.
         """
         self._run_checks()
-        return open_serving(self, asking or self.asking, home=home)
+        return open_serving(self, asking or self.asking, home=home, shared=shared)
 
     def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
         """Return the scopes that a request needs; empty if it needs none, or names what is hidden from the caller.

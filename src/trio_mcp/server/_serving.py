@@ -33,6 +33,7 @@ from .._extensions import is_specified
 from .._misuse import require_trio
 from .._tracing import METRICS_MODULE, TRACING_MODULE, request_meter
 from .._util import owned_nursery
+from ..abc import SharedService
 from ..peer import (
     NO_ORIGIN,
     Access,
@@ -75,7 +76,7 @@ from ._processes import Processes, open_processes, refuse_in_starting_worker
 from ._routes import NEVER_FORWARDED, ROUTES, SMALL, AnswerAtOnce, Responder, Route, observe
 from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
-from .asking import AskingMode, PastRounds, Seals, pin, resume
+from .asking import AskingMode, DoneOnce, PastRounds, Seals, pin, resume
 from .features import (
     NOT_KEPT,
     CacheHint,
@@ -133,6 +134,8 @@ class ActiveServer:
     """What packages beside the core keep for this serving, by `ServingPart`."""
     home: str
     """The name of this process in a service of several; empty if there are no others."""
+    shared: SharedService | None
+    """What this process shares with the others; None if there are no others."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
     forwarder: Forwarder | None = field(init=False)
@@ -160,6 +163,8 @@ class ActiveServer:
     """The responders of the list requests, by method."""
     observers: Sequence[RequestObserver] = field(default=(), init=False)
     """What is told of each request; usually nothing is."""
+    doing_once: dict[str, DoneOnce] = field(factory=dict[str, DoneOnce], init=False)
+    """What replayed handlers do once now; see `asking.DoneOnce`."""
     observed_tools: set[str] = field(factory=set[str], init=False)
     """The names of tools that the observers were told."""
 
@@ -295,7 +300,7 @@ class ActiveServer:
 
 @asynccontextmanager
 async def open_serving(
-    server: Server, asking: AskingMode, *, lasts: bool = True, home: str = ""
+    server: Server, asking: AskingMode, *, lasts: bool = True, home: str = "", shared: SharedService | None = None
 ) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its handler pool.
 
@@ -305,6 +310,7 @@ async def open_serving(
     Args:
         lasts: True if the serving outlives a single request, so that there may be background tasks.
         home: the name of this process in a service of several.
+        shared: what this process shares with the others.
     """
     require_trio("a server")
     opened: list[ActiveServer] = []
@@ -332,7 +338,9 @@ async def open_serving(
                 async with owned_nursery(wind_down, on_cancel=cancelled) as nursery:
                     with internals_of(server).changes.serving() as hub:
                         pool = HandlerPool(nursery, server.limits)
-                        serving = ActiveServer(server, pool, state, hub, background, processes, asking, parts, home)
+                        serving = ActiveServer(
+                            server, pool, state, hub, background, processes, asking, parts, home, shared
+                        )
                         opened.append(serving)
                         internals_of(server).servings.append(opened[0])
                         try:

@@ -21,7 +21,7 @@ from attrs import define, field
 
 from .. import types
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
-from ..abc import Answerer, Direction, HttpAnswerer, HttpServing, Tap, Transport, TransportOpener
+from ..abc import Answerer, Direction, HttpAnswerer, HttpServing, SharedService, Tap, Transport, TransportOpener
 from ..client import open_client
 from ..peer import NO_ORIGIN, ClientSession, IncomingRequest, Limits, MessageOrigin, OutgoingRequest, Peer
 from ..server import AskingMode, Context, Server
@@ -202,8 +202,10 @@ class _ContractServer:
         return self._server.limits
 
     @asynccontextmanager
-    async def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AsyncGenerator[HttpServing]:
-        async with self._server.serving(asking=asking, home=home) as serving:
+    async def serving(
+        self, *, asking: AskingMode | None = None, home: str = "", shared: SharedService | None = None
+    ) -> AsyncGenerator[HttpServing]:
+        async with self._server.serving(asking=asking, home=home, shared=shared) as serving:
             yield cast("HttpServing", _Noting(serving))
 
     def serving_one(self) -> AbstractAsyncContextManager[HttpServing]:

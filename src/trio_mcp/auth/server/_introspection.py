@@ -11,6 +11,9 @@ Rules of this file:
 4. Valid and refused tokens are cached apart, so that refused ones cannot take the place of valid ones. Each cache is
    bounded: that of valid tokens with shares by principal, that of refused tokens with shares by sender.
 5. Only digests of tokens are kept.
+6. The processes of a service share the results for their lifetime, refused tokens for a minute at most. The backend
+   gets neither tokens nor results: it gets authentication codes of tokens, and results that only a process of the
+   service can read or make (`abc.SharedService.keep`). If it cannot be reached, the authorization server is asked.
 
 Specification: https://www.rfc-editor.org/rfc/rfc7662
 """
@@ -22,7 +25,7 @@ import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -31,8 +34,8 @@ from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
 from ..._shares import Sender, SharedBound, sender_of
-from ...abc import Fetch
-from ...wire import JsonObject, is_array
+from ...abc import Fetch, SharedService
+from ...wire import JsonObject, NotJsonError, Undecodable, decode, encode, is_array
 from .._jwt import InvalidToken, VerifiedToken, VerifierUnavailable, is_of_another_kind, read_claims
 from ..client import HttpCall, HttpReply, Registration, ServerMetadata, authenticate
 from ._token_verifiers import (
@@ -45,7 +48,7 @@ from ._token_verifiers import (
     read_issuer,
 )
 
-__all__ = ["IntrospectionTurns", "IntrospectionVerifier", "SenderFetch", "Verdict", "VerdictCache"]
+__all__ = ["IntrospectionTurns", "IntrospectionVerifier", "SenderFetch", "SharedVerdict", "Verdict", "VerdictCache"]
 
 
 @frozen(eq=False)
@@ -54,6 +57,8 @@ class SenderFetch:
 
     _fetch: Fetch
     sender: Sender
+    shared: SharedService | None = None
+    """What this process shares with the others of its service; None if there are no others."""
 
     async def __call__(self, call: HttpCall) -> HttpReply:
         """Make one request; see `abc.Fetch`."""
@@ -240,9 +245,52 @@ class _PendingLookup:
     failure: VerifierUnavailable | None = None
 
 
+_REFUSED_SECONDS = 60.0
+"""The longest time for which processes share the result for a refused token; anybody can send any number of them."""
+
+
+@frozen
+class SharedVerdict:
+    """The result for one token that the processes of a service share (rule 6).
+
+    Args:
+        shared: what the processes share.
+        key: identifies the token, the authorization server, and the client that asks it.
+        seconds: the lifetime of a result.
+        clock: returns the time, as `time.time` does.
+    """
+
+    _shared: SharedService
+    _key: str = field(repr=False)
+    _seconds: float
+    _clock: Callable[[], float]
+
+    async def find(self) -> tuple[float, Verdict] | None:
+        """Return the result, and the time at which a process has got it; None if there is none, or it is old."""
+        kept = await self._shared.recall(self._key)
+        if kept is None:
+            return None
+        try:
+            at, issuer, contents = decode(kept)
+        except Undecodable:  # nested too deep for this program
+            return None
+        if not 0 <= self._clock() - at < self._seconds:
+            return None
+        return at, read_claims(contents, issuer=issuer) if issuer else contents
+
+    async def keep(self, at: float, verdict: Verdict) -> None:
+        """Let the other processes know the result, unless it is nested so deeply that it cannot be written."""
+        if isinstance(verdict, str):
+            value, seconds = [at, "", verdict], min(self._seconds, _REFUSED_SECONDS)
+        else:
+            value, seconds = [at, verdict.issuer, verdict.claims], self._seconds
+        with suppress(NotJsonError):
+            await self._shared.keep(self._key, encode(value), seconds=seconds)
+
+
 @define(eq=False)
 class VerdictCache:
-    """A cache of introspection results (rules 3 to 5).
+    """A cache of introspection results (rules 3 to 6).
 
     Args:
         seconds: the lifetime of a result; 0 disables the cache.
@@ -256,8 +304,14 @@ class VerdictCache:
     _refused: _KeptVerdicts = field(factory=_KeptVerdicts, init=False, repr=False)
     _pending: dict[bytes, _PendingLookup] = field(factory=dict[bytes, _PendingLookup], init=False, repr=False)
 
-    async def find(self, token: str, sender: Sender, ask: Callable[[Sender], Awaitable[Verdict]]) -> Verdict:
-        """Return the cached result for a token, or else the result of *ask*.
+    async def find(
+        self,
+        token: str,
+        sender: Sender,
+        ask: Callable[[Sender], Awaitable[Verdict]],
+        shared: SharedVerdict | None = None,
+    ) -> Verdict:
+        """Return the cached result for a token, or else that of another process, or else the result of *ask*.
 
         If the task that calls *ask* is cancelled, another waiting task calls it.
 
@@ -265,6 +319,7 @@ class VerdictCache:
             token: the token.
             sender: the sender of the request, if the token is not known yet.
             ask: asks the authorization server; gets the sender of the token.
+            shared: the result that the processes of a service share.
 
         Raises:
             VerifierUnavailable: *ask* has raised it, for all waiting tasks.
@@ -281,12 +336,26 @@ class VerdictCache:
         at, verdict = self._valid.get(digest) or self._refused.get(digest) or (-math.inf, "")
         if 0 <= self._clock() - at < self._seconds:
             return verdict
-        return await self._ask(digest, _sender_of(verdict, sender), ask)
+        sender = _sender_of(verdict, sender)
 
-    async def _ask(self, digest: bytes, sender: Sender, ask: Callable[[Sender], Awaitable[Verdict]]) -> Verdict:
+        async def look_up() -> tuple[float, Verdict]:
+            found = None if shared is None else await shared.find()
+            if found is None:
+                answer = await ask(sender)
+                found = self._clock(), answer
+                if shared is not None:
+                    await shared.keep(*found)
+            return found
+
+        return await self._look_up(digest, sender, look_up)
+
+    async def _look_up(
+        self, digest: bytes, sender: Sender, look_up: Callable[[], Awaitable[tuple[float, Verdict]]]
+    ) -> Verdict:
         lookup = self._pending[digest] = _PendingLookup()
         try:
-            verdict = lookup.verdict = await ask(sender)
+            at, verdict = await look_up()
+            lookup.verdict = verdict
         except VerifierUnavailable as exc:
             lookup.failure = exc
             raise
@@ -295,7 +364,7 @@ class VerdictCache:
             lookup.done.set()
         fitting, other = (self._refused, self._valid) if isinstance(verdict, str) else (self._valid, self._refused)
         other.drop(digest)
-        fitting.put(digest, _sender_of(verdict, sender), self._clock(), verdict)
+        fitting.put(digest, _sender_of(verdict, sender), at, verdict)
         return verdict
 
 
@@ -324,9 +393,10 @@ class _IntrospectionEndpoint:
 class IntrospectionVerifier:
     """A verifier that asks the authorization server about each token, with this server's own credentials there.
 
-    Results are cached for a while; concurrent requests with the same token share one request. At most 32 requests run
-    at once, on connections that are kept; others wait for at most 10 seconds, in turns by client, and then fail as if
-    the authorization server were out of reach. Any number of tasks may use it at once.
+    Results are cached for a while; concurrent requests with the same token share one request. The processes of a
+    service (``serve_http(shared=...)``) share the results if their server was given keys (``Server(keys=...)``). At
+    most 32 requests run at once, on connections that are kept; others wait for at most 10 seconds, in turns by client,
+    and then fail as if the authorization server were out of reach. Any number of tasks may use it at once.
 
     Args:
         endpoint: the URL of the introspection endpoint; None means the one in the issuer's metadata.
@@ -378,10 +448,18 @@ class IntrospectionVerifier:
         """Return the content of a token; see `abc.TokenVerifier`. A waiting task may send the request anew."""
         await trio.lowlevel.checkpoint()
         sender = fetch.sender if isinstance(fetch, SenderFetch) else sender_of(None, None)
-        verdict = await self._verdicts.find(token, sender, lambda sender: self._ask(token, sender, fetch))
+        shared = self._shared_verdict(token, fetch)
+        verdict = await self._verdicts.find(token, sender, lambda sender: self._ask(token, sender, fetch), shared)
         if isinstance(verdict, str):
             raise InvalidToken(verdict)
         return verdict
+
+    def _shared_verdict(self, token: str, fetch: Fetch) -> SharedVerdict | None:
+        """Return the result that the processes share for which *fetch* makes requests; None if there is one process."""
+        if not isinstance(fetch, SenderFetch) or fetch.shared is None:
+            return None
+        key = ascii(("verdict", self.issuer, self.endpoint, self.client.client_id, token))
+        return SharedVerdict(fetch.shared, key, self.cache_seconds, self.clock)
 
     async def _ask(self, token: str, sender: Sender, fetch: Fetch) -> Verdict:
         place = await self._where(fetch)

@@ -29,14 +29,14 @@ from urllib.parse import parse_qsl, quote, unquote
 import trio
 from attrs import define, field, frozen
 
-from ..._errors import McpError
+from ..._errors import McpError, SharedUnavailable
 from ..._shares import Sender, SharedBound, sender_of
 from ..._util import failure_of
-from ...abc import Fetch, TokenVerifier
+from ...abc import Fetch, SharedService, TokenVerifier
 from ...peer import Access
 from ...wire import INTERNAL_ERROR, INVALID_REQUEST, Headers, Refusal, encode
 from .._challenges import Challenge, write_challenge
-from .._dpop import SeenProofs, read_proof
+from .._dpop import CheckedProof, SeenProofs, read_proof
 from .._jwt import ASYMMETRIC, LEEWAY_SECONDS, InvalidToken, VerifiedToken, VerifierUnavailable
 from .._urls import origin_of, read_url, shown_text, well_known_urls
 from ._introspection import IntrospectionVerifier, SenderFetch
@@ -132,6 +132,8 @@ class TokenGuard:
 
     _server: ResourceServer
     _fetch: Fetch
+    shared: SharedService | None = field(default=None, init=False)
+    """What this process shares with the others of its service; None if there are no others."""
     _replays: SeenProofs = field(factory=SeenProofs, init=False, repr=False)
     _refusals: RefusalLog = field(init=False, repr=False)
 
@@ -156,10 +158,13 @@ class TokenGuard:
             return credentials
         sender = sender_of(None, client)
         try:
-            token = await self._server.verifier.verify(credentials.token, SenderFetch(self._fetch, sender))
+            fetch = SenderFetch(self._fetch, sender, self.shared)
+            token = await self._server.verifier.verify(credentials.token, fetch)
             self._check(token)
             access = self._access(token)
-            self._check_binding(credentials, token, access.principal, method, path, headers)
+            proof = self._check_binding(credentials, token, access.principal, method, path, headers)
+            if proof is not None and self.shared is not None:
+                await self._check_everywhere(proof, self.shared)
         except InvalidToken as exc:
             self._note_token(client, str(exc))
             return self._refuse_token(is_proof=isinstance(exc, _InvalidProofError))
@@ -225,14 +230,14 @@ class TokenGuard:
 
     def _check_binding(
         self, credentials: _Credentials, token: VerifiedToken, principal: str, method: str, path: str, headers: Headers
-    ) -> None:
-        """Check that the client holds the key of a bound token, and that the scheme fits the token."""
+    ) -> CheckedProof | None:
+        """Check that the client holds the key of a bound token, and that the scheme fits; return the proof, if any."""
         if credentials.scheme == "bearer":
             if token.key_thumbprint is not None:
                 raise InvalidToken("it is bound to a key, but was sent as a bearer token")
             if self._server.dpop == "required":
                 raise InvalidToken("it is not bound to a key")
-            return
+            return None
         if token.key_thumbprint is None:
             raise InvalidToken("it is not bound to a key, but was sent as a bound token")
         now = self._server.clock()
@@ -247,6 +252,22 @@ class TokenGuard:
                 raise InvalidToken("it was used before, or is older than the memory of used proofs")  # noqa: TRY301
         except InvalidToken as exc:
             raise _InvalidProofError(f"its proof is invalid: {exc}") from None
+        return proof
+
+    async def _check_everywhere(self, proof: CheckedProof, shared: SharedService) -> None:
+        """Check that no other process of the service has accepted a proof.
+
+        Raises:
+            VerifierUnavailable: that cannot be known now (rule 1).
+        """
+        try:
+            is_first = await shared.is_first(
+                f"proof {proof.digest.hex()}", seconds=proof.seconds_after(self._server.clock())
+            )
+        except SharedUnavailable as exc:
+            raise VerifierUnavailable(f"whether a proof was used before: {exc}") from None
+        if not is_first:
+            raise _InvalidProofError("its proof is invalid: another process of the service has accepted it before")
 
     def _access(self, token: VerifiedToken) -> Access:
         return Access(
@@ -371,8 +392,9 @@ class ResourceServer:
         scopes_supported: the scopes that clients are told to request; by default *scopes*.
         implied_scopes: the scopes that a scope includes: ``{"admin": ["read", "write"]}``.
         audiences: the accepted audiences, instead of *resource*; they are compared unchanged.
-        dpop: accept tokens that are bound to a key of the client (RFC 9449), require them, or refuse them. Each
-            application in each process remembers the used proofs by itself.
+        dpop: accept tokens that are bound to a key of the client (RFC 9449), require them, or refuse them. A proof is
+            accepted once: by an application, or by all processes of a service (``serve_http(shared=...)``) together.
+            Without ``shared=``, each application in each process remembers the used proofs by itself.
         name: the name of the server, for users.
         documentation: a URL of the server's documentation for developers.
         trusted_hosts: names of hosts, without port, that may be reached without TLS, besides this machine.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._asker import Asker as Asker
     from ._asker import AskingMode as AskingMode
     from ._asker import AskingServing as AskingServing
+    from ._asker import DoneOnce as DoneOnce
     from ._asker import PastRounds as PastRounds
     from ._asker import Seals as Seals
     from ._asker import interim_result as interim_result
@@ -35,8 +36,8 @@ else:
                 "url_elicitation_required",
             ),
             "_asker": (
-                "ASKABLE", "Asker", "AskingMode", "AskingServing", "PastRounds", "Seals", "interim_result",
-                "pin", "resume",
+                "ASKABLE", "Asker", "AskingMode", "AskingServing", "DoneOnce", "PastRounds", "Seals",
+                "interim_result", "pin", "resume",
             ),
             "_forms": ("Choices",),
         },

@@ -15,10 +15,12 @@ Rules of this file:
 1. A question is identified by its key or by its content, never by its position, because the tasks of one handler ask in
    any order.
 2. A replaying server keeps nothing between the rounds, so a state is good for any number of retries until it expires.
-   Side effects that must not be repeated belong into `Context.once`, which holds for retries that are made one after
-   the other.
+   Side effects that must not be repeated belong into `Context.once`.
 3. The answers that arrive with a state answer the questions that the state names, and no others. A request without a
    state may carry answers as well: to questions whose keys the client knows beforehand.
+4. Retries with the same state and the same answers are one retry, which may be sent, or delivered, more than once. What
+   `Context.once` does for a retry is done once, also if it comes twice at the same time: in this process, or in all
+   processes of a service (`abc.SharedService.once`).
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 and https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#security-considerations
@@ -34,13 +36,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import trio
 from attrs import define, field
 
 from ..._errors import AskExpired, LocalProtocolError, McpError
+from ...abc import SharedService
 from ...peer import GRACE_SECONDS, HandlerPool, HandlerRun, IncomingRequest, Limits, PendingQuestions, Question
 from ...wire import (
     INVALID_PARAMS,
@@ -66,6 +69,7 @@ __all__ = [
     "AskingMode",
     "AskingServing",
     "BadStateError",
+    "DoneOnce",
     "PastRounds",
     "Seals",
     "binding_of",
@@ -87,6 +91,10 @@ class PastRounds:
     """The results of `Context.once`, by its key."""
     kept: Any = None
     """The value that `interim_result` has kept for the next round."""
+    state: str = ""
+    """The request state of the retry that runs now; empty if it has none."""
+    seconds: float = 0.0
+    """The time for which such a state is valid."""
 
     @classmethod
     def of(cls, contents: JsonObject, given: Mapping[str, Any]) -> PastRounds:
@@ -272,6 +280,8 @@ AskingMode: TypeAlias = Literal["parked", "replayed"]
 ASKABLE = frozenset({"prompts/get", "resources/read", "tools/call"})
 """The requests that a modern server may answer with questions."""
 _KEY_LENGTH = 16
+_MOST_SECONDS_OF_RESULTS = 86_400.0
+"""The longest time for which the results of `Context.once` are known to the other processes of a service."""
 
 
 class AskingServing(Protocol):
@@ -306,6 +316,28 @@ class AskingServing(Protocol):
     def seals(self) -> Seals:
         """The keys that seal and open the states of questions."""
         ...
+
+    @property
+    def shared(self) -> SharedService | None:
+        """What this process shares with the others of its service; None if there are no others."""
+        ...
+
+    @property
+    def doing_once(self) -> dict[str, DoneOnce]:
+        """What replayed handlers do once now, by what identifies it."""
+        ...
+
+
+@define(eq=False)
+class DoneOnce:
+    """The work of `Context.once` for a retry that may come several times at once in this process."""
+
+    lock: trio.Lock = field(factory=trio.Lock, init=False)
+    """Held by the task that does it."""
+    users: int = field(default=0, init=False)
+    """The number of tasks that do it, or wait for it."""
+    result: bytes | None = field(default=None, init=False)
+    """The JSON of its result; None while there is none."""
 
 
 @define(eq=False)
@@ -427,9 +459,38 @@ class Asker:
         async with self._doing.setdefault(key, trio.Lock()):
             done = self._past.done
             if key not in done:
-                value = function()
-                done[key] = copy_json(await value if inspect.isawaitable(value) else value)
+                done[key] = await self._do_once(key, function)
             return copy_json(done[key])
+
+    async def _do_once(self, key: str, function: Callable[[], Any]) -> Any:
+        """Return the result of *function*, from another run of the same retry if there is one (rule 4)."""
+
+        async def work() -> bytes:
+            value = function()
+            return encode(await value if inspect.isawaitable(value) else value)
+
+        past, shared = self._past, self._serving.shared
+        if not past.state:
+            return decode(await work())
+        # The state belongs to the request and the principal, and cannot be guessed.
+        retry = digest([self._pinned.decode(), past.state, past.answers, key])
+        if shared is None:
+            return decode(await self._do_once_here(retry, work))
+        return decode(await shared.once(retry, work, seconds=min(past.seconds, _MOST_SECONDS_OF_RESULTS)))
+
+    async def _do_once_here(self, retry: str, work: Callable[[], Awaitable[bytes]]) -> bytes:
+        doing = self._serving.doing_once
+        done = doing.setdefault(retry, DoneOnce())
+        done.users += 1
+        try:
+            async with done.lock:
+                if done.result is None:
+                    done.result = await work()
+                return done.result
+        finally:
+            done.users -= 1
+            if not done.users:
+                del doing[retry]
 
 
 def interim_result(
@@ -489,7 +550,9 @@ def resume(
     if contents.get("home", "") != home:
         raise BadStateError(exchange.method, "the name of its process was modified")
     if "token" not in contents:
-        return PastRounds.of(contents, answers)
+        past = PastRounds.of(contents, answers)
+        past.state, past.seconds = sealed, serving.pool.parking.seconds_for(exchange)
+        return past
     if home != serving.home:  # that process cannot be reached, or the request would be there
         raise McpError(
             INVALID_PARAMS,

@@ -572,8 +572,12 @@ class HttpApp:
             authorizer = self._router.authorizer
             async with (
                 nullcontext() if open_nodes is None else open_nodes(self) as nodes,
-                authorizer.running(),
-                self._answerer.serving(asking=settings.asking, home="" if nodes is None else nodes.home) as serving,
+                authorizer.running(None if nodes is None else nodes.service),
+                self._answerer.serving(
+                    asking=settings.asking,
+                    home="" if nodes is None else nodes.home,
+                    shared=None if nodes is None else nodes.service,
+                ) as serving,
                 open_sessions(
                     serving,
                     self._answerer.revisions,

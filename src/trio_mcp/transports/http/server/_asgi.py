@@ -49,7 +49,7 @@ from attrs import define, evolve, field
 from ...._errors import McpError
 from ...._shares import Sender, sender_of
 from ...._util import owned_nursery
-from ....abc import Fetch, HttpServing
+from ....abc import Fetch, HttpServing, SharedService
 from ....auth import LEEWAY_SECONDS
 from ....peer import Access, MessageOrigin
 from ....wire import (
@@ -585,8 +585,14 @@ class RequestAuthorizer:
         return () if self._auth is None else self._auth.metadata_paths
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Keep the fetcher for keys and token introspection open for as long as the block lasts."""
+    async def running(self, shared: SharedService | None = None) -> AsyncGenerator[None]:
+        """Keep the fetcher for keys and token introspection open for as long as the block lasts.
+
+        Args:
+            shared: what this process shares with the others of its service; None if there are no others.
+        """
+        if self._guard is not None:
+            self._guard.shared = shared
         if self._auth is None or self._auth.fetch is not None:
             yield
             return

@@ -20,6 +20,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from ...._errors import McpError, SharedUnavailable
+from ....abc import SharedService
 from ....wire import (
     INTERNAL_ERROR,
     SESSION_FIELD,
@@ -96,6 +97,11 @@ class HttpNodes(SessionMoves, Protocol):
     @property
     def home(self) -> str:
         """The string with which the request states of parked handlers of this process begin; it has no dot."""
+        ...
+
+    @property
+    def service(self) -> SharedService:
+        """What this process shares with the others."""
         ...
 
     def owner_of_home(self, home: str) -> str | None:
