@@ -4,7 +4,8 @@ Rules of this file:
 
 1. The id of a session names the process that began it. Only sessions that have left it have a value in the backend:
    first what they consist of, then the name of the process that continues them.
-2. The key of the value is a hash of the id, because without authentication the id is all that a client needs.
+2. The key of the value is a hash of the id, because without authentication the id is all that a client needs. What a
+   session consists of is encrypted.
 3. A value expires: that of a session which nobody continues when it has been idle for too long, that of a name after
    `_NAME_SECONDS`, unless it is renewed. It is put back if the backend has lost its data.
 """
@@ -23,7 +24,7 @@ from attrs import define, field, frozen
 
 from .. import SharedUnavailable
 from ..abc import SharedState
-from ..wire import JsonObject, Undecodable, decode, encode
+from ..wire import JsonObject, decode, encode
 from ._keys import ClusterKeys
 
 __all__ = ["SessionPlaces"]
@@ -34,7 +35,8 @@ _NAME_SECONDS = 4 * 3600.0
 _RENEWAL_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
 _MOST_LEARNT = 65_536
-_PURPOSE = "session record"
+_NAME, _LEFT = b"n", b"s"
+"""The first bytes of the value of a session: of the name of its process, and of what it consists of."""
 
 
 def _key(id: str) -> str:
@@ -72,7 +74,7 @@ class SessionPlaces:
     Args:
         state: the backend.
         node: the name of this process.
-        keys: those of the service, which authenticate what is stored.
+        keys: those of the service, which encrypt what sessions consist of.
         last_change: returns the number of the latest change of the service.
     """
 
@@ -114,15 +116,15 @@ class SessionPlaces:
 
     @property
     def _name(self) -> bytes:
-        return encode({"node": self._node})
+        return _NAME + self._node.encode()
 
     async def _put_name(self, id: str, old: bytes | None) -> bool:
         return await self._state.swap(_key(id), old, self._name, seconds=_NAME_SECONDS)
 
     async def hand_over(self, id: str, record: JsonObject, *, changes_heard: int, seconds: float) -> None:
         """Leave a session to the other processes; see `lowlevel.HttpNodes`."""
-        text = encode({"record": record, "changesHeard": changes_heard}).decode()
-        value = encode({"left": text, "code": self._keys.sign(_PURPOSE, id, text)})
+        left = encode({"record": record, "changesHeard": changes_heard})
+        value = _LEFT + self._keys.seal(_key(id), left)
         self._own.discard(id)
         while not await self._state.swap(_key(id), await self._state.get(_key(id)), value, seconds=seconds):
             pass  # the name of this process was renewed, or has expired, at the same time
@@ -133,16 +135,14 @@ class SessionPlaces:
         if value is None:
             self._learnt.pop(id, None)
             return None
-        try:
-            json: Any = decode(value)
-            if "left" not in json:
-                return self._learn(id, json["node"])
-            is_genuine = self._keys.verify(json["code"], _PURPOSE, id, json["left"])
-            left: Any = decode(json["left"].encode()) if is_genuine else {}
-            return _LeftSession(left["record"], left["changesHeard"], id, value, self)
-        except (Undecodable, AttributeError, KeyError, TypeError, ValueError):
+        if value.startswith(_NAME):
+            return self._learn(id, value[len(_NAME) :].decode("ascii", "replace"))
+        opened = self._keys.open(_key(id), value[len(_LEFT) :]) if value.startswith(_LEFT) else None
+        if opened is None:
             _log.warning("a session in the shared backend was not left by a process of this service")
             return None
+        left: Any = decode(opened)
+        return _LeftSession(left["record"], left["changesHeard"], id, value, self)
 
     def _learn(self, id: str, node: str) -> str | None:
         if node == self._node:  # whose session has ended

@@ -257,17 +257,13 @@ class ActiveServer:
 
     def session_record(self, peer: Peer) -> JsonObject | None:
         """Return what another process needs to continue a session; None before its handshake."""
-        assert isinstance(peer.admission, ServerSession)
-        handshake = peer.admission.to_json()
-        return None if handshake is None else {"handshake": handshake, "subscribed": self.subscribers.to_json(peer)}
+        return self.subscribers.to_json(peer)
 
     async def restore_session(
         self, peer: Peer, record: JsonObject, access: Access | None, missed_changes: Callable[[], Awaitable[bool]]
     ) -> None:
         """Let a new session continue one of another process; see `abc.HttpServing`."""
-        assert isinstance(peer.admission, ServerSession)
-        peer.admission.restore(record["handshake"])
-        await self.subscribers.restore(peer, record["subscribed"], self.server.capabilities, access, missed_changes)
+        await self.subscribers.restore(peer, record, self.server.capabilities, access, missed_changes)
 
     def observe(self, observer: RequestObserver) -> None:
         """Tell *observer* of every request from now on; synchronous."""

@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 
 from ... import types
 from ..._errors import ConnectionLost, McpError
-from ...peer import BUSY, Access, Peer
+from ...peer import BUSY, Access, Peer, ServerSession
 from ...wire import EVERY_LIST, Change, ChangeFilter, JsonObject, ResourceUpdated, notification_of
 from .._forwarder import Forwarder
 from ._resources import RESOURCE_NOT_FOUND
@@ -60,26 +60,37 @@ class SessionListeners:
 
         peer.on_disconnect(end)
 
-    def to_json(self, peer: Peer) -> JsonObject:
-        """Return the subscriptions of a session, for `restore` in another process."""
-        return self._sessions[peer].to_json()
+    def to_json(self, peer: Peer) -> JsonObject | None:
+        """Return the handshake and the subscriptions of a session, for `restore` in another process.
+
+        Returns None before its handshake. The session must end soon.
+        """
+        assert isinstance(peer.admission, ServerSession)
+        handshake = peer.admission.to_json()
+        return None if handshake is None else {"handshake": handshake, "subscribed": self._sessions[peer].to_json()}
 
     async def restore(
         self,
         peer: Peer,
-        subscribed: JsonObject,
+        record: JsonObject,
         declared: types.ServerCapabilities,
         access: Access | None,
         missed_changes: Callable[[], Awaitable[bool]],
     ) -> None:
-        """Notify a session that another process has notified before (rule 5); see `begin`.
+        """Continue a session of another process (rule 5); see `begin`.
 
         Waits only if a forwarder is asked for resources, and for a bounded time.
 
         Args:
-            subscribed: returned by `to_json` there.
+            record: returned by `to_json` there.
             missed_changes: returns True if something may have changed since.
+
+        Raises:
+            KeyError, TypeError, ValueError: the record is from another version of this package.
         """
+        assert isinstance(peer.admission, ServerSession)
+        peer.admission.restore(record["handshake"])
+        subscribed: JsonObject = record["subscribed"]
         self.begin(peer, declared, access)
         listener = self._sessions[peer]
         with trio.move_on_after(_RESTORE_SECONDS):
