@@ -586,12 +586,13 @@ class HttpApp:
                     partial(secrets.token_urlsafe, _ID_BYTES) if nodes is None else nodes.new_id,
                 ) as sessions,
             ):
+                owners = None if nodes is None else RequestOwners(nodes)
                 running = RunningApp(
                     serving,
                     ModernEndpoint(serving, authorizer),
                     sessions,
-                    WebSocketLinks(serving, authorizer),
-                    None if nodes is None else RequestOwners(nodes),
+                    WebSocketLinks(serving, authorizer, owners),
+                    owners,
                 )
                 if router.metrics is not None:
                     router.metrics.observe(serving)

@@ -23,8 +23,17 @@ from ._asgi import BegunRequest, HttpRequest, Responding
 from ._channel import HttpChannel, ResponseHead
 from ._legacy_session import addressed_stream
 
-__all__ = ["BegunForwarding", "ForwardedApp", "ForwardedExchange", "HttpNodes", "NodesOpener", "RequestOwners"]
+__all__ = [
+    "ANSWERER_ENDED",
+    "BegunForwarding",
+    "ForwardedApp",
+    "ForwardedExchange",
+    "HttpNodes",
+    "NodesOpener",
+    "RequestOwners",
+]
 
+ANSWERER_ENDED = "the process that answered this request has ended; whether the request was carried out is unknown"
 _QUICK_SECONDS = 0.02
 """The time for a response during which it does not pay to watch whether the client leaves."""
 
@@ -139,6 +148,10 @@ class RequestOwners:
             return None
         return self._nodes.owner_of_home(state.partition(".")[0])
 
+    def begin(self, owner: str, request: HttpRequest) -> ForwardedExchange:
+        """Send a request to its owner, for a caller that takes the response; synchronous."""
+        return self._nodes.forward(owner, request)
+
     async def forward(
         self, owner: str, request: HttpRequest, responding: Responding, id: RequestId | None = None
     ) -> bool:
@@ -186,8 +199,7 @@ async def _explain_loss(exchange: ForwardedExchange, responding: Responding, id:
     if responding.begun:
         responding.cut()
     else:
-        why = "the process that answered this request has ended; whether the request was carried out is unknown"
-        await responding.refuse(Refusal(502, McpError(INTERNAL_ERROR, why), id))
+        await responding.refuse(Refusal(502, McpError(INTERNAL_ERROR, ANSWERER_ENDED), id))
     return True
 
 

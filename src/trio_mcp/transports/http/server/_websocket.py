@@ -30,6 +30,9 @@ from ....wire import INVALID_REQUEST, JSON_TYPE, Headers, JsonObject, JsonRpcReq
 from ..ws import Close, CloseCode, WebSocketStream, accept_token
 from ._asgi import HttpRequest, RequestAuthorizer
 from ._channel import Receive, Scope, Send, as_bytes
+from ._modern import HeaderMirroring
+from ._nodes import RequestOwners
+from ._websocket_forwarding import ForwardedMessages
 
 __all__ = ["AsgiWebSocket", "DirectWebSocket", "WebSocketLinks", "accept_asgi", "read_opening", "refuse_websocket"]
 
@@ -194,9 +197,15 @@ class WebSocketLinks:
 
     _serving: HttpServing
     _authorizer: RequestAuthorizer
+    _owners: RequestOwners | None
+    """Finds the requests that other processes of the service answer; None if there are no others."""
     _links: set[_WebSocketLink] = field(factory=set[_WebSocketLink], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _is_stopping: bool = field(default=False, init=False)
+    _mirroring: HeaderMirroring = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._mirroring = HeaderMirroring(self._serving)
 
     @property
     def open(self) -> int:
@@ -210,20 +219,20 @@ class WebSocketLinks:
             request: the admitted request that has opened it.
             websocket: accepted already.
         """
-        link = self._link(request, websocket)
-        self._links.add(link)
-        if self._is_stopping:
-            link.stop()
-        try:
-            async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery:
+            link = self._link(request, websocket, nursery)
+            self._links.add(link)
+            if self._is_stopping:
+                link.stop()
+            try:
                 nursery.start_soon(websocket.keep_alive)
                 link.running.deadline = request.access_until
                 with link.running:
                     await link.run(drain=True)
                 nursery.cancel_scope.cancel()
-        finally:
-            self._links.discard(link)
-            self._left.unpark_all()
+            finally:
+                self._links.discard(link)
+                self._left.unpark_all()
         await websocket.close_websocket(self._close_of(link))
 
     def _close_of(self, link: _WebSocketLink) -> Close:
@@ -234,8 +243,12 @@ class WebSocketLinks:
             return Close(CloseCode.UNAUTHORIZED, "the access has expired")
         return Close(CloseCode.NORMAL)
 
-    def _link(self, request: HttpRequest, stream: DirectWebSocket | AsgiWebSocket) -> _WebSocketLink:
-        serving = self._serving
+    def _link(
+        self, request: HttpRequest, stream: DirectWebSocket | AsgiWebSocket, nursery: trio.Nursery
+    ) -> _WebSocketLink:
+        serving, answer = self._serving, self._serving.answer
+        if self._owners is not None:
+            answer = ForwardedMessages(self._owners, serving, self._mirroring, request, nursery).answer
         envelope = request.envelope
 
         def notified(method: str, params: JsonObject) -> None:
@@ -243,7 +256,7 @@ class WebSocketLinks:
 
         link = _WebSocketLink(
             serving.admission(),
-            serving.answer,
+            answer,
             notified,
             serving.limits,
             stream,
