@@ -17,7 +17,7 @@ from tests.interaction.scripted_peers import ENVELOPE
 from tests.transports.http.server.browser import Browser, browsing
 from trio_mcp import Context, HttpBound, Limits, MemoryShared, Server, serve_http
 from trio_mcp.cluster import _forwarding, _links
-from trio_mcp.transports.http.server import _websocket_forwarding
+from trio_mcp.transports.http.server import _websocket
 from trio_mcp.wire import CAPABILITIES_KEY
 
 META: dict[str, Any] = {**ENVELOPE, CAPABILITIES_KEY: {"roots": {}}}
@@ -279,11 +279,11 @@ async def test_a_retry_that_no_header_fields_can_mirror_is_refused() -> None:
 async def test_a_response_that_cannot_be_read_fails_its_request_alone(
     monkeypatch: pytest.MonkeyPatch, message: str, *, fault: bool
 ) -> None:
-    class Reader(_websocket_forwarding._ResponseReader):  # pyright: ignore[reportPrivateUsage]
+    class Reader(_websocket._ResponseReader):  # pyright: ignore[reportPrivateUsage]
         def feed(self, *_: Any, **__: Any) -> list[bytes]:
             return [str(1 // (not fault)).encode()]
 
-    monkeypatch.setattr(_websocket_forwarding, "_ResponseReader", Reader)
+    monkeypatch.setattr(_websocket, "_ResponseReader", Reader)
     async with pair() as both:
         question = await both.question("where")
 
