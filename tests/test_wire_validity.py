@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -199,7 +199,7 @@ class InvalidHttpServing(InvalidServing):
     revisions = types.REVISIONS
 
     @asynccontextmanager
-    async def serving(self, *, asking: Any = None, home: str = "") -> AsyncGenerator[InvalidHttpServing]:
+    async def serving(self, *, asking: Any = None, home: Callable[[], str] = str) -> AsyncGenerator[InvalidHttpServing]:
         yield self
 
     serving_one = serving

@@ -102,7 +102,9 @@ class ExposedServer(FullyDeclaringServer):
     exposed: ActiveServer
 
     @asynccontextmanager
-    async def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AsyncGenerator[ActiveServer]:
+    async def serving(
+        self, *, asking: AskingMode | None = None, home: Callable[[], str] = str
+    ) -> AsyncGenerator[ActiveServer]:
         async with super().serving(asking=asking, home=home) as self.exposed:
             yield self.exposed
 

@@ -31,13 +31,15 @@ class Node:
 
     name: str
     """The name of this process."""
-    home: str
-    """The beginning of the request states of this process."""
     _ids: OwnerNames
     _membership: Membership
     _nursery: trio.Nursery
     _remotes: dict[str, RemoteNode] = field(factory=dict[str, RemoteNode], init=False)
     """The other processes to which this one has forwarded requests."""
+
+    def home(self) -> str:
+        """Return the beginning of the request states of this process."""
+        return self._ids.home()
 
     def new_id(self) -> str:
         """Return an id for a session of this process."""
@@ -91,7 +93,7 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
             nursery.start_soon(membership.run)
             try:
                 ids = OwnerNames(membership.keys, name)
-                yield Node(name, ids.home(), ids, membership, nursery)
+                yield Node(name, ids, membership, nursery)
             finally:
                 with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                     with suppress(SharedUnavailable):

@@ -425,12 +425,14 @@ class Server(ForeignAttributes):
 
         return take_snapshot(self)
 
-    def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AbstractAsyncContextManager[ActiveServer]:
+    def serving(
+        self, *, asking: AskingMode | None = None, home: Callable[[], str] = str
+    ) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.
 
         Args:
             asking: overrides the server's `asking` for this serving.
-            home: the name of this process in a service of several; see `abc.HttpAnswerer`.
+            home: returns the name of this process in a service of several; see `abc.HttpAnswerer`.
         """
         self._run_checks()
         return open_serving(self, asking or self.asking, home=home)

@@ -149,8 +149,8 @@ class ActiveServer:
     """The place where a handler waits for the answer of a modern client."""
     parts: Mapping[Any, Any]
     """What packages beside the core keep for this serving, by `ServingPart`."""
-    home: str
-    """The name of this process in a service of several; empty if there are no others."""
+    home: Callable[[], str]
+    """Returns the name of this process in a service of several; empty if there are no others."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
     forwarder: Forwarder | None = field(init=False)
@@ -290,7 +290,7 @@ class ActiveServer:
 
 @asynccontextmanager
 async def open_serving(
-    server: Server, asking: AskingMode, *, lasts: bool = True, home: str = ""
+    server: Server, asking: AskingMode, *, lasts: bool = True, home: Callable[[], str] = str
 ) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its handler pool.
 
@@ -299,7 +299,7 @@ async def open_serving(
 
     Args:
         lasts: True if the serving outlives a single request, so that there may be background tasks.
-        home: the name of this process in a service of several.
+        home: returns the name of this process in a service of several.
     """
     require_trio("a server")
     opened: list[ActiveServer] = []

@@ -202,7 +202,9 @@ class _ContractServer:
         return self._server.limits
 
     @asynccontextmanager
-    async def serving(self, *, asking: AskingMode | None = None, home: str = "") -> AsyncGenerator[HttpServing]:
+    async def serving(
+        self, *, asking: AskingMode | None = None, home: Callable[[], str] = str
+    ) -> AsyncGenerator[HttpServing]:
         async with self._server.serving(asking=asking, home=home) as serving:
             yield cast("HttpServing", _Noting(serving))
 

@@ -576,7 +576,7 @@ class HttpApp:
             async with (
                 nullcontext() if open_nodes is None else open_nodes(self) as nodes,
                 authorizer.running(),
-                self._answerer.serving(asking=settings.asking, home="" if nodes is None else nodes.home) as serving,
+                self._answerer.serving(asking=settings.asking, home=str if nodes is None else nodes.home) as serving,
                 open_sessions(
                     serving,
                     self._answerer.revisions,

@@ -88,9 +88,11 @@ class HttpNodes(Protocol):
         """The name of this process: lower-case letters and digits; no other process ever has it."""
         ...
 
-    @property
     def home(self) -> str:
-        """The string with which the request states of parked handlers of this process begin; it has no dot."""
+        """Return the string with which the request states of parked handlers of this process begin; it has no dot.
+
+        It is another one when the keys of the service were replaced.
+        """
         ...
 
     def owner_of_home(self, home: str) -> str | None:
