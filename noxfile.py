@@ -317,7 +317,8 @@ def bench_smoke(session: nox.Session) -> None:
     It tests that every adapter does the work with correct results, and that the figures become tables. It does not
     measure speed, and no figure can fail it.
     """
-    session.install(".")
+    has_programs(session, REDIS, "the benchmarks of services are")
+    session.install(".[redis]")
     homes = Path(session.create_tmp()) / "peers"
     install_python_peer(session, homes / "official", OFFICIAL_SDK)
     session.run("python", "-m", "benchmarks.run", "--smoke", "--peers", str(homes))
@@ -381,7 +382,8 @@ def bench(session: nox.Session) -> None:
     All cells in three rounds take half an hour. See benchmarks/README.md.
     """
     node = has_node(session)
-    session.install(".")
+    has_programs(session, REDIS, "the benchmarks of services are")
+    session.install(".[redis]")
     homes = Path(session.create_tmp()) / "peers"
     install_python_peer(session, homes / "official", OFFICIAL_SDK)
     install_fastmcp(session, homes / "fastmcp")

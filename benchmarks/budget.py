@@ -163,6 +163,44 @@ ROWS = (
     *_at_most("Growth from 10,000 to 50,000 calls", "growth", "growth_mb", 0.1, "MB"),
     *_at_most("Growth per session", "cycles", "growth_kb", 0.2, "KB"),
     Row("`tasks/get` p99, 10,000 open: of one", _value("tasks", "ours-tasks/2026", "p99_times"), 2, at_least=False),
+    Row(
+        "Process with Redis, 64 in flight: of what one without does",
+        _value("service-64", "ours-nodes/2026", "rate_times"),
+        0.95,
+        at_least=True,
+    ),
+    Row(
+        "Change to a listener of another process, Redis",
+        _value("service-change", "ours-nodes/2026", "p50_ms"),
+        5,
+        at_least=False,
+        unit="ms",
+    ),
+    Row(
+        "Change to a listener of another process, SQLite",
+        _value("service-change-sqlite", "ours-nodes/2026", "p50_ms"),
+        None,
+        at_least=False,
+        unit="ms",
+    ),
+    Row(
+        "Forwarded call, p50: times as long as a direct one",
+        _value("service-forwarded-1", "ours-nodes/2025", "p50_times"),
+        2.5,
+        at_least=False,
+    ),
+    Row(
+        "Forwarded calls, 64 in flight: of what direct ones do",
+        _value("service-forwarded-64", "ours-nodes/2025", "rate_times"),
+        None,
+        at_least=True,
+    ),
+    Row(
+        "Four processes, 64 in flight: of what one does",
+        _value("service-four-64", "ours-nodes/2026", "rate_times"),
+        1,
+        at_least=True,
+    ),
     Row("Open task: memory", _value("tasks", "ours-tasks/2026", "task_kb"), 4, at_least=False, unit="KB"),
 )
 

@@ -13,11 +13,12 @@ import importlib
 import json
 import sys
 from functools import partial
+from typing import Any
 
 from .adapters.choose import choose
 from .effort import Effort
 
-__all__: list[str] = []
+__all__ = ["parts_of"]
 
 WORKS = {
     "stdio": ("calls", "stdio"),
@@ -42,18 +43,27 @@ WORKS = {
     "growth": ("growth", "calls"),
     "cycles": ("growth", "cycles"),
     "tasks": ("tasks", "tasks"),
+    "service": ("services", "sharing"),
+    "service-forwarded": ("services", "forwarded"),
+    "service-four": ("services", "many"),
+    "service-change": ("services", "change", "redis"),
+    "service-change-sqlite": ("services", "change", "sqlite"),
 }
 """The function of each work, and its transport. A number at the end of its name is the number of calls in flight."""
+
+
+def parts_of(work: str) -> tuple[Any, ...]:
+    """Return the module and the function of a work, and what the function gets in addition."""
+    name, _, in_flight = (work, "", "") if work in WORKS else work.rpartition("-")
+    return (*WORKS[name], int(in_flight)) if in_flight else WORKS[name]
 
 
 def main() -> None:
     """Do the work, and print the figures as a JSON object."""
     work, adapter, era, effort = sys.argv[1:]
-    name, _, in_flight = (work, "", "") if work in WORKS else work.partition("-")
-    module, function, *transport = WORKS[name]
+    module, function, *more = parts_of(work)
     do = getattr(importlib.import_module(f"benchmarks.work.{module}"), function)
     chosen = choose(adapter)
-    more = (int(in_flight),) if in_flight else tuple(transport)
     figures = chosen.loop.run(partial(do, chosen, adapter, era, Effort(**json.loads(effort)), *more))
     sys.stdout.write(json.dumps(figures) + "\n")
 

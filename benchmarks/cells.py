@@ -53,6 +53,8 @@ FIGURES = {
     "growth_kb": Figure("growth KB per session", 2),
     "rss_mb": Figure("memory MB", 1),
     "modules": Figure("modules", 0),
+    "p50_times": Figure("p50, times that of the other", 2),
+    "rate_times": Figure("calls/s, times that of the other", 2, more_is_better=True),
     "p99_times": Figure("p99, times that of one task", 2),
     "task_kb": Figure("KB per task beyond its handler", 2),
 }
@@ -76,6 +78,8 @@ CONTENDERS = {
     "ours/2025": Contender("ours", "2025", ""),
     "ours/2026": Contender("ours", "2026", ""),
     "ours-tasks/2026": Contender("ours-tasks", "2026", ""),
+    "ours-nodes/2025": Contender("ours-nodes", "2025", ""),
+    "ours-nodes/2026": Contender("ours-nodes", "2026", ""),
     "ours-hop/2025": Contender("ours-hop", "2025", ""),
     "ours-hop/2026": Contender("ours-hop", "2026", ""),
     "official/2025": Contender("official", "2025", "official"),
@@ -128,12 +132,18 @@ class Work:
     contenders: tuple[str, ...]
     once: bool = False
     """True if one round is enough, because the work measures memory, which has no noise, or takes very long."""
+    needs: str = ""
+    """The program without which the work is left out."""
 
 
 def _calls(kind: str, title: str, contenders: tuple[str, ...], numbers: Sequence[int]) -> Iterator[Work]:
     for number in numbers:
         how = "one call after the other" if number == 1 else f"{number} calls in flight"
         yield Work(f"{kind}-{number}", f"{title}, {how}", "p50_us" if number == 1 else "rate", contenders)
+
+
+def _of_service(name: str, title: str, main: str, era: str) -> Work:
+    return Work(name, title, main, (f"ours-nodes/{era}",), needs="redis-server")
 
 
 WORKS = {
@@ -162,6 +172,12 @@ WORKS = {
         Work("growth", "Memory from 10,000 to 50,000 calls", "growth_mb", (*IN_MEMORY, *HOPS), once=True),
         Work("cycles", "Memory from 500 to 2,000 sessions", "growth_kb", IN_MEMORY, once=True),
         Work("tasks", "`tasks/get` with 10,000 open tasks, stdio", "p50_us", ("ours-tasks/2026",)),
+        _of_service("service-64", "A process with Redis, the other without, 64 calls in flight", "rate", "2026"),
+        _of_service("service-forwarded-1", "Forwarded calls, the other direct, one after the other", "p50_us", "2025"),
+        _of_service("service-forwarded-64", "Forwarded calls, the other direct, 64 in flight", "rate", "2025"),
+        _of_service("service-four-64", "Four processes, the other alone, 64 calls in flight", "rate", "2026"),
+        _of_service("service-change", "From a change to a listener of another process, Redis", "p50_ms", "2026"),
+        Work("service-change-sqlite", "The same, SQLite", "p50_ms", ("ours-nodes/2026",)),
     )
 }
 
@@ -180,6 +196,11 @@ class Cell:
     def home(self) -> str:
         """The home folder of its interpreter."""
         return IMPORTS[self.contender][0] if self.work == "import" else CONTENDERS[self.contender].home
+
+    @property
+    def needs(self) -> str:
+        """The program that must be on the path; empty if it needs none."""
+        return WORKS[self.work].needs
 
 
 CELLS = tuple(Cell(work.name, contender) for work in WORKS.values() for contender in work.contenders)

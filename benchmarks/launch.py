@@ -41,6 +41,12 @@ class Launcher:
             return True
         return self.peers is not None and (self.peers / home).is_dir() and (home != "typescript" or _node() is not None)
 
+    def missing(self, cell: Cell) -> str | None:
+        """Return the name of what a cell needs and is not installed; None if it can be run."""
+        if not self.has(cell.home):
+            return cell.home
+        return cell.needs if cell.needs and shutil.which(cell.needs) is None else None
+
     def prepare(self) -> None:
         """Copy the programs for the TypeScript SDK beside its packages, where Node finds them."""
         if self.has("typescript"):

@@ -73,9 +73,10 @@ def _measured(options: argparse.Namespace) -> Results:
     launcher = Launcher(options.peers, effort.SMOKE if options.smoke else effort.FULL)
     launcher.prepare()
     wanted = _wanted(options)
-    cells = [cell for cell in wanted if launcher.has(cell.home)]
-    for home in sorted({cell.home for cell in wanted} - {cell.home for cell in cells}):
-        print(f"LEFT OUT: {home} is not installed", file=sys.stderr)
+    missing = {cell: launcher.missing(cell) for cell in wanted}
+    cells = [cell for cell, name in missing.items() if name is None]
+    for name in sorted({name for name in missing.values() if name is not None}):
+        print(f"LEFT OUT: {name} is not installed", file=sys.stderr)
     rounds = 1 if options.smoke else options.rounds
     results = Results(about(launcher, rounds))
     runs = list(plan(cells, rounds))

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -200,7 +200,7 @@ class InvalidHttpServing(InvalidServing):
 
     @asynccontextmanager
     async def serving(
-        self, *, asking: Any = None, home: str = "", shared: Any = None
+        self, *, asking: Any = None, home: Callable[[], str] = str, shared: Any = None
     ) -> AsyncGenerator[InvalidHttpServing]:
         yield self
 

@@ -11,6 +11,7 @@ __all__ = ["choose"]
 HOMES = {
     "ours": ("benchmarks.adapters.ours", "Ours"),
     "ours-tasks": ("benchmarks.adapters.ours_tasks", "OursTasks"),
+    "ours-nodes": ("benchmarks.adapters.ours_nodes", "OursNodes"),
     "ours-hop": ("benchmarks.adapters.ours_hop", "OursHop"),
     "official": ("benchmarks.adapters.official", "Official"),
     "fastmcp": ("benchmarks.adapters.fastmcp", "FastMcp"),

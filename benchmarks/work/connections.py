@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from ..adapters.sides import Adapter, Session
@@ -18,10 +19,11 @@ def stdio_command(name: str, dummies: int = 0) -> list[str]:
 
 
 @contextmanager
-def http_server(name: str) -> Generator[str]:
-    """Run an HTTP server of the same adapter in a process of its own; yield its URL."""
+def http_server(name: str, variables: Mapping[str, str] | None = None) -> Generator[str]:
+    """Run an HTTP server of the same adapter in a process of its own, perhaps with further variables; yield its URL."""
     command = [sys.executable, "-m", "benchmarks.serve", name, "http", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, **(variables or {})}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
             url = process.stdout.readline().strip()

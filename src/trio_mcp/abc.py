@@ -95,15 +95,15 @@ class HttpAnswerer(Protocol):
         self,
         *,
         asking: Literal["parked", "replayed"] | None = None,
-        home: str = "",
+        home: Callable[[], str] = str,
         shared: SharedService | None = None,
     ) -> AbstractAsyncContextManager[HttpServing]:
         """Open a serving: enter the lifespan, and open the handler pool.
 
         Args:
             asking: the way in which a handler waits for an answer; overrides the server's own choice.
-            home: a string that names this process in a service of several. The request states of its parked handlers
-                begin with it and a dot, so that retries find them.
+            home: returns a string that names this process in a service of several; an empty one if there are no others.
+                The request states of its parked handlers begin with it and a dot, so that retries find them.
             shared: what the handlers of this process share with those of the others; None if there are no others.
         """
         ...

@@ -15,11 +15,14 @@ def row(name: str) -> Row:
 
 
 def results(**figures: dict[str, float]) -> Results:
-    """Return results from figures by cell, with ``__`` for ``:`` and ``_`` for ``/`` in the name of a cell."""
+    """Return results from figures by cell, with ``__`` for ``:`` in the name of a cell.
+
+    A last ``_`` of the contender is ``/``, the others are ``-``.
+    """
     made = Results({})
     for name, values in figures.items():
         work, _, contender = name.partition("__")
-        made.add(Cell(work.replace("_", "-"), contender.replace("_", "/")), values)
+        made.add(Cell(work.replace("_", "-"), "/".join(contender.rsplit("_", 1)).replace("_", "-")), values)
     return made
 
 
@@ -74,6 +77,30 @@ def test_a_throughput_must_be_near_the_floor(ours: float, *, holds: bool) -> Non
 def test_an_amount_must_not_exceed_the_limit(late: float, *, holds: bool) -> None:
     run = results(storm__ours_2025={"per_update_us": 9, "late_updates": late})
     assert row("Progress after the result, 2025").holds(run) is holds
+
+
+@pytest.mark.parametrize(("rate", "holds"), [(0.95, True), (0.94, False)])
+def test_a_process_with_a_backend_must_answer_about_as_many_calls(rate: float, *, holds: bool) -> None:
+    run = results(service_64__ours_nodes_2026={"rate_times": rate})
+    assert row("Process with Redis, 64 in flight: of what one without does").holds(run) is holds
+
+
+@pytest.mark.parametrize(("times", "holds"), [(2.5, True), (2.6, False)])
+def test_a_forwarded_call_must_not_take_much_longer(times: float, *, holds: bool) -> None:
+    run = results(service_forwarded_1__ours_nodes_2025={"p50_times": times})
+    assert row("Forwarded call, p50: times as long as a direct one").holds(run) is holds
+
+
+@pytest.mark.parametrize(("delay", "holds"), [(5.0, True), (5.1, False)])
+def test_a_change_must_reach_other_processes_soon(delay: float, *, holds: bool) -> None:
+    run = results(service_change__ours_nodes_2026={"p50_ms": delay})
+    assert row("Change to a listener of another process, Redis").holds(run) is holds
+
+
+@pytest.mark.parametrize(("rate", "holds"), [(1.0, True), (0.99, False)])
+def test_four_processes_must_answer_no_fewer_calls_than_one(rate: float, *, holds: bool) -> None:
+    run = results(service_four_64__ours_nodes_2026={"rate_times": rate})
+    assert row("Four processes, 64 in flight: of what one does").holds(run) is holds
 
 
 def test_a_row_without_a_figure_or_a_limit_has_no_verdict() -> None:

@@ -179,6 +179,8 @@ async def test_a_process_tries_again_if_what_was_in_the_way_of_its_record_is_gon
     calls = list[str]()
 
     async def interfere(method: str, name: str) -> None:
+        if name != "service":
+            return
         calls.append(method)
         if calls == ["get", "swap"]:
             await service.store(b"in the way")
@@ -540,6 +542,27 @@ async def test_processes_that_did_not_see_a_loss_of_data_themselves_learn_of_it(
     await trio.sleep(SETTLED_SECONDS)
     for each in (one, two):
         assert await each.find(three) is None
+
+
+async def test_a_process_that_starts_after_a_loss_of_data_takes_nobody_for_gone_too_early(
+    service: Service, autojump_clock: object
+) -> None:
+    one = await service.start()
+    await trio.sleep(1)  # the next one has its heartbeats later
+    two = await service.start()
+    await trio.sleep(SETTLED_SECONDS)
+
+    service.lose_data()
+    await trio.sleep(1)
+    assert await service.leases() == {"node2": two.address}
+    three = await service.start()  # which finds what another process has put back
+    with pytest.raises(SharedUnavailable, match="not all processes have renewed their leases"):
+        await three.find(one)
+    await trio.sleep(BEAT_SECONDS)
+    assert await three.find(one) == one.address
+
+    await trio.sleep(SETTLED_SECONDS)
+    assert await three.membership.find("never") is None
 
 
 async def test_keys_of_before_are_added_to_those_of_a_process_that_has_started_too_early(

@@ -6,10 +6,12 @@ from typing import Any, Literal
 
 import pytest
 import trio
+from attrs import define
 
 from tests.interaction.over_cluster import Process, cluster
 from tests.interaction.raw_http_client import RawHttpClient
 from trio_mcp import Context, MemoryShared, Server, open_http_client, types
+from trio_mcp.cluster._membership import HEARTBEAT_SECONDS
 from trio_mcp.server import HttpOptions
 from trio_mcp.wire import CAPABILITIES_KEY
 
@@ -93,6 +95,40 @@ async def test_a_retry_whose_process_has_ended_is_told_so() -> None:
 
         assert got.code == -32602
         assert "the process in which the handler waited for the answers has ended" in got.answer["error"]["message"]
+        other.stop.set()
+
+
+@define
+class Calendar:
+    """The clock of the machines, in the place of `time`."""
+
+    now: float = 1_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+async def test_handlers_are_found_when_all_keys_of_their_time_were_replaced(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    calendar, shared = Calendar(), MemoryShared()
+    monkeypatch.setattr("trio_mcp.cluster._membership.time", calendar)
+    owner, other = (Process(make_server(), HttpOptions(shared=shared)) for _ in range(2))
+    async with trio.open_nursery() as nursery:
+        client = RawHttpClient(await nursery.start(owner.run))
+        earlier = (await client.post(client.call("where", meta=ROOTS))).answer["result"]
+        for _ in range(4):
+            for seconds in (31 * 86400.0, 61.0):  # a key is announced, and replaces the one before
+                calendar.now += seconds
+                await trio.sleep(2 * HEARTBEAT_SECONDS)
+        interim = (await client.post(client.call("where", meta=ROOTS))).answer["result"]
+        later = RawHttpClient(await nursery.start(other.run))  # which has never known the first key
+
+        got = await later.post(retry_of(later, interim, "file:///a"))
+        assert got.answer["result"]["resultType"] == "input_required"
+        got = await client.post(retry_of(client, earlier, "file:///a"))
+        assert got.answer["result"]["resultType"] == "input_required"
+        owner.stop.set()
         other.stop.set()
 
 

@@ -104,7 +104,7 @@ class ExposedServer(FullyDeclaringServer):
 
     @asynccontextmanager
     async def serving(
-        self, *, asking: AskingMode | None = None, home: str = "", shared: SharedService | None = None
+        self, *, asking: AskingMode | None = None, home: Callable[[], str] = str, shared: SharedService | None = None
     ) -> AsyncGenerator[ActiveServer]:
         async with super().serving(asking=asking, home=home, shared=shared) as self.exposed:
             yield self.exposed

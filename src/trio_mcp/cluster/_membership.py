@@ -6,7 +6,8 @@ Rules of this file:
    these, so that a short interruption of the backend, or a pause of the process, makes nobody disappear.
 2. While the backend cannot be reached, the addresses that were read before count.
 3. A process without a lease is gone, and its name never returns. Only for a short time after the backend has lost its
-   data this is not known, because others may not have renewed their leases yet.
+   data this is not known, because others may not have renewed their leases yet. Who notices the loss leaves a mark for
+   that time, before anything else, so that processes that start meanwhile know of it.
 4. The keys that the processes have agreed on are put back by any of them when the backend has lost them. If a process
    that has just started has made another one meanwhile, any of them adds those that it had before, which sign again,
    and every process verifies with all of them.
@@ -39,7 +40,7 @@ HEARTBEAT_SECONDS = 2.0
 _LEASE_SECONDS = 15.0
 _SETTLING_SECONDS = 3 * HEARTBEAT_SECONDS
 """The time after which every process has renewed its lease."""
-_RECORD, _NODES = "service", "nodes"
+_RECORD, _NODES, _LOSSES = "service", "nodes", "losses"
 _KEY_BYTES = 32
 _KEY_SECONDS = 30 * 86400.0
 """The age at which the first key is replaced."""
@@ -150,6 +151,8 @@ class Membership:
             self._record = _ServiceRecord.new([] if self._given else [os.urandom(_KEY_BYTES).hex()])
             self._settled_at = trio.current_time() + _SETTLING_SECONDS
             stored = await self._put_back()
+        elif await self._state.leases(_LOSSES):
+            self._settled_at = trio.current_time() + _SETTLING_SECONDS
         self._record = _ServiceRecord.of_bytes(stored)
         if bool(self._record.keys) == bool(self._given):
             ours, theirs = ("given", "not given") if self._given else ("not given", "given")
@@ -164,6 +167,7 @@ class Membership:
 
         It gets a new epoch, by which the other processes see that the backend has lost its data.
         """
+        await self._state.lease(_LOSSES, self._node, b"", seconds=_SETTLING_SECONDS)
         own = evolve(self._record, epoch=secrets.token_hex(8)).to_bytes()
         while not await self._state.swap(_RECORD, None, own):
             stored = await self._state.get(_RECORD)

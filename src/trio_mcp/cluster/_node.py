@@ -35,8 +35,6 @@ class Node:
 
     name: str
     """The name of this process."""
-    home: str
-    """The beginning of the request states of this process."""
     service: SharedService
     """What the processes share, for the parts of the server."""
     _ids: OwnerNames
@@ -51,6 +49,10 @@ class Node:
     def changes_heard(self) -> int:
         """The number of changes of the service that this process has heard of."""
         return self._relay.heard
+
+    def home(self) -> str:
+        """Return the beginning of the request states of this process."""
+        return self._ids.home()
 
     def new_id(self) -> str:
         """Return an id for a session of this process."""
@@ -119,7 +121,7 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
             try:
                 ids = OwnerNames(membership.keys, name)
                 service = KeyedService(state, membership.keys, keeps=bool(points.given_keys))
-                yield Node(name, ids.home(), service, ids, membership, relay, places, nursery)
+                yield Node(name, service, ids, membership, relay, places, nursery)
             finally:
                 with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                     with suppress(SharedUnavailable):

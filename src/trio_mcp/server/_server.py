@@ -427,13 +427,13 @@ class Server(ForeignAttributes):
         return take_snapshot(self)
 
     def serving(
-        self, *, asking: AskingMode | None = None, home: str = "", shared: SharedService | None = None
+        self, *, asking: AskingMode | None = None, home: Callable[[], str] = str, shared: SharedService | None = None
     ) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.
 
         Args:
             asking: overrides the server's `asking` for this serving.
-            home: the name of this process in a service of several; see `abc.HttpAnswerer`.
+            home: returns the name of this process in a service of several; see `abc.HttpAnswerer`.
             shared: what this process shares with the others of its service.
         """
         self._run_checks()

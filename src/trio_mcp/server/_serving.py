@@ -132,8 +132,8 @@ class ActiveServer:
     """The place where a handler waits for the answer of a modern client."""
     parts: Mapping[Any, Any]
     """What packages beside the core keep for this serving, by `ServingPart`."""
-    home: str
-    """The name of this process in a service of several; empty if there are no others."""
+    home: Callable[[], str]
+    """Returns the name of this process in a service of several; empty if there are no others."""
     shared: SharedService | None
     """What this process shares with the others; None if there are no others."""
     internals: ServerInternals = field(init=False)
@@ -275,7 +275,7 @@ class ActiveServer:
         In a service of several processes, only those expire whose handlers are parked here: other processes still bring
         answers to the handlers of sessions, and call again those that are replayed.
         """
-        if self.home:
+        if self.home():
             self.pool.parking.close_parked()
         else:
             self.pool.parking.close()
@@ -296,7 +296,12 @@ class ActiveServer:
 
 @asynccontextmanager
 async def open_serving(
-    server: Server, asking: AskingMode, *, lasts: bool = True, home: str = "", shared: SharedService | None = None
+    server: Server,
+    asking: AskingMode,
+    *,
+    lasts: bool = True,
+    home: Callable[[], str] = str,
+    shared: SharedService | None = None,
 ) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its handler pool.
 
@@ -305,7 +310,7 @@ async def open_serving(
 
     Args:
         lasts: True if the serving outlives a single request, so that there may be background tasks.
-        home: the name of this process in a service of several.
+        home: returns the name of this process in a service of several.
         shared: what this process shares with the others.
     """
     require_trio("a server")

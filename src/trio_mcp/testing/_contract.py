@@ -203,7 +203,7 @@ class _ContractServer:
 
     @asynccontextmanager
     async def serving(
-        self, *, asking: AskingMode | None = None, home: str = "", shared: SharedService | None = None
+        self, *, asking: AskingMode | None = None, home: Callable[[], str] = str, shared: SharedService | None = None
     ) -> AsyncGenerator[HttpServing]:
         async with self._server.serving(asking=asking, home=home, shared=shared) as serving:
             yield cast("HttpServing", _Noting(serving))

@@ -11,7 +11,18 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Access, Change, Client, Context, ListChanged, ResourceUpdated, Server, open_client, types
+from trio_mcp import (
+    Access,
+    Change,
+    Client,
+    Context,
+    CustomChange,
+    ListChanged,
+    ResourceUpdated,
+    Server,
+    open_client,
+    types,
+)
 from trio_mcp.server.features import ChangeHub
 
 NOTE = "note:7"
@@ -116,6 +127,42 @@ async def test_changes_from_threads_arrive_in_the_listening_trio_run_without_dup
         await wait_all_tasks_blocked()
         assert sorted(map(repr, listener.received)) == sorted(map(repr, set(EXPECTED)))
         assert listener.tokens == {trio.lowlevel.current_trio_token()}
+
+
+def in_a_thread(report: Callable[[], None]) -> None:
+    """Run a function in another thread; no task runs meanwhile."""
+    thread = threading.Thread(target=report)
+    thread.start()
+    thread.join()
+
+
+def state_of(task: str, state: str) -> CustomChange:
+    return CustomChange("taskIds", task, "notifications/tasks", {"status": state})
+
+
+def told(listener: RecordingListener) -> list[tuple[str, object]]:
+    """Return the custom changes that were received, by what they tell."""
+    return [(each.key, each.params["status"]) for each in listener.received if isinstance(each, CustomChange)]
+
+
+async def test_the_newest_of_equal_changes_from_a_thread_is_received() -> None:
+    hub, listener = ChangeHub(), RecordingListener()
+    hub.add(listener)
+    for change in (state_of("1", "working"), state_of("2", "working"), state_of("1", "completed")):
+        in_a_thread(partial(hub.notify_nowait, change))
+    await wait_all_tasks_blocked()
+
+    assert told(listener) == [("2", "working"), ("1", "completed")]
+
+
+async def test_a_change_of_the_trio_run_comes_after_earlier_ones_from_threads() -> None:
+    hub, listener = ChangeHub(), RecordingListener()
+    hub.add(listener)
+    in_a_thread(partial(hub.notify_nowait, state_of("1", "working")))
+    hub.notify_nowait(state_of("1", "completed"))
+    await wait_all_tasks_blocked()
+
+    assert told(listener) == [("1", "working"), ("1", "completed")]
 
 
 def test_servings_in_different_trio_runs_receive_a_change_each_in_its_own_run(server: Server) -> None:

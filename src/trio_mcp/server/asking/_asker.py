@@ -293,8 +293,8 @@ class AskingServing(Protocol):
         ...
 
     @property
-    def home(self) -> str:
-        """The name of this process in a service of several; empty if there are no others."""
+    def home(self) -> Callable[[], str]:
+        """Returns the name of this process in a service of several; empty if there are no others."""
         ...
 
     @property
@@ -432,7 +432,7 @@ class Asker:
 
     def _parked(self, token: str, requests: Mapping[str, JsonObject]) -> JsonObject:
         """Return the interim result of a run that is being parked; its state begins with the name of this process."""
-        home = self._serving.home
+        home = self._serving.home()
         if not home:
             return self._interim({"token": token}, requests)
         result = self._interim({"token": token, "home": home}, requests)
@@ -553,12 +553,12 @@ def resume(
         past = PastRounds.of(contents, answers)
         past.state, past.seconds = sealed, serving.pool.parking.seconds_for(exchange)
         return past
-    if home != serving.home:  # that process cannot be reached, or the request would be there
+    if serving.pool.parking.resume(contents["token"], exchange, answers, deadline):
+        return None
+    if home != serving.home():  # that process cannot be reached, or the request would be there
         raise McpError(
             INVALID_PARAMS,
             "$.requestState: the process in which the handler waited for the answers has ended; send the request again "
             "without it",
         )
-    if not serving.pool.parking.resume(contents["token"], exchange, answers, deadline):
-        raise BadStateError(exchange.method, "its handler has continued, ended or expired, or is in another process")
-    return None
+    raise BadStateError(exchange.method, "its handler has continued, ended or expired, or is in another process")

@@ -95,6 +95,12 @@ class ChangeHub:
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
     _listeners: dict[ChangeListener, None] = field(factory=dict["ChangeListener", None], init=False)
     """An ordered set."""
+    _arriving: dict[tuple[Change, ShownTo | None], None] = field(
+        factory=dict["tuple[Change, ShownTo | None]", None], init=False
+    )
+    """The changes from other threads that wait for the Trio run: an ordered set."""
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    """Held while `_arriving` is used."""
     unsaid: bool = field(default=False, init=False)
     """True if a listener may have stored a change since `notify_now`."""
 
@@ -116,16 +122,20 @@ class ChangeHub:
         self._listeners.clear()
 
     def notify_nowait(self, change: Change, shown_to: ShownTo | None = None) -> None:
-        """Notify all listeners; from any thread. Equal changes that wait for the Trio run are merged.
+        """Notify all listeners; from any thread. Of equal changes that wait for the Trio run, the newest is kept.
 
         Args:
             shown_to: tells which principals see the entry that was added or removed; None if all do.
         """
         if self._is_here():
+            self._take_arriving()  # they are older
             self._notify(change, shown_to)
-        else:
-            with suppress(trio.RunFinishedError):  # then there are no listeners
-                self._token.run_sync_soon(self._notify, change, shown_to, idempotent=True)
+            return
+        with self._lock:
+            self._arriving.pop((change, shown_to), None)  # an equal one may tell less
+            self._arriving[change, shown_to] = None
+        with suppress(trio.RunFinishedError):  # then there are no listeners
+            self._token.run_sync_soon(self._take_arriving, idempotent=True)
 
     def all_changed(self) -> None:
         """Notify all listeners of everything that they listen for, in the Trio run of the serving."""
@@ -145,6 +155,13 @@ class ChangeHub:
             return trio.lowlevel.current_trio_token() is self._token
         except RuntimeError:  # a thread without a Trio run
             return False
+
+    def _take_arriving(self) -> None:
+        if self._arriving:
+            with self._lock:
+                arriving, self._arriving = self._arriving, {}
+            for change, shown_to in arriving:
+                self._notify(change, shown_to)
 
     def _notify(self, change: Change, shown_to: ShownTo | None) -> None:
         self.unsaid = True

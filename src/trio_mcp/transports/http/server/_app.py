@@ -575,7 +575,7 @@ class HttpApp:
                 authorizer.running(None if nodes is None else nodes.service),
                 self._answerer.serving(
                     asking=settings.asking,
-                    home="" if nodes is None else nodes.home,
+                    home=str if nodes is None else nodes.home,
                     shared=None if nodes is None else nodes.service,
                 ) as serving,
                 open_sessions(
@@ -587,12 +587,13 @@ class HttpApp:
                     nodes,
                 ) as sessions,
             ):
+                owners = None if nodes is None else RequestOwners(nodes, sessions)
                 running = RunningApp(
                     serving,
                     ModernEndpoint(serving, authorizer),
                     sessions,
-                    WebSocketLinks(serving, authorizer),
-                    None if nodes is None else RequestOwners(nodes, sessions),
+                    WebSocketLinks(serving, authorizer, owners),
+                    owners,
                 )
                 if router.metrics is not None:
                     router.metrics.observe(serving)

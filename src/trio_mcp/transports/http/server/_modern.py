@@ -20,7 +20,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ from ....wire import (
     is_object,
     mirrored_params,
     param_fault,
+    param_fields,
     sse_event,
     status_of,
 )
@@ -273,7 +274,7 @@ _MAX_KNOWN = 4096
 
 @define(eq=False)
 class HeaderMirroring:
-    """Checks that the header fields of a tool call mirror the arguments that the tool's schema names."""
+    """The header fields of a tool call, which mirror the arguments that the tool's schema names."""
 
     _serving: HttpServing
     _known: dict[str, tuple[JsonObject, Sequence[MirroredParam]]] = field(
@@ -283,13 +284,23 @@ class HeaderMirroring:
 
     def fault(self, request: JsonRpcRequest, headers: Headers, access: Access | None) -> McpError | None:
         """Return what is wrong with the header fields of the request of a caller, or None."""
+        mirrored, arguments = self._mirrored_in(request, access)
+        fault = param_fault(mirrored, arguments, headers) if mirrored else None
+        return None if fault is None else McpError(HEADER_MISMATCH, fault)
+
+    def fields(self, request: JsonRpcRequest, access: Access | None) -> Mapping[str, str]:
+        """Return the header fields that a request has over HTTP; raise `ValueError` if it cannot have them."""
+        return param_fields(*self._mirrored_in(request, access))
+
+    def _mirrored_in(
+        self, request: JsonRpcRequest, access: Access | None
+    ) -> tuple[Sequence[MirroredParam], JsonObject]:
+        """Return the mirrored arguments of the tool that a request calls, and all arguments of the request."""
         params: Any = request.params or {}
         name, arguments = params.get("name"), params.get("arguments", {})
         if request.method != "tools/call" or type(name) is not str or not is_object(arguments):
-            return None  # such a call is refused elsewhere
-        mirrored = self._mirrored(name, access)
-        fault = param_fault(mirrored, arguments, headers) if mirrored else None
-        return None if fault is None else McpError(HEADER_MISMATCH, fault)
+            return (), {}  # such a call is refused elsewhere
+        return self._mirrored(name, access), arguments
 
     def _mirrored(self, tool: str, access: Access | None) -> Sequence[MirroredParam]:
         schema = self._serving.input_schema(tool, access)

@@ -36,10 +36,19 @@ from ._channel import HttpChannel, ResponseHead
 from ._legacy_session_manager import SessionRegistry
 from ._session_moves import MISDIRECTED, SessionMoves
 
-__all__ = ["BegunForwarding", "ForwardedApp", "ForwardedExchange", "HttpNodes", "NodesOpener", "RequestOwners"]
+__all__ = [
+    "ANSWERER_ENDED",
+    "BegunForwarding",
+    "ForwardedApp",
+    "ForwardedExchange",
+    "HttpNodes",
+    "NodesOpener",
+    "RequestOwners",
+]
 
 _log = logging.getLogger("trio_mcp.transports")
 
+ANSWERER_ENDED = "the process that answered this request has ended; whether the request was carried out is unknown"
 _QUICK_SECONDS = 0.02
 """The time for a response during which it does not pay to watch whether the client leaves."""
 
@@ -94,9 +103,11 @@ class HttpNodes(SessionMoves, Protocol):
         """The name of this process: lower-case letters and digits; no other process ever has it."""
         ...
 
-    @property
     def home(self) -> str:
-        """The string with which the request states of parked handlers of this process begin; it has no dot."""
+        """Return the string with which the request states of parked handlers of this process begin; it has no dot.
+
+        It is another one when the keys of the service were replaced.
+        """
         ...
 
     @property
@@ -182,6 +193,10 @@ class RequestOwners:
             return None
         owner = self._nodes.owner_of(id)
         return None if owner is None else Destination(owner, id)
+
+    def begin(self, owner: str, request: HttpRequest) -> ForwardedExchange:
+        """Send a request to its owner, for a caller that takes the response; synchronous."""
+        return self._nodes.forward(owner, request)
 
     async def forward(
         self, destination: Destination, request: HttpRequest, responding: Responding, id: RequestId | None = None
@@ -298,8 +313,7 @@ async def _explain_loss(exchange: ForwardedExchange, responding: Responding, id:
     if responding.begun:
         responding.cut()
     else:
-        why = "the process that answered this request has ended; whether the request was carried out is unknown"
-        await responding.refuse(Refusal(502, McpError(INTERNAL_ERROR, why), id))
+        await responding.refuse(Refusal(502, McpError(INTERNAL_ERROR, ANSWERER_ENDED), id))
     return True
 
 

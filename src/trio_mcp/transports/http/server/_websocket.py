@@ -9,6 +9,8 @@ Rules of this file:
 2. Each request needs its scopes, as over HTTP.
 3. The connection is closed when its access expires. Its close code tells why: 1001 if the server stops, 3000 if the
    access has expired, 1003 for binary messages, and 1000 otherwise. What breaks the protocol has the codes of `ws`.
+4. A process takes from the others of its service what it takes over HTTP. So a message that belongs to another one is
+   sent as the POST that it would have been, and the messages of the response, JSON or events, go into the link.
 
 Specification: RFC 6455, https://www.rfc-editor.org/rfc/rfc6455 and
 https://asgi.readthedocs.io/en/stable/specs/www.html#websocket
@@ -21,15 +23,36 @@ import logging
 from collections.abc import Sequence
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ...._errors import McpError
 from ....abc import HttpServing
-from ....peer import ExchangeContext, Link, Outlet, SenderSlots, note_arrival
-from ....wire import INVALID_REQUEST, JSON_TYPE, Headers, JsonObject, JsonRpcRequest, Refusal
+from ....peer import BUSY, ExchangeContext, IncomingRequest, Link, Outlet, SenderSlots, note_arrival
+from ....wire import (
+    EVENT_STREAM_TYPE,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    JSON_TYPE,
+    MODERN_REVISIONS,
+    ErrorReply,
+    Headers,
+    JsonObject,
+    JsonRpcRequest,
+    ModernPost,
+    Notification,
+    Refusal,
+    Reply,
+    SseDecoder,
+    encode_request,
+    parse_line,
+    request_fields,
+)
 from ..ws import Close, CloseCode, WebSocketStream, accept_token
 from ._asgi import HttpRequest, RequestAuthorizer
-from ._channel import Receive, Scope, Send, as_bytes
+from ._channel import Receive, ResponseHead, Scope, Send, as_bytes
+from ._modern import HeaderMirroring
+from ._nodes import ANSWERER_ENDED, RequestOwners
 
 __all__ = ["AsgiWebSocket", "DirectWebSocket", "WebSocketLinks", "accept_asgi", "read_opening", "refuse_websocket"]
 
@@ -39,6 +62,8 @@ _SUBPROTOCOL = "mcp"
 _VERSION = "13"
 _KEY_BYTES = 16
 _RESPONSE_EXTENSION = "websocket.http.response"
+_LONGEST_EVENT = 2**30
+"""The processes of a service trust each other."""
 
 
 async def refuse_websocket(refusal: Refusal, scope: Scope, send: Send) -> None:
@@ -166,6 +191,142 @@ async def accept_asgi(scope: Scope, receive: Receive, send: Send) -> AsgiWebSock
     return AsgiWebSocket(receive, send)
 
 
+# --- Requests that other processes answer ---
+
+
+@define
+class _ResponseReader:
+    """Finds the messages in a response."""
+
+    _decoder: SseDecoder | None = field(default=None, init=False)
+    _body: bytearray = field(factory=bytearray, init=False)
+
+    def feed(self, head: ResponseHead | None, data: bytes, *, more: bool) -> Sequence[bytes]:
+        """Return the messages that a part of the response completes."""
+        if head is not None and dict(head[1]).get("content-type") == EVENT_STREAM_TYPE:
+            self._decoder = SseDecoder(_LONGEST_EVENT)
+        if self._decoder is not None:
+            return [event.data for event in self._decoder.feed(data) if event.data]
+        self._body += data
+        return [] if more else [bytes(self._body)]
+
+
+@define
+class _ExchangeEnd:
+    """Ends the task of a request with the request, as a `peer.RequestWatch`."""
+
+    _scope: trio.CancelScope
+
+    def answered(self, outcome: JsonObject | McpError) -> None:
+        del outcome
+        self._scope.cancel(reason="the request was answered")
+
+    def failed(self, kind: str, description: str | None = None) -> None:
+        del description
+        self._scope.cancel(reason=kind)
+
+
+@define(eq=False)
+class _ForwardedMessages:
+    """The requests of one WebSocket, of which other processes answer some (rule 4).
+
+    Args:
+        owners: finds these processes.
+        serving: answers the requests whose process is gone.
+        mirroring: knows the header fields of a request.
+        opening: the request that has opened the WebSocket.
+        nursery: the nursery of the tasks that wait for responses.
+    """
+
+    _owners: RequestOwners
+    _serving: HttpServing
+    _mirroring: HeaderMirroring
+    _opening: HttpRequest
+    _nursery: trio.Nursery
+    _open: int = field(default=0, init=False)
+    """The number of requests that are forwarded now."""
+
+    def answer(self, exchange: IncomingRequest) -> None:
+        """Begin to answer a request, here or in its process; synchronous, and never raises."""
+        message = JsonRpcRequest(exchange.id, exchange.method, exchange.params)
+        post = ModernPost(message, exchange.context.revision)
+        destination = self._owners.of_post(post) if post.revision in MODERN_REVISIONS else None
+        if destination is None:
+            self._serving.answer(exchange)
+        elif self._open >= self._serving.limits.max_in_flight:
+            exchange.respond(McpError(BUSY, f"too busy: {self._open} requests wait for other processes"))
+        else:
+            self._forward(exchange, message, destination.owner)
+
+    def _forward(self, exchange: IncomingRequest, message: JsonRpcRequest, owner: str) -> None:
+        try:
+            request = self._post_of(message)
+        except ValueError as fault:
+            exchange.respond(McpError(INVALID_PARAMS, str(fault)))
+            return
+        self._open += 1
+        self._nursery.start_soon(self._relay, exchange, owner, request)
+
+    def _post_of(self, message: JsonRpcRequest) -> HttpRequest:
+        """Return the POST of a message; raise `ValueError` if it cannot be one."""
+        opening = self._opening
+        fields = {
+            **opening.headers,
+            "content-type": JSON_TYPE,
+            "accept": f"{JSON_TYPE}, {EVENT_STREAM_TYPE}",
+            **request_fields(message.method, message.params),
+            **self._mirroring.fields(message, opening.access),
+        }
+        body = encode_request(message.id, message.method, message.params)
+        return evolve(opening, method="POST", query="", headers=fields, body=body)
+
+    async def _relay(self, exchange: IncomingRequest, owner: str, request: HttpRequest) -> None:
+        try:
+            with trio.CancelScope() as scope:
+                exchange.watch(_ExchangeEnd(scope))
+                if exchange.open:  # its client has not cancelled it meanwhile
+                    await self._answer_through(exchange, owner, request)
+        except Exception:  # noqa: BLE001 # a bug must not end the other requests
+            _log.exception("forwarding a request of a WebSocket failed")
+            _fail(exchange, "the request failed; the server's log says why")
+        finally:
+            self._open -= 1
+
+    async def _answer_through(self, exchange: IncomingRequest, owner: str, request: HttpRequest) -> None:
+        forwarded, reader = self._owners.begin(owner, request), _ResponseReader()
+        try:
+            while (part := await forwarded.next_part()) is not None:
+                head, data, more = part
+                for line in reader.feed(head, data, more=more):
+                    await self._pass_on(exchange, line)
+                forwarded.taken()
+                if not more:
+                    break
+        finally:
+            forwarded.leave()
+        if forwarded.outcome == "gone" and exchange.open:
+            self._serving.answer(exchange)
+        else:
+            _fail(exchange, ANSWERER_ENDED)
+
+    async def _pass_on(self, exchange: IncomingRequest, line: bytes) -> None:
+        """Put a message of the owner into the link, when there is room."""
+        message = parse_line(line)
+        await exchange.room()
+        if isinstance(message, Notification):
+            exchange.notify(message.method, message.params or {})
+        elif isinstance(message, Reply) and exchange.open:
+            exchange.respond(message.result)
+        elif isinstance(message, ErrorReply) and exchange.open:
+            exchange.respond(McpError(message.code, message.message, message.data))
+
+
+def _fail(exchange: IncomingRequest, why: str) -> None:
+    """Answer with an error, unless the request was answered."""
+    if exchange.open:
+        exchange.respond(McpError(INTERNAL_ERROR, why))
+
+
 # --- Links ---
 
 
@@ -194,9 +355,15 @@ class WebSocketLinks:
 
     _serving: HttpServing
     _authorizer: RequestAuthorizer
+    _owners: RequestOwners | None
+    """Finds the requests that other processes of the service answer; None if there are no others."""
     _links: set[_WebSocketLink] = field(factory=set[_WebSocketLink], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _is_stopping: bool = field(default=False, init=False)
+    _mirroring: HeaderMirroring = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._mirroring = HeaderMirroring(self._serving)
 
     @property
     def open(self) -> int:
@@ -210,20 +377,20 @@ class WebSocketLinks:
             request: the admitted request that has opened it.
             websocket: accepted already.
         """
-        link = self._link(request, websocket)
-        self._links.add(link)
-        if self._is_stopping:
-            link.stop()
-        try:
-            async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery:
+            link = self._link(request, websocket, nursery)
+            self._links.add(link)
+            if self._is_stopping:
+                link.stop()
+            try:
                 nursery.start_soon(websocket.keep_alive)
                 link.running.deadline = request.access_until
                 with link.running:
                     await link.run(drain=True)
                 nursery.cancel_scope.cancel()
-        finally:
-            self._links.discard(link)
-            self._left.unpark_all()
+            finally:
+                self._links.discard(link)
+                self._left.unpark_all()
         await websocket.close_websocket(self._close_of(link))
 
     def _close_of(self, link: _WebSocketLink) -> Close:
@@ -234,8 +401,12 @@ class WebSocketLinks:
             return Close(CloseCode.UNAUTHORIZED, "the access has expired")
         return Close(CloseCode.NORMAL)
 
-    def _link(self, request: HttpRequest, stream: DirectWebSocket | AsgiWebSocket) -> _WebSocketLink:
-        serving = self._serving
+    def _link(
+        self, request: HttpRequest, stream: DirectWebSocket | AsgiWebSocket, nursery: trio.Nursery
+    ) -> _WebSocketLink:
+        serving, answer = self._serving, self._serving.answer
+        if self._owners is not None:
+            answer = _ForwardedMessages(self._owners, serving, self._mirroring, request, nursery).answer
         envelope = request.envelope
 
         def notified(method: str, params: JsonObject) -> None:
@@ -243,7 +414,7 @@ class WebSocketLinks:
 
         link = _WebSocketLink(
             serving.admission(),
-            serving.answer,
+            answer,
             notified,
             serving.limits,
             stream,
