@@ -43,14 +43,15 @@ class Sure:
     sure: bool
 
 
+def is_even(_: object, attribute: object, value: int) -> None:
+    """Check what no schema of a form expresses."""
+    if value % 2:
+        raise ValueError(f"{value} is odd")
+
+
 @define
 class Even:
-    number: int = field()
-
-    @number.validator  # a rule that no schema of a form expresses
-    def _is_even(self, attribute: object, value: int) -> None:
-        if value % 2:
-            raise ValueError(f"{value} is odd")
+    number: int = field(validator=is_even)
 
 
 def make_server(store: TaskStore, **settings: Any) -> Server:

@@ -172,8 +172,10 @@ class TaskRecord:
     @classmethod
     def from_stored(cls, json: JsonObject) -> TaskRecord:
         """Return the record of which `to_stored` has returned *json*."""
-        replay = json["replay"]
-        return cls(**{**json, "replay": None if replay is None else TaskReplay(**replay)})
+        members: dict[str, Any] = dict(json)
+        if (replay := members["replay"]) is not None:
+            members["replay"] = TaskReplay(**replay)
+        return cls(**members)
 
 
 def _timestamp(seconds: float) -> str:

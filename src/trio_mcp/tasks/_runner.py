@@ -482,8 +482,9 @@ class TaskRunner:
 
     async def _watch_once(self) -> None:
         await trio.sleep(max(self.settings.poll_interval, _SECONDS_BETWEEN_REPORTS))
-        changed = await self.settings.store.changed_by_others(self.owner) if self.live else {}
-        for id, record in changed.items():
+        if not self.live:
+            return
+        for id, record in (await self.settings.store.changed_by_others(self.owner)).items():
             live = self.live.get(id)
             if live is None:
                 continue

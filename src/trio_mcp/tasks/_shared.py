@@ -54,7 +54,7 @@ from attrs import Attribute, asdict, define, evolve, field, frozen
 from .. import SharedUnavailable
 from ..abc import Shared, SharedState
 from ..lowlevel import owned_nursery
-from ..wire import JsonObject, decode, encode
+from ..wire import decode, encode
 from ._record import TaskRecord
 from ._store import too_many_tasks
 
@@ -120,8 +120,9 @@ def _stored(value: bytes | None) -> _Stored | None:
     """Return what a value says of a task; None if there is no task."""
     if not value:
         return None
-    members: JsonObject = decode(value)
-    return _Stored(**{**members, "record": TaskRecord.from_stored(members["record"])})
+    members: dict[str, Any] = decode(value)
+    members["record"] = TaskRecord.from_stored(members["record"])
+    return _Stored(**members)
 
 
 def _number(beat: bytes | None) -> int:
