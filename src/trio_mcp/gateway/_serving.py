@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -35,13 +35,14 @@ from .. import (
     ToolError,
     TrioMcpError,
 )
-from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
+from ..lowlevel import ExchangeContext, IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, decode, decoded, is_modern, is_object, json_text
 from ._forward import SPECIFIED, ForwardedRequest, Resolve, Target, failure_of, given_params, resource_not_found
 from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._results import with_public_uris
 from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, query_of, search_tools, used_tool
+from ._sessions import CallerSession
 from ._tasks import TASK_IDS, TASK_METHODS, TASKS, TaskIds, check_takes_tasks, runs_only_as_task, takes_tasks
 from ._turns import Turns
 from ._upstream import ListKind, UpstreamClient
@@ -66,6 +67,8 @@ class _Caller:
     peer: Peer | None
     """Its connection; None if that is not known, and no server asks for it."""
     access: Access | None
+    context: ExchangeContext | None = None
+    """What its request says of it; None if that is not known, or not needed."""
 
     @property
     def identity(self) -> Hashable:
@@ -74,6 +77,10 @@ class _Caller:
             return self.access.principal
         peer: Any = self.peer
         return cast("Hashable", peer)
+
+
+_NOBODY: Final = _Caller(None, None)
+"""The caller of what no request causes."""
 
 
 @frozen(eq=False)
@@ -115,8 +122,10 @@ class GatewayServing:
     """The connections, by the name of the mount and the key."""
     _turns: dict[str, Turns] = field(factory=dict[str, Turns], init=False)
     """The turns of the requests, by the name of the mount."""
-    _sessions: WeakKeyDictionary[Peer, int] = field(factory=WeakKeyDictionary[Peer, int], init=False)
-    """The numbers of the connections of callers, for keys: numbers keep no connection that is gone."""
+    _sessions: WeakKeyDictionary[Peer, CallerSession] = field(
+        factory=WeakKeyDictionary[Peer, CallerSession], init=False
+    )
+    """The connections of callers that have servers of their own. They are referred to weakly: see `_SessionKey`."""
     _task_ids: TaskIds = field(init=False)
     _tools: Any = field(init=False)
     """The catalog of the tools that the gateway itself has registered."""
@@ -147,7 +156,7 @@ class GatewayServing:
         """Open the connection to a server, if all callers share it."""
         self._merged.clear()
         if mount.share == "all" and mount.at_start:
-            self._client(mount, None, None).begin()
+            self._client(mount, _NOBODY).begin()
 
     def unmounted(self, mount: Mount) -> None:
         """Close the connections to a server."""
@@ -170,14 +179,17 @@ class GatewayServing:
                 return _principal(caller.access)
             case _:
                 assert caller.peer is not None
-                return _SessionKey(self._session(caller.peer), _principal(caller.access))
+                return _SessionKey(self._session(caller.peer, caller.context).number, _principal(caller.access))
 
-    def _session(self, peer: Peer) -> int:
-        number = self._sessions.get(peer)
-        if number is None:
-            number = self._sessions[peer] = next(self._numbers)
-            peer.on_disconnect(partial(self._disconnected, number))
-        return number
+    def _session(self, peer: Peer, context: ExchangeContext | None) -> CallerSession:
+        session = self._sessions.get(peer)
+        if session is None:
+            session = CallerSession(next(self._numbers), ref(peer), self._gateway.limits.ask_seconds)
+            self._sessions[peer] = session
+            peer.on_disconnect(partial(self._disconnected, session.number))
+        if context is not None:
+            session.note(context)
+        return session
 
     def _disconnected(self, session: int, _: object) -> None:
         """Close what only the callers of one connection, which is gone, have used."""
@@ -185,8 +197,9 @@ class GatewayServing:
             if isinstance(client.key, _SessionKey) and client.key.session == session:
                 client.forget()
 
-    def _client(self, mount: Mount, key: Hashable, access: Access | None) -> UpstreamClient:
-        """Return a connection, which is made if need be."""
+    def _client(self, mount: Mount, caller: _Caller) -> UpstreamClient:
+        """Return the connection of a caller to a server, which is made if need be."""
+        key = self._key(mount, caller)
         client = self._clients.get((mount.name, key))
         if client is None:
             turns = self._turns.get(mount.name)
@@ -195,14 +208,16 @@ class GatewayServing:
             client = self._clients[mount.name, key] = UpstreamClient(
                 mount, key, turns, self._gateway.info, self._nursery, self._task_ids, self._list_changed, self._closed
             )
+            if mount.share == "session" and caller.peer is not None:
+                client.calls.session = self._sessions[caller.peer]
             self._merged.clear()
         if mount.share != "all":
-            client.access = access
+            client.access = caller.access
         return client
 
     def _clients_for(self, caller: _Caller) -> list[UpstreamClient]:
         """Return the connections of a caller, which are made if need be."""
-        return [self._client(mount, self._key(mount, caller), caller.access) for mount in self._gateway.mounts]
+        return [self._client(mount, caller) for mount in self._gateway.mounts]
 
     def _known_clients(self, caller: _Caller) -> list[UpstreamClient]:
         """Return the connections of a caller that were made already: others have listed nothing yet."""
@@ -322,7 +337,7 @@ class GatewayServing:
     ) -> ForwardedRequest | _ListResponder | _SearchResponder | None:
         """Return the responder of a request that servers answer; None for what the gateway answers itself."""
         method, gateway = exchange.method, self._gateway
-        caller = _Caller(exchange.peer, exchange.context.access)
+        caller = _Caller(exchange.peer, exchange.context.access, exchange.context)
         if method in METHODS:
             return _ListResponder(self, method, caller)
         if method == "tools/call" and gateway.search is not None and params.name in _SEARCH_TOOLS:
@@ -368,7 +383,7 @@ class GatewayServing:
         """Return the connection to the server that a custom method or notification belongs to; None if unknown."""
         mounts, vendor = self._gateway.mounts, method.partition("/")[0] + "/"
         if len(mounts) == 1:
-            owners = [self._client(mounts[0], self._key(mounts[0], caller), caller.access)]
+            owners = [self._client(mounts[0], caller)]
         else:
             known = self._known_clients(caller)
             owners = [client for client in known if any(id.startswith(vendor) for id in client.extensions)]
@@ -376,8 +391,12 @@ class GatewayServing:
 
     async def notified(self, notification: IncomingRequest, params: Any) -> None:
         """Pass a notification of a caller on: a custom one, or that its roots have changed."""
-        method, caller = notification.method, _Caller(notification.peer, notification.context.access)
+        method, context = notification.method, notification.context
+        caller = _Caller(notification.peer, context.access, context)
         if method == "notifications/roots/list_changed":
+            session = self._sessions.get(notification.peer)
+            if session is not None:
+                session.roots_changed()
             for client in self._known_clients(caller):
                 await client.roots_changed()
         elif method not in SPECIFIED:
@@ -423,7 +442,7 @@ class GatewayServing:
         mount = None if found is None else next((each for each in self._gateway.mounts if each.name == found[0]), None)
         if found is None or mount is None:
             return None
-        return self._client(mount, self._key(mount, caller), caller.access), found[1]
+        return self._client(mount, caller), found[1]
 
     def _search_call(
         self, exchange: IncomingRequest, caller: _Caller, params: Any
