@@ -15,6 +15,7 @@ from trio_mcp.lowlevel import Peer, run_of
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 everywhere = pytest.mark.parametrize("transport", ["memory", "bytes", "http"])
+HOME = types.Root(uri="file:///home")
 ROOTS = {"roots": [{"uri": "file:///home"}]}
 
 
@@ -41,9 +42,7 @@ async def roots_of(peer: Peer) -> Any:
 @everywhere
 async def test_a_legacy_client_answers_until_it_has_gone(transport: str) -> None:
     peers: list[Peer] = []
-    async with OPENERS[transport](
-        make_server(peers), revision=LEGACY, roots=[types.Root(uri="file:///home")]
-    ) as client:
+    async with OPENERS[transport](make_server(peers), revision=LEGACY, roots=[HOME]) as client:
         await client.call_tool("meet")
         assert await roots_of(peers[0]) == ROOTS
     await wait_all_tasks_blocked()
@@ -60,8 +59,6 @@ async def test_a_legacy_client_over_http_that_answers_nothing_has_no_stream_and_
 @everywhere
 async def test_a_modern_client_is_not_asked(transport: str) -> None:
     peers: list[Peer] = []
-    async with OPENERS[transport](
-        make_server(peers), revision=MODERN, roots=[types.Root(uri="file:///home")]
-    ) as client:
+    async with OPENERS[transport](make_server(peers), revision=MODERN, roots=[HOME]) as client:
         await client.call_tool("meet")
         assert await roots_of(peers[0]) is None

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Itera
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary, ref
 
 import trio
@@ -34,6 +34,7 @@ from .. import (
     ResourceUpdated,
     ToolError,
     TrioMcpError,
+    types,
 )
 from ..lowlevel import ExchangeContext, IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, decode, decoded, is_modern, is_object, json_text
@@ -110,6 +111,30 @@ class _SessionKey:
     principal: str
 
 
+class _OwnEntry(Protocol):
+    """A tool or prompt that the gateway itself has registered."""
+
+    @property
+    def definition(self) -> types.Tool | types.Prompt:
+        """Its definition."""
+        ...
+
+
+class _OwnCatalog(Protocol):
+    """The catalog of the tools or of the prompts that the gateway itself has registered."""
+
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        ...
+
+    def __iter__(self) -> Iterator[_OwnEntry]: ...
+
+    def find(self, name: str, access: Access | None) -> _OwnEntry | None:
+        """Return the entry of this name; None if there is none, or if it is hidden from the caller."""
+        ...
+
+
 @define(eq=False)
 class GatewayServing:
     """A forwarder of the requests of one serving."""
@@ -127,9 +152,9 @@ class GatewayServing:
     )
     """The connections of callers that have servers of their own. They are referred to weakly: see `_SessionKey`."""
     _task_ids: TaskIds = field(init=False)
-    _tools: Any = field(init=False)
+    _tools: _OwnCatalog = field(init=False)
     """The catalog of the tools that the gateway itself has registered."""
-    _prompts: Any = field(init=False)
+    _prompts: _OwnCatalog = field(init=False)
     """The catalog of the prompts that the gateway itself has registered."""
     _numbers: Iterator[int] = field(factory=count, init=False)
     _places: Places = field(factory=Places, init=False)
