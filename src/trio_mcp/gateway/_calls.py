@@ -24,7 +24,7 @@ from attrs import define, field
 from .. import McpError, types
 from ..wire import INTERNAL_ERROR, JsonObject
 
-__all__ = ["Asker", "CallInFlight", "CallsInFlight", "SessionAsker", "current_call"]
+__all__ = ["CallInFlight", "CallerAsker", "CallsInFlight", "SessionAsker", "current_call"]
 
 _log = logging.getLogger("trio_mcp.gateway")
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _MOST_VISITS: Final = 100
 
 
-class Asker(Protocol):
+class CallerAsker(Protocol):
     """A way to ask a caller the questions of a server. Each method raises `McpError` if that is not possible."""
 
     async def elicit(self, question: Any) -> types.ElicitResult:
@@ -53,7 +53,7 @@ class Asker(Protocol):
         ...
 
 
-class SessionAsker(Asker, Protocol):
+class SessionAsker(CallerAsker, Protocol):
     """A way to ask a caller while no call of it is in flight, for the connection of one session."""
 
     def roots_told(self, roots: Sequence[types.Root]) -> None:
@@ -61,7 +61,7 @@ class SessionAsker(Asker, Protocol):
         ...
 
 
-class CallInFlight(Asker, Protocol):
+class CallInFlight(CallerAsker, Protocol):
     """A request that a gateway has forwarded, as far as its connection needs to know it."""
 
     @property
@@ -100,7 +100,7 @@ class CallsInFlight:
     """The session that the connection belongs to; None if it belongs to several (rule 2)."""
     _calls: dict[CallInFlight, None] = field(factory=dict[CallInFlight, None], init=False)
     """An ordered set."""
-    _visits: OrderedDict[str, Asker] = field(factory=OrderedDict[str, "Asker"], init=False)
+    _visits: OrderedDict[str, CallerAsker] = field(factory=OrderedDict[str, "CallerAsker"], init=False)
     """The latest pages that callers were sent to, by the id of the visit."""
 
     def __len__(self) -> int:
@@ -118,7 +118,7 @@ class CallsInFlight:
         """Ask the user of a caller; raises `McpError` if that is not possible."""
         id = getattr(question, "elicitation_id", None)
 
-        async def elicit(asker: Asker) -> types.ElicitResult:
+        async def elicit(asker: CallerAsker) -> types.ElicitResult:
             if id is not None:
                 self._visits[id] = asker
                 if len(self._visits) > _MOST_VISITS:
@@ -144,7 +144,7 @@ class CallsInFlight:
             self.session.roots_told(roots)
         return roots
 
-    async def _ask(self, ask: Callable[[Asker], Awaitable[T]]) -> T:
+    async def _ask(self, ask: Callable[[CallerAsker], Awaitable[T]]) -> T:
         """Ask the caller that a message belongs to, for one call after the other (rule 3)."""
         calls = self._that_may_ask()
         while calls:

@@ -1,4 +1,4 @@
-"""The sessions of callers: their servers ask them also while no call is in flight.
+"""The callers of a gateway, and their sessions, which servers of their own ask also while no call is in flight.
 
 Rules of this file:
 
@@ -10,22 +10,57 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
-from weakref import ReferenceType
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Final, cast
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
-from .. import Ask, ConnectionLost, ErrorResponse, ListRoots, McpError, types
+from .. import Access, Ask, ConnectionLost, ErrorResponse, ListRoots, McpError, types
 from ..lowlevel import ExchangeContext, Peer
 from ..wire import INTERNAL_ERROR, METHOD_NOT_FOUND, is_object
 from ._forward import ForwardedQuestion
 
-__all__ = ["CallerSession"]
+__all__ = ["CallerSession", "CallerSessions", "GatewayCaller", "SessionKey", "principal_of"]
 
 _FINISHED: Final = "notifications/elicitation/complete"
 """The notification that a user has finished on a page; not every revision has it."""
+
+
+def principal_of(access: Access | None) -> str:
+    """Return the principal of a caller; empty without authentication."""
+    return "" if access is None else access.principal
+
+
+@frozen
+class GatewayCaller:
+    """The caller of a request: its connection, and who it is."""
+
+    peer: Peer | None
+    """Its connection; None if that is not known, and no server asks for it."""
+    access: Access | None
+    context: ExchangeContext | None = None
+    """What its request says of it; None if that is not known, or not needed."""
+
+    @property
+    def identity(self) -> Hashable:
+        """The same for requests whose messages may be confused: those of one principal, or of one connection."""
+        if self.access is not None:
+            return self.access.principal
+        peer: Any = self.peer
+        return cast("Hashable", peer)
+
+
+@frozen
+class SessionKey:
+    """The key of the connections to servers that belong to one connection of a caller."""
+
+    session: int
+    """The number of the caller's connection."""
+    principal: str
 
 
 class _CannotBeAskedError(McpError):
@@ -129,3 +164,43 @@ class CallerSession:
 
 
 _NOBODY: Final = "this gateway can ask nobody now: no call is in flight"
+
+
+@define(eq=False)
+class CallerSessions:
+    """The sessions of one serving. They refer to their connections weakly: nothing here keeps one that is gone.
+
+    Args:
+        seconds: the time that a client has for an answer.
+        on_disconnect: called with the number of a session whose connection is lost.
+    """
+
+    _seconds: float
+    _on_disconnect: Callable[[int], None]
+    _sessions: WeakKeyDictionary[Peer, CallerSession] = field(
+        factory=WeakKeyDictionary[Peer, CallerSession], init=False
+    )
+    _numbers: Iterator[int] = field(factory=count, init=False)
+
+    def of(self, peer: Peer, context: ExchangeContext | None) -> CallerSession:
+        """Return the session of a connection, which begins if need be.
+
+        Args:
+            context: that of the present request, if it is known.
+        """
+        session = self._sessions.get(peer)
+        if session is None:
+            session = self._sessions[peer] = CallerSession(next(self._numbers), ref(peer), self._seconds)
+            peer.on_disconnect(partial(self._disconnected, session.number))
+        if context is not None:
+            session.note(context)
+        return session
+
+    def _disconnected(self, number: int, _: object) -> None:
+        self._on_disconnect(number)
+
+    def roots_changed(self, peer: Peer) -> None:
+        """Forget the roots of a client that has reported a change of them."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            session.roots_changed()
