@@ -1,23 +1,26 @@
-"""Nurseries and jobs that do not wrap exceptions in groups, failures of application code, and delayed cancellation.
+"""Nurseries and jobs without exception groups, failures of applications, delayed cancellation, estimates of tokens.
 
 Every layer may use them.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 import trio
 
 from ._misuse import asyncio_failure
 
 __all__ = [
+    "CHARACTERS_PER_TOKEN",
     "WIND_DOWN_SECONDS",
+    "estimated_tokens",
     "failure_of",
     "has_cancelled",
     "outlast",
@@ -27,6 +30,8 @@ __all__ = [
     "succeeds",
 ]
 
+CHARACTERS_PER_TOKEN = 4
+"""The average number of characters in a token."""
 WIND_DOWN_SECONDS = 10.0
 """The timeout of a shielded wind-down."""
 
@@ -308,3 +313,12 @@ async def _hurry(scope: trio.CancelScope, grace: float) -> None:
         await trio.sleep_forever()
     finally:
         scope.deadline = min(scope.deadline, trio.current_time() + grace)
+
+
+def estimated_tokens(value: Any) -> int:
+    """Return about how many tokens a JSON value takes in the context of a model.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
+    return len(json.dumps(value, ensure_ascii=False)) // CHARACTERS_PER_TOKEN

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ._facade import lazy_names
 
 if TYPE_CHECKING:
+    from ._util import estimated_tokens as estimated_tokens
     from ._util import failure_of as failure_of
     from ._util import owned_nursery as owned_nursery
     from ._util import succeeds as succeeds
@@ -77,7 +78,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_util": ("failure_of", "owned_nursery", "succeeds"),
+            "_util": ("estimated_tokens", "failure_of", "owned_nursery", "succeeds"),
             "abc": ("Answerer", "Transport", "TransportOpener"),
             "client": (
                 "ClientExtensionPoints", "ResultInProgress", "ServerChanges", "ServerTable", "SupervisedServer",

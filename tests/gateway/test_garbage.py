@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
+from tests.garbage import garbage_of
 from tests.gateway.helpers import ERAS, Way, text_of
 from tests.gateway.upstreams import CountedServer, gateway_of
 from trio_mcp import Accepted, Client, Context, ErrorResponse, Server, types
@@ -86,15 +86,4 @@ async def test_a_forwarded_request_leaves_nothing_to_the_garbage_collector(way: 
     use = USES[kind]
     async with caller(way) as client:
         assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
-        for _ in range(2):  # which load modules
-            await use(client)
-        await wait_all_tasks_blocked(0.01)
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(MANY):
-                await use(client)
-            await wait_all_tasks_blocked(0.01)
-            assert gc.collect() < MANY
-        finally:
-            gc.enable()
+        assert await garbage_of(partial(use, client), MANY) < MANY

@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp import Server
+from trio_mcp._util import CHARACTERS_PER_TOKEN
 from trio_mcp.gateway._ranking import (
-    CHARACTERS_PER_TOKEN,
     MAX_FIELD_LENGTH,
     MAX_QUERY_LENGTH,
     MAX_QUERY_WORDS,
     ToolIndex,
-    estimated_tokens,
 )
+from trio_mcp.lowlevel import estimated_tokens
 from trio_mcp.openapi import add_openapi
 
 CORPUS: Final[Mapping[str, Any]] = json.loads(Path(__file__).with_name("tool_corpus.json").read_text(encoding="utf-8"))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeAlias
 
 import pytest
 import trio
-import trio.testing
 
+from tests.garbage import collector_disabled, garbage_of
 from trio_mcp import Client, Context, Server, open_client, open_http_client, serve_http
 
 USED = frozenset({"_Connection", "Http1", "AppTasks", "Responding", "HttpRequest", "HandlerRun", "IncomingHttpRequest"})
@@ -67,16 +67,6 @@ async def until_gone(kinds: frozenset[str], before: Counter[str]) -> None:
     with trio.fail_after(60):
         while any(number > before[kind] + 1 for kind, number in alive(kinds).items()):  # noqa: ASYNC110
             await trio.sleep(0.01)  # the server notices a while later that a client has left
-
-
-@contextmanager
-def collector_disabled() -> Generator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @asynccontextmanager
@@ -153,11 +143,4 @@ CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
 async def test_a_call_leaves_nothing_to_the_garbage_collector(revision: str, scheme: str, kind: str) -> None:
     use = CALLS[kind]
     async with served() as (url, _), open_client(url.replace("http", scheme, 1), revision=revision) as client:
-        for _ in range(2):  # which load modules
-            await use(client)
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        with collector_disabled():
-            for _ in range(MANY_CALLS):
-                await use(client)
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            assert gc.collect() < MANY_CALLS
+        assert await garbage_of(partial(use, client), MANY_CALLS) < MANY_CALLS

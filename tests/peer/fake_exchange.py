@@ -37,6 +37,9 @@ class FakePeer:
     def notify_nowait(self, method: str, params: JsonObject) -> None:
         raise NotImplementedError
 
+    def standalone_request(self, method: str, params: JsonObject) -> OutgoingRequest | None:
+        raise NotImplementedError
+
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         raise NotImplementedError
 

@@ -9,7 +9,8 @@ from typing import get_args
 import pytest
 from attrs import evolve
 
-from trio_mcp.tasks import TaskRecord, TaskStatus
+from trio_mcp.tasks import TaskRecord, TaskReplay, TaskStatus
+from trio_mcp.wire import decode, encode
 
 STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 FINAL = {"completed", "failed", "cancelled"}
@@ -77,6 +78,22 @@ def test_the_outcome_is_in_the_member_of_its_status(status: TaskStatus, member: 
     assert changed.to_wire_in_detail()[member] == {"x": 1}
     assert {"inputRequests", "result", "error"} & changed.to_wire_in_detail().keys() == {member}
     assert member not in changed.to_wire()
+
+
+def test_a_task_whose_questions_all_have_an_answer_works_for_its_client() -> None:
+    asked = a_record().changed(1.0, "input_required", {"p": {"x": 1}, "q": {"x": 2}}, None)
+
+    half = asked.answered(2.0, {"p": None})
+    assert half.to_wire_in_detail()["inputRequests"] == {"q": {"x": 2}}
+    assert half.to_wire()["status"] == "input_required"
+    answered = half.answered(3.0, {"q": 7})
+    assert answered.to_wire_in_detail() == {**answered.to_wire(), "status": "working"}
+
+
+def test_a_record_is_the_same_after_it_was_stored() -> None:
+    replay = TaskReplay(params={"name": "t", "arguments": {"n": 2**70}}, state="s", answers={"a": None})
+    for record in (a_record(), evolve(a_record(), replay=replay, outcome={"q": {}}, answers={"q": 1})):
+        assert TaskRecord.from_stored(decode(encode(record.to_stored()))) == record
 
 
 @pytest.mark.parametrize(("ttl", "kept"), [(60.0, 60.0), (7200.0, 300.0), (0.001, 1.0)])

@@ -14,7 +14,7 @@ from tests.tasks.helpers import RawTasks, accepted
 from trio_mcp import Context, Elicit, ErrorResponse, MemoryTaskStore, Server, SqliteTaskStore, TaskSettings, types
 from trio_mcp.tasks import TaskRecord, TaskStore
 from trio_mcp.testing import open_memory_client
-from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS
+from trio_mcp.wire import INVALID_PARAMS
 
 KEY = b"a key that every process has"
 NewServer = Callable[..., Server]
@@ -177,22 +177,6 @@ async def test_a_task_that_was_cancelled_through_another_process_cancels_its_han
         with trio.fail_after(60):
             await ended.wait()
         assert (await RawTasks(one).get(id))["status"] == "cancelled"
-
-
-async def test_answers_to_a_handler_in_another_process_are_refused(tmp_path: Path) -> None:
-    def settings() -> dict[str, Any]:
-        return {"asking": "parked", "tasks": TaskSettings(store=SqliteTaskStore(tmp_path / "t.db"))}
-
-    first, second = (make_server(MemoryTaskStore(), [], **settings()) for _ in range(2))
-    async with (
-        open_memory_client(first, on_elicit=say_yes) as one,
-        open_memory_client(second, on_elicit=say_yes) as two,
-    ):
-        id = await RawTasks(one).begin("both")
-        await until(RawTasks(one), id, "input_required")
-        with pytest.raises(ErrorResponse, match="waits in another process") as refusal:
-            await RawTasks(two).update(id, {"one": accepted(sure=True)})
-        assert refusal.value.code == INTERNAL_ERROR
 
 
 async def test_a_retry_that_waits_longer_than_any_question_is_replayed_all_the_same(autojump_clock: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
@@ -1027,9 +1027,9 @@ async def test_a_task_that_is_over_here_too_may_be_reported_as_ended_by_others(a
             super().__init__()
             self.is_shared = True
 
-        async def ended_by_others(self, owner: str) -> Collection[str]:
+        async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
             self.asked += 1
-            return {"unknown", *await super().ended_by_others(owner)}
+            return {"unknown": None, **await super().changed_by_others(owner)}
 
     store = Shared()
     async with open_memory_client(make_server(store=store)) as client:

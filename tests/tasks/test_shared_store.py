@@ -102,6 +102,12 @@ test_a_task_is_swapped_only_if_it_has_not_changed = test_stores.test_a_task_is_s
 test_the_owner_of_a_task_learns_that_another_one_has_ended_it = (
     test_stores.test_the_owner_of_a_task_learns_that_another_one_has_ended_it
 )
+test_the_owner_of_a_task_learns_of_each_answer_that_another_one_has_taken = (
+    test_stores.test_the_owner_of_a_task_learns_of_each_answer_that_another_one_has_taken
+)
+test_answers_stay_until_the_owner_stores_a_state_without_their_questions = (
+    test_stores.test_answers_stay_until_the_owner_stores_a_state_without_their_questions
+)
 test_tasks_expire_in_order = test_stores.test_tasks_expire_in_order
 test_tasks_are_abandoned_if_they_have_not_ended_and_their_owner_is_gone = (
     test_stores.test_tasks_are_abandoned_if_they_have_not_ended_and_their_owner_is_gone
@@ -258,7 +264,18 @@ async def take(store: SharedTaskStore, owner: str) -> None:
     assert await store.swap(record, evolve(record.changed(2.0, "working", None, None), owner=owner))
 
 
-OPERATIONS = {"make": make, "delete": delete, "end": end, "take": take}
+async def known(store: TaskStore) -> TaskRecord:
+    record = await store.get("t")
+    assert record is not None
+    return record
+
+
+async def answer(store: SharedTaskStore, owner: str) -> None:
+    record = await known(store)
+    assert await store.swap(record, record.answered(2.0, {"q": 7}))
+
+
+OPERATIONS = {"make": make, "delete": delete, "end": end, "take": take, "answer": answer}
 
 
 @define(eq=False)
@@ -276,6 +293,9 @@ class Two:
         """Make the task with which the first process is going to do something."""
         if operation == "delete":
             await self.one.create(a_record(self.owner, "ada", id="t"), 1)
+        elif operation == "answer":
+            parked = a_record(self.other, "ada", id="t", status="input_required", outcome={"p": {}, "q": {}})
+            await self.two.create(parked, 1)
         elif operation != "make":
             await self.two.create(a_record(self.other, "ada", id="t", **WAITING), 1)
 
@@ -348,7 +368,7 @@ async def test_what_was_interrupted_at_any_moment_is_as_if_it_had_not_begun_or_i
 
         after = await both.two.get("t")
         assert await both.one.get("t") == after
-        if is_interrupted and operation in {"make", "take"}:
+        if is_interrupted and operation in {"make", "take", "answer"}:
             assert after == before
         elif is_interrupted and operation == "end":
             await end(both.one, both.owner)
@@ -394,7 +414,7 @@ async def test_a_process_that_was_taken_for_gone_loses_its_tasks_and_goes_on(
         await both.one.create(new, 9)
 
         assert await both.one.put([old.told(3.0, "half"), new.told(3.0, "half")]) == {old.id}
-        assert await both.one.ended_by_others(both.owner) == [old.id]
+        assert [*await both.one.changed_by_others(both.owner)] == [old.id]
         assert "this process was paused or cut off for so long" in caplog.text
         assert keeper != await both.keeper()
         await end_abandoned(both.two, both.other)
@@ -765,14 +785,49 @@ async def test_an_end_is_told_to_the_owner_when_it_is_stored_and_again_if_the_li
         both.line.fate = lambda method, name: "fails" if method == "swap" else "passes"
         with pytest.raises(SharedUnavailable):
             await end(both.one, both.owner)
-        assert await both.two.ended_by_others(both.other) == []
+        assert await both.two.changed_by_others(both.other) == {}
         both.line.fate = passes
         await end(both.one, both.owner)
 
         both.line.fate = lambda method, name: "fails" if method == "release" else "passes"
-        assert await both.one.ended_by_others(both.other) == ["t"]
-        assert await both.two.ended_by_others(both.other) == ["t"]
-        assert await both.two.ended_by_others(both.other) == []
+        ended = {"t": await both.two.get("t")}
+        assert await both.one.changed_by_others(both.other) == ended
+        assert await both.two.changed_by_others(both.other) == ended
+        assert await both.two.changed_by_others(both.other) == {}
+
+
+async def test_answers_are_told_to_the_owner_when_they_are_stored_and_each_of_them_is(autojump_clock: object) -> None:
+    async with open_two() as both:
+        await both.prepare("answer")
+        both.line.fate = lambda method, name: "fails" if method == "swap" else "passes"
+        with pytest.raises(SharedUnavailable):
+            await answer(both.one, both.owner)
+        assert await both.two.changed_by_others(both.other) == {}
+        both.line.fate = passes
+        await trio.sleep(3)
+        await answer(both.one, both.owner)
+
+        both.line.fate = lambda method, name: "fails" if method == "release" else "passes"
+        answered = {"t": await both.two.get("t")}
+        assert await both.one.changed_by_others(both.other) == answered
+        assert await both.two.changed_by_others(both.other) == answered
+        assert await both.two.changed_by_others(both.other) == {}
+
+
+async def test_an_answer_that_comes_while_the_owner_takes_another_one_is_not_lost(autojump_clock: object) -> None:
+    async with open_two() as both:
+        await both.prepare("answer")
+        await both.two.swap(record := await known(both.two), record.answered(2.0, {"p": 1}))
+
+        async def meanwhile(method: str, name: str) -> None:
+            if method == "release":
+                both.line.before = None
+                await answer(both.two, both.other)
+
+        both.line.before = meanwhile
+        assert (await both.one.changed_by_others(both.other))["t"] == record.answered(2.0, {"p": 1})
+        assert (await both.one.changed_by_others(both.other))["t"] == record.answered(2.0, {"p": 1, "q": 7})
+        assert await both.one.changed_by_others(both.other) == {}
 
 
 @pytest.mark.parametrize(("operation", "place"), [("end", "task"), ("delete", "task"), ("delete", "seats")])
@@ -853,11 +908,11 @@ class Service:
 
 
 @asynccontextmanager
-async def open_service(shared: Shared, **others: Any) -> AsyncGenerator[Service]:
+async def open_service(shared: Shared, *, asking: str = "replayed", **others: Any) -> AsyncGenerator[Service]:
     line = Line(shared)
     ended = trio.Event()
     first, second = (
-        make_server(MemoryTaskStore(), [], tasks=TaskSettings(store=SharedTaskStore(each), **others))
+        make_server(MemoryTaskStore(), [], asking=asking, tasks=TaskSettings(store=SharedTaskStore(each), **others))
         for each in (line, shared)
     )
 
@@ -1034,6 +1089,18 @@ async def test_a_task_is_cancelled_through_the_other_server_over_every_backend(
         assert (await service.one.get(id))["status"] == "cancelled"
 
 
+async def test_a_task_is_answered_through_the_other_server_over_every_backend(
+    new_shared: Callable[[], Shared],
+) -> None:
+    async with open_service(new_shared(), asking="parked", poll_interval=0.01) as service:
+        id = await service.one.begin("both")
+        await until(service.one, id, "input_required")
+        await service.two.update(id, {"one": accepted(sure=True)})
+        await service.two.update(id, {"one": accepted(sure=False), "two": accepted(sure=True)})
+        got = await until(service.two, id, "completed")
+        assert got["result"]["content"][0]["text"].count("sure=True") == 2
+
+
 # --- Everything at once ---
 
 
@@ -1146,7 +1213,7 @@ class Turmoil:
             with suppress(SharedUnavailable):
                 await self.expire(store, owner)
             with suppress(SharedUnavailable):
-                await store.ended_by_others(owner)
+                await store.changed_by_others(owner)
 
     async def end_abandoned(self, store: SharedTaskStore, owner: str) -> None:
         for record in await store.abandoned():

@@ -101,13 +101,53 @@ async def test_the_owner_of_a_task_learns_that_another_one_has_ended_it(store: T
     record = a_record(owner="a")
     await store.create(record, 10)
     await store.put([record.told(2.0, "mine")])
-    assert [*await store.ended_by_others("a")] == []
+    assert [*await store.changed_by_others("a")] == []
 
     await store.put([evolve(record.changed(3.0, "cancelled", None, None), owner="b")])
 
-    assert [*await store.ended_by_others("b")] == []
-    assert [*await store.ended_by_others("a")] == [record.id]
-    assert [*await store.ended_by_others("a")] == []
+    assert await store.changed_by_others("b") == {}
+    assert await store.changed_by_others("a") == {record.id: await store.get(record.id)}
+    assert await store.changed_by_others("a") == {}
+
+
+async def test_the_owner_of_a_task_learns_of_each_answer_that_another_one_has_taken(store: TaskStore) -> None:
+    record = a_record(owner="a", status="input_required", outcome={"p": {}, "q": {}})
+    await store.create(record, 10)
+
+    answered = record
+    for key in ("q", "p"):
+        before, answered = answered, answered.answered(2.0, {key: 7})
+        assert await store.swap(before, answered)
+        assert await store.changed_by_others("a") == {record.id: answered}
+
+    assert await store.changed_by_others("a") == {}
+    assert not await store.swap(record, record.answered(3.0, {"q": 8}))
+    assert await store.get(record.id) == answered
+
+
+async def test_answers_stay_until_the_owner_stores_a_state_without_their_questions(store: TaskStore) -> None:
+    record = a_record(owner="a", status="input_required", outcome={"p": {}, "q": {}})
+    await store.create(record, 10)
+    await store.swap(record, record.answered(2.0, {"p": 7, "q": 8}))
+
+    assert await store.put([record.told(3.0, "half")]) == set()
+    assert await store.get(record.id) == evolve(record.told(3.0, "half"), answers={"p": 7, "q": 8})
+    asks = record.changed(4.0, "input_required", {"q": {}, "r": {}}, None)
+    assert await store.put([asks]) == set()
+    assert await store.get(record.id) == evolve(asks, answers={"q": 8})
+    works = record.changed(5.0, "working", None, None)
+    assert await store.put([works]) == set()
+    assert await store.get(record.id) == works
+
+
+async def test_a_task_that_was_ended_by_another_one_and_deleted_is_told_to_its_owner(new_store: NewStore) -> None:
+    store = new_store()
+    async with store.owner() as owner:
+        record = a_record(owner=owner)
+        await store.create(record, 10)
+        await store.put([evolve(record.changed(3.0, "cancelled", None, None), owner="b")])
+        await store.delete(record.id)
+        assert await store.changed_by_others(owner) == {record.id: None}
 
 
 async def test_tasks_expire_in_order(store: TaskStore) -> None:

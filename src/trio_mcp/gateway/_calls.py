@@ -5,8 +5,10 @@ Rules of this file:
 1. A message of a server that names no request belongs to the call in flight. If there are several, it belongs to the
    latest of them, provided that all are of one caller; otherwise nobody may get it. Over HTTP, a message that comes in
    the response to a request belongs to that request.
-2. If the call that a question was asked for ends before the answer, the question was that of another one, and is asked
-   for that one: one of the same caller that was in flight when the question came.
+2. A question that comes while no call is in flight belongs to the session of a caller, if the connection is that of one
+   session. Otherwise it is refused at once.
+3. If the call that a question was asked for ends before the answer, the question was that of another one, and is asked
+   for that one: one of the same caller that was in flight when the question came, or else its session.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from attrs import define, field
 from .. import McpError, types
 from ..wire import INTERNAL_ERROR, JsonObject
 
-__all__ = ["CallInFlight", "CallsInFlight", "current_call"]
+__all__ = ["CallInFlight", "CallerAsker", "CallsInFlight", "SessionAsker", "current_call"]
 
 _log = logging.getLogger("trio_mcp.gateway")
 
@@ -31,18 +33,8 @@ T = TypeVar("T")
 _MOST_VISITS: Final = 100
 
 
-class CallInFlight(Protocol):
-    """A request that a gateway has forwarded, as far as its connection needs to know it."""
-
-    @property
-    def caller(self) -> Hashable:
-        """The caller: requests of one caller may get each other's messages."""
-        ...
-
-    @property
-    def may_ask(self) -> bool:
-        """True if its caller may be asked questions for it."""
-        ...
+class CallerAsker(Protocol):
+    """A way to ask a caller the questions of a server. Each method raises `McpError` if that is not possible."""
 
     async def elicit(self, question: Any) -> types.ElicitResult:
         """Ask the caller's user."""
@@ -56,12 +48,34 @@ class CallInFlight(Protocol):
         """Ask the caller for its roots."""
         ...
 
-    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
-        """Send the caller a log message, if it wants messages of this level."""
-        ...
-
     async def visit_completed(self, id: str) -> None:
         """Tell the caller that its user has finished on a page, also after the request; it may be gone."""
+        ...
+
+
+class SessionAsker(CallerAsker, Protocol):
+    """A way to ask a caller while no call of it is in flight, for the connection of one session."""
+
+    def roots_told(self, roots: Sequence[types.Root]) -> None:
+        """Take note of the roots that the caller has listed in a call."""
+        ...
+
+
+class CallInFlight(CallerAsker, Protocol):
+    """A request that a gateway has forwarded, as far as its connection needs to know it."""
+
+    @property
+    def caller(self) -> Hashable:
+        """The caller: requests of one caller may get each other's messages."""
+        ...
+
+    @property
+    def may_ask(self) -> bool:
+        """True if its caller may be asked questions for it."""
+        ...
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Send the caller a log message, if it wants messages of this level."""
         ...
 
     def notify(self, method: str, params: JsonObject) -> bool:
@@ -82,9 +96,11 @@ class CallsInFlight:
     """
 
     _server: str
+    session: SessionAsker | None = field(default=None, init=False)
+    """The session that the connection belongs to; None if it belongs to several (rule 2)."""
     _calls: dict[CallInFlight, None] = field(factory=dict[CallInFlight, None], init=False)
     """An ordered set."""
-    _visits: OrderedDict[str, CallInFlight] = field(factory=OrderedDict[str, "CallInFlight"], init=False)
+    _visits: OrderedDict[str, CallerAsker] = field(factory=OrderedDict[str, "CallerAsker"], init=False)
     """The latest pages that callers were sent to, by the id of the visit."""
 
     def __len__(self) -> int:
@@ -102,40 +118,45 @@ class CallsInFlight:
         """Ask the user of a caller; raises `McpError` if that is not possible."""
         id = getattr(question, "elicitation_id", None)
 
-        async def elicit(call: CallInFlight) -> types.ElicitResult:
+        async def elicit(asker: CallerAsker) -> types.ElicitResult:
             if id is not None:
-                self._visits[id] = call
+                self._visits[id] = asker
                 if len(self._visits) > _MOST_VISITS:
                     self._visits.popitem(last=False)
-            return await call.elicit(question)
+            return await asker.elicit(question)
 
         return await self._ask(elicit)
 
     async def visit_completed(self, visit: types.ElicitationCompleteNotificationParams) -> None:
         """Tell a caller that its user has finished on a page."""
-        call = self._visits.pop(visit.elicitation_id, None)
-        if call is not None:
-            await call.visit_completed(visit.elicitation_id)
+        asker = self._visits.pop(visit.elicitation_id, None)
+        if asker is not None:
+            await asker.visit_completed(visit.elicitation_id)
 
     async def sample(self, question: Any) -> types.CreateMessageResult:
         """Ask the model of a caller; raises `McpError` if that is not possible."""
-        return await self._ask(lambda call: call.sample(question))
+        return await self._ask(lambda asker: asker.sample(question))
 
     async def roots(self) -> Sequence[types.Root]:
         """Ask a caller for its roots; raises `McpError` if that is not possible."""
-        return await self._ask(lambda call: call.roots())
+        roots = await self._ask(lambda asker: asker.roots())
+        if self.session is not None:
+            self.session.roots_told(roots)
+        return roots
 
-    async def _ask(self, ask: Callable[[CallInFlight], Awaitable[T]]) -> T:
-        """Ask the caller that a message belongs to, for one call after the other (rule 2)."""
+    async def _ask(self, ask: Callable[[CallerAsker], Awaitable[T]]) -> T:
+        """Ask the caller that a message belongs to, for one call after the other (rule 3)."""
         calls = self._that_may_ask()
-        while True:
+        while calls:
             call = calls.pop()
             try:
                 return await ask(call)
             except McpError:
                 calls = [each for each in calls if each in self._calls]
-                if call in self._calls or not calls:
+                if call in self._calls or not (calls or self.session):
                     raise
+        assert self.session is not None
+        return await ask(self.session)
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Send a caller a log message."""
@@ -153,10 +174,14 @@ class CallsInFlight:
             _log.debug("server %r: the notification %r %s", self._server, method, why)
 
     def _that_may_ask(self) -> list[CallInFlight]:
-        """Return the calls that a question may belong to, the likeliest last; raises `McpError` if there is none."""
+        """Return the calls that a question may belong to, the likeliest last; none if it belongs to the session.
+
+        Raises:
+            McpError: there is neither.
+        """
         current = self._current()
         calls = [current] if current is not None else [each for each in self._of_message() if each.may_ask]
-        if not calls:
+        if not (calls or self.session):
             why = "calls of several callers are in flight" if len(self._calls) > 1 else "no call is in flight"
             raise McpError(INTERNAL_ERROR, f"this gateway cannot tell whom to ask: {why}")
         return calls

@@ -20,7 +20,6 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-import json
 import math
 import re
 import unicodedata
@@ -35,10 +34,8 @@ from attrs import define
 from ..types import JSONObject
 from ..wire import is_array, is_object
 
-__all__ = ["ToolIndex", "estimated_tokens"]
+__all__ = ["ToolIndex"]
 
-CHARACTERS_PER_TOKEN: Final = 4
-"""The average number of characters in a token, also for `trio_mcp.openapi.AddedTools.estimated_tokens`."""
 MAX_FIELD_LENGTH: Final = 4_000
 """The number of characters of a field that are read."""
 MAX_QUERY_LENGTH: Final = 1_000
@@ -64,17 +61,6 @@ _LONGEST_ENDING: Final = 5
 """The number of characters by which two words with a common beginning may differ."""
 _MOST_EXTENSIONS: Final = 20
 """The number of words that begin with a word of the query and are searched for."""
-
-
-def estimated_tokens(tool: JSONObject) -> int:
-    """Return about how many tokens a tool takes in the context of a model.
-
-    The rule is that of `trio_mcp.openapi.AddedTools.estimated_tokens`: a token for every four characters of the JSON.
-
-    Raises:
-        RecursionError: it is nested too deeply.
-    """
-    return len(json.dumps(tool, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
 
 
 @define(eq=False, init=False)

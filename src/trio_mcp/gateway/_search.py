@@ -17,9 +17,10 @@ import trio
 from attrs import field, frozen
 
 from .. import ToolError
+from ..lowlevel import estimated_tokens
 from ..wire import JsonObject, decode, encode, is_object
 from ._merged import Entry, MergedLists
-from ._ranking import ToolIndex, estimated_tokens
+from ._ranking import ToolIndex
 
 __all__ = ["FIND_TOOLS", "USE_TOOL", "ToolSearch", "found_tools", "is_needed", "query_of", "search_tools", "used_tool"]
 

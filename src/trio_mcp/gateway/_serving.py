@@ -17,9 +17,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final, cast
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -34,6 +32,7 @@ from .. import (
     ResourceUpdated,
     ToolError,
     TrioMcpError,
+    types,
 )
 from ..lowlevel import IncomingRequest, Peer, ServerExtensionPoints
 from ..wire import INVALID_PARAMS, JsonObject, decode, decoded, is_modern, is_object, json_text
@@ -42,6 +41,7 @@ from ._merged import METHODS, Entry, MergedLists, Places
 from ._mount import Mount
 from ._results import with_public_uris
 from ._search import FIND_TOOLS, USE_TOOL, found_tools, is_needed, query_of, search_tools, used_tool
+from ._sessions import CallerSessions, GatewayCaller, SessionKey, principal_of
 from ._tasks import TASK_IDS, TASK_METHODS, TASKS, TaskIds, check_takes_tasks, runs_only_as_task, takes_tasks
 from ._turns import Turns
 from ._upstream import ListKind, UpstreamClient
@@ -59,21 +59,8 @@ _MOST_MERGED: Final = 256
 """The number of merged lists that are kept; those of other callers are merged again when needed."""
 
 
-@frozen
-class _Caller:
-    """The caller of a request: its connection, and who it is."""
-
-    peer: Peer | None
-    """Its connection; None if that is not known, and no server asks for it."""
-    access: Access | None
-
-    @property
-    def identity(self) -> Hashable:
-        """The same for requests whose messages may be confused: those of one principal, or of one connection."""
-        if self.access is not None:
-            return self.access.principal
-        peer: Any = self.peer
-        return cast("Hashable", peer)
+_NOBODY: Final = GatewayCaller(None, None)
+"""The caller of what no request causes."""
 
 
 @frozen(eq=False)
@@ -94,13 +81,28 @@ class _Listened:
         )
 
 
-@frozen
-class _SessionKey:
-    """The key of the connections to servers that belong to one connection of a caller."""
+class _OwnEntry(Protocol):
+    """A tool or prompt that the gateway itself has registered."""
 
-    session: int
-    """The number of the caller's connection."""
-    principal: str
+    @property
+    def definition(self) -> types.Tool | types.Prompt:
+        """Its definition."""
+        ...
+
+
+class _OwnCatalog(Protocol):
+    """The catalog of the tools or of the prompts that the gateway itself has registered."""
+
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        ...
+
+    def __iter__(self) -> Iterator[_OwnEntry]: ...
+
+    def find(self, name: str, access: Access | None) -> _OwnEntry | None:
+        """Return the entry of this name; None if there is none, or if it is hidden from the caller."""
+        ...
 
 
 @define(eq=False)
@@ -115,14 +117,13 @@ class GatewayServing:
     """The connections, by the name of the mount and the key."""
     _turns: dict[str, Turns] = field(factory=dict[str, Turns], init=False)
     """The turns of the requests, by the name of the mount."""
-    _sessions: WeakKeyDictionary[Peer, int] = field(factory=WeakKeyDictionary[Peer, int], init=False)
-    """The numbers of the connections of callers, for keys: numbers keep no connection that is gone."""
+    _sessions: CallerSessions = field(init=False)
+    """The connections of callers that have servers of their own."""
     _task_ids: TaskIds = field(init=False)
-    _tools: Any = field(init=False)
+    _tools: _OwnCatalog = field(init=False)
     """The catalog of the tools that the gateway itself has registered."""
-    _prompts: Any = field(init=False)
+    _prompts: _OwnCatalog = field(init=False)
     """The catalog of the prompts that the gateway itself has registered."""
-    _numbers: Iterator[int] = field(factory=count, init=False)
     _places: Places = field(factory=Places, init=False)
     _merged: OrderedDict[tuple[object, ...], MergedLists] = field(
         factory=OrderedDict[tuple[object, ...], MergedLists], init=False
@@ -130,6 +131,7 @@ class GatewayServing:
 
     def __attrs_post_init__(self) -> None:
         self._task_ids = TaskIds(self._points)
+        self._sessions = CallerSessions(self._gateway.limits.ask_seconds, self._disconnected)
         self._tools, self._prompts = self._gateway.tools.catalog, self._gateway.prompts.catalog
 
     @property
@@ -147,7 +149,7 @@ class GatewayServing:
         """Open the connection to a server, if all callers share it."""
         self._merged.clear()
         if mount.share == "all" and mount.at_start:
-            self._client(mount, None, None).begin()
+            self._client(mount, _NOBODY).begin()
 
     def unmounted(self, mount: Mount) -> None:
         """Close the connections to a server."""
@@ -161,32 +163,26 @@ class GatewayServing:
         """Return the connections to a server, the latest last."""
         return [client for client in self._clients.values() if client.mount is mount]
 
-    def _key(self, mount: Mount, caller: _Caller) -> Hashable:
+    def _key(self, mount: Mount, caller: GatewayCaller) -> Hashable:
         """Return the key of the connection of a caller to a server (rule 1)."""
         match mount.share:
             case "all":
                 return None
             case "principal":
-                return _principal(caller.access)
+                return principal_of(caller.access)
             case _:
                 assert caller.peer is not None
-                return _SessionKey(self._session(caller.peer), _principal(caller.access))
+                return SessionKey(self._sessions.of(caller.peer, caller.context).number, principal_of(caller.access))
 
-    def _session(self, peer: Peer) -> int:
-        number = self._sessions.get(peer)
-        if number is None:
-            number = self._sessions[peer] = next(self._numbers)
-            peer.on_disconnect(partial(self._disconnected, number))
-        return number
-
-    def _disconnected(self, session: int, _: object) -> None:
+    def _disconnected(self, session: int) -> None:
         """Close what only the callers of one connection, which is gone, have used."""
         for client in list(self._clients.values()):
-            if isinstance(client.key, _SessionKey) and client.key.session == session:
+            if isinstance(client.key, SessionKey) and client.key.session == session:
                 client.forget()
 
-    def _client(self, mount: Mount, key: Hashable, access: Access | None) -> UpstreamClient:
-        """Return a connection, which is made if need be."""
+    def _client(self, mount: Mount, caller: GatewayCaller) -> UpstreamClient:
+        """Return the connection of a caller to a server, which is made if need be."""
+        key = self._key(mount, caller)
         client = self._clients.get((mount.name, key))
         if client is None:
             turns = self._turns.get(mount.name)
@@ -195,16 +191,18 @@ class GatewayServing:
             client = self._clients[mount.name, key] = UpstreamClient(
                 mount, key, turns, self._gateway.info, self._nursery, self._task_ids, self._list_changed, self._closed
             )
+            if mount.share == "session" and caller.peer is not None:
+                client.calls.session = self._sessions.of(caller.peer, caller.context)
             self._merged.clear()
         if mount.share != "all":
-            client.access = access
+            client.access = caller.access
         return client
 
-    def _clients_for(self, caller: _Caller) -> list[UpstreamClient]:
+    def _clients_for(self, caller: GatewayCaller) -> list[UpstreamClient]:
         """Return the connections of a caller, which are made if need be."""
-        return [self._client(mount, self._key(mount, caller), caller.access) for mount in self._gateway.mounts]
+        return [self._client(mount, caller) for mount in self._gateway.mounts]
 
-    def _known_clients(self, caller: _Caller) -> list[UpstreamClient]:
+    def _known_clients(self, caller: GatewayCaller) -> list[UpstreamClient]:
         """Return the connections of a caller that were made already: others have listed nothing yet."""
         known = (self._clients.get((mount.name, self._key(mount, caller))) for mount in self._gateway.mounts)
         return [client for client in known if client is not None]
@@ -234,7 +232,7 @@ class GatewayServing:
         mounts = self._gateway.mounts
         if any(mount.share == "session" for mount in mounts) or all(mount.visible is None for mount in mounts):
             return True
-        caller = _Caller(None, access)
+        caller = GatewayCaller(None, access)
         earlier = before.get(self._key_of(caller))
         if earlier is None:
             return True
@@ -252,7 +250,7 @@ class GatewayServing:
 
     # --- Merged lists ---
 
-    def _lists_for(self, caller: _Caller) -> MergedLists:
+    def _lists_for(self, caller: GatewayCaller) -> MergedLists:
         """Return the merged lists of a caller, as far as they are known."""
         key = self._key_of(caller)
         merged = self._merged.get(key)
@@ -262,7 +260,7 @@ class GatewayServing:
                 self._merged.popitem(last=False)
         return merged
 
-    def _key_of(self, caller: _Caller) -> tuple[object, ...]:
+    def _key_of(self, caller: GatewayCaller) -> tuple[object, ...]:
         """Return what the lists of a caller depend on, apart from what servers list."""
         connections = [self._key(mount, caller) for mount in self._gateway.mounts if mount.share != "all"]
         return (*self._own_versions, *connections)
@@ -285,7 +283,7 @@ class GatewayServing:
             "prompts": [each.definition.name for each in self._prompts],
         }
 
-    async def _settled(self, caller: _Caller) -> MergedLists:
+    async def _settled(self, caller: GatewayCaller) -> MergedLists:
         """Return the lists of a caller when each server has listed what it has, or has failed to in time."""
         clients = self._clients_for(caller)
         waiting = [client for client in clients if client.is_unsettled]
@@ -322,7 +320,7 @@ class GatewayServing:
     ) -> ForwardedRequest | _ListResponder | _SearchResponder | None:
         """Return the responder of a request that servers answer; None for what the gateway answers itself."""
         method, gateway = exchange.method, self._gateway
-        caller = _Caller(exchange.peer, exchange.context.access)
+        caller = GatewayCaller(exchange.peer, exchange.context.access, exchange.context)
         if method in METHODS:
             return _ListResponder(self, method, caller)
         if method == "tools/call" and gateway.search is not None and params.name in _SEARCH_TOOLS:
@@ -340,7 +338,9 @@ class GatewayServing:
             return self._task_request(exchange, caller) if exchange.context.modern else None
         return None if method in SPECIFIED else self._custom(exchange, caller, params)
 
-    def _forwarded(self, exchange: IncomingRequest, caller: _Caller, kind: ListKind, params: Any) -> ForwardedRequest:
+    def _forwarded(
+        self, exchange: IncomingRequest, caller: GatewayCaller, kind: ListKind, params: Any
+    ) -> ForwardedRequest:
         given, merged = given_params(exchange, params), self._lists_for(caller)
         entry = merged.find(kind, params.name, caller.access)
         if entry is None:
@@ -355,7 +355,7 @@ class GatewayServing:
         target = self._target_of(given, merged, kind, entry)
         return ForwardedRequest(exchange.method, given, target, caller.identity, may_ask)
 
-    def _custom(self, exchange: IncomingRequest, caller: _Caller, params: Any) -> ForwardedRequest | None:
+    def _custom(self, exchange: IncomingRequest, caller: GatewayCaller, params: Any) -> ForwardedRequest | None:
         """Return the responder of a request whose method only a server may know (rule 4)."""
         method = exchange.method
         client = None if self._points.has_method(method) else self._server_for(method, caller)
@@ -364,11 +364,11 @@ class GatewayServing:
         target = Target(client, {name: each for name, each in params.items() if name != "_meta"})
         return ForwardedRequest(method, params, target, caller.identity)
 
-    def _server_for(self, method: str, caller: _Caller) -> UpstreamClient | None:
+    def _server_for(self, method: str, caller: GatewayCaller) -> UpstreamClient | None:
         """Return the connection to the server that a custom method or notification belongs to; None if unknown."""
         mounts, vendor = self._gateway.mounts, method.partition("/")[0] + "/"
         if len(mounts) == 1:
-            owners = [self._client(mounts[0], self._key(mounts[0], caller), caller.access)]
+            owners = [self._client(mounts[0], caller)]
         else:
             known = self._known_clients(caller)
             owners = [client for client in known if any(id.startswith(vendor) for id in client.extensions)]
@@ -376,8 +376,10 @@ class GatewayServing:
 
     async def notified(self, notification: IncomingRequest, params: Any) -> None:
         """Pass a notification of a caller on: a custom one, or that its roots have changed."""
-        method, caller = notification.method, _Caller(notification.peer, notification.context.access)
+        method, context = notification.method, notification.context
+        caller = GatewayCaller(notification.peer, context.access, context)
         if method == "notifications/roots/list_changed":
+            self._sessions.roots_changed(notification.peer)
             for client in self._known_clients(caller):
                 await client.roots_changed()
         elif method not in SPECIFIED:
@@ -385,7 +387,7 @@ class GatewayServing:
             if owner is not None:
                 await owner.notify(method, params)
 
-    def _task_request(self, exchange: IncomingRequest, caller: _Caller) -> ForwardedRequest | None:
+    def _task_request(self, exchange: IncomingRequest, caller: GatewayCaller) -> ForwardedRequest | None:
         """Return the responder of a request that names a task; None if it is not about a task of a server.
 
         Raises:
@@ -404,7 +406,7 @@ class GatewayServing:
         target = Target(client, {**members, "taskId": id}, finish)
         return ForwardedRequest(exchange.method, given, target, caller.identity, may_ask=False)
 
-    def _task_state(self, client: UpstreamClient, caller: _Caller, state: JsonObject) -> JsonObject:
+    def _task_state(self, client: UpstreamClient, caller: GatewayCaller, state: JsonObject) -> JsonObject:
         """Return the state of a task as its caller gets it."""
         merged = self._lists_for(caller)
         if merged.has_shared_uris and "result" in state:
@@ -417,16 +419,16 @@ class GatewayServing:
     def _any_makes_tasks(self) -> bool:
         return any(client.makes_tasks for client in self._clients.values())
 
-    def _task(self, public: object, caller: _Caller) -> tuple[UpstreamClient, str] | None:
+    def _task(self, public: object, caller: GatewayCaller) -> tuple[UpstreamClient, str] | None:
         """Return the connection of a task and its id there; None if it is a task of no server of this caller."""
         found = self._task_ids.resolve(public, caller.access) if isinstance(public, str) else None
         mount = None if found is None else next((each for each in self._gateway.mounts if each.name == found[0]), None)
         if found is None or mount is None:
             return None
-        return self._client(mount, self._key(mount, caller), caller.access), found[1]
+        return self._client(mount, caller), found[1]
 
     def _search_call(
-        self, exchange: IncomingRequest, caller: _Caller, params: Any
+        self, exchange: IncomingRequest, caller: GatewayCaller, params: Any
     ) -> ForwardedRequest | _SearchResponder:
         """Return the responder of a call of one of the two tools that stand for all others."""
         if params.name == FIND_TOOLS:
@@ -435,7 +437,7 @@ class GatewayServing:
         resolve = partial(self._used_target, caller, params.arguments)
         return ForwardedRequest(exchange.method, given, resolve, caller.identity)
 
-    async def _used_target(self, caller: _Caller, arguments: Any) -> Target:
+    async def _used_target(self, caller: GatewayCaller, arguments: Any) -> Target:
         used = used_tool(arguments)
         if used is None:
             raise ToolError(f"{USE_TOOL} takes the name of a tool, and its arguments as an object")
@@ -447,14 +449,14 @@ class GatewayServing:
         target = self._target_of({"arguments": inner}, merged, "tools", entry)
         return evolve(target, members={"name": entry.original, "arguments": inner, **target.members})
 
-    async def search(self, caller: _Caller, arguments: Any) -> JsonObject:
+    async def search(self, caller: GatewayCaller, arguments: Any) -> JsonObject:
         """Return the result of a call of ``find_tools``."""
         assert self._gateway.search is not None
         query, at_most = query_of(self._gateway.search, arguments)
         merged = await self._settled(caller)
         return await found_tools(merged, list(merged.visible("tools", caller.access)), query, at_most)
 
-    async def _named_target(self, given: JsonObject, caller: _Caller, kind: ListKind, name: str) -> Target:
+    async def _named_target(self, given: JsonObject, caller: GatewayCaller, kind: ListKind, name: str) -> Target:
         merged = await self._settled(caller)
         entry = merged.find(kind, name, caller.access)
         if entry is None:
@@ -474,7 +476,7 @@ class GatewayServing:
         arguments = mount.arguments(entry.client.fixed.get(entry.original, {}), given.get("arguments"))
         return target if arguments is None else evolve(target, members={**target.members, "arguments": arguments})
 
-    async def _resource_target(self, exchange: IncomingRequest, caller: _Caller, uri: str) -> Target:
+    async def _resource_target(self, exchange: IncomingRequest, caller: GatewayCaller, uri: str) -> Target:
         merged = await self._settled(caller)
         found = merged.resource(uri, caller.access)
         if found is None:
@@ -494,7 +496,7 @@ class GatewayServing:
             return having[0], uri
         return None
 
-    def _completion(self, exchange: IncomingRequest, caller: _Caller, params: Any) -> ForwardedRequest | None:
+    def _completion(self, exchange: IncomingRequest, caller: GatewayCaller, params: Any) -> ForwardedRequest | None:
         given, gateway = given_params(exchange, params), self._gateway
         ref: JsonObject = given["ref"]
         if "name" in ref:
@@ -509,11 +511,11 @@ class GatewayServing:
             resolve = partial(self._template_completion, caller, uri, ref)
         return ForwardedRequest(exchange.method, given, resolve, caller.identity, may_ask=False)
 
-    async def _prompt_completion(self, caller: _Caller, name: str, ref: JsonObject) -> Target:
+    async def _prompt_completion(self, caller: GatewayCaller, name: str, ref: JsonObject) -> Target:
         target = await self._named_target({}, caller, "prompts", name)
         return Target(target.client, {"ref": {**ref, **target.members}})
 
-    async def _template_completion(self, caller: _Caller, uri: str, ref: JsonObject) -> Target:
+    async def _template_completion(self, caller: GatewayCaller, uri: str, ref: JsonObject) -> Target:
         merged = await self._settled(caller)
         entry = merged.find("templates", uri, caller.access)
         if entry is None:
@@ -524,12 +526,12 @@ class GatewayServing:
         """Return the input schema of a tool; None if it is unknown, or depends on the connection of the caller."""
         if any(mount.share == "session" for mount in self._gateway.mounts):
             return None
-        entry = self._lists_for(_Caller(None, access)).find("tools", tool, access)
+        entry = self._lists_for(GatewayCaller(None, access)).find("tools", tool, access)
         return None if entry is None else entry.definition.input_schema
 
     # --- Lists ---
 
-    async def page(self, method: str, context: Context[Any], caller: _Caller, cursor: str | None) -> JsonObject:
+    async def page(self, method: str, context: Context[Any], caller: GatewayCaller, cursor: str | None) -> JsonObject:
         """Return the page of a list that a request names."""
         kind, member = METHODS[method]
         merged = await self._settled(caller)
@@ -574,7 +576,7 @@ class GatewayServing:
         self, wanted: ChangeFilter, peer: Peer, access: Access | None, changed: Callable[[Change], None]
     ) -> AsyncGenerator[ChangeFilter]:
         """Listen on the servers of these resources and tasks for as long as the block lasts; see `Forwarder`."""
-        caller = _Caller(peer, access)
+        caller = GatewayCaller(peer, access)
         listened = await self._listened(wanted, caller)
         agreed = ChangeFilter()
         async with AsyncExitStack() as stack:
@@ -589,7 +591,7 @@ class GatewayServing:
                 agreed = each.add(agreed, honored)
             yield agreed
 
-    async def _listened(self, wanted: ChangeFilter, caller: _Caller) -> Mapping[UpstreamClient, _Listened]:
+    async def _listened(self, wanted: ChangeFilter, caller: GatewayCaller) -> Mapping[UpstreamClient, _Listened]:
         listened = dict[UpstreamClient, _Listened]()
         for public in wanted.custom.get(TASK_IDS, ()):
             task = self._task(public, caller)
@@ -607,7 +609,7 @@ class GatewayServing:
         self,
         listened: _Listened,
         client: UpstreamClient,
-        caller: _Caller,
+        caller: GatewayCaller,
         changed: Callable[[Change], None],
         change: Change,
     ) -> None:
@@ -629,12 +631,8 @@ async def _wait_for_all(waits: Sequence[Callable[[], Awaitable[None]]]) -> None:
             nursery.start_soon(wait)
 
 
-def _principal(access: Access | None) -> str:
-    return "" if access is None else access.principal
-
-
 def _has_principal(key: Hashable, access: Access | None) -> bool:
-    return _principal(access) == key
+    return principal_of(access) == key
 
 
 @frozen(eq=False)
@@ -642,7 +640,7 @@ class _SearchResponder:
     """Answers a call of ``find_tools``."""
 
     _serving: GatewayServing
-    _caller: _Caller
+    _caller: GatewayCaller
     waits: bool = field(default=True, init=False)
     may_ask: bool = field(default=False, init=False)
 
@@ -658,7 +656,7 @@ class _ListResponder:
 
     _serving: GatewayServing
     _method: str
-    _caller: _Caller
+    _caller: GatewayCaller
     waits: bool = field(default=True, init=False)
     may_ask: bool = field(default=False, init=False)
 

@@ -6,7 +6,6 @@ many tokens their definitions take.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -19,6 +18,7 @@ import httpx2
 from attrs import frozen
 
 from .. import Context, Server, types
+from ..lowlevel import estimated_tokens
 from ._api import Api, Credentials, new_client
 from ._asgi import App, app_transport
 from ._document import Description, Source, read_description
@@ -30,7 +30,6 @@ __all__ = ["AddedTools", "add_asgi", "add_openapi"]
 
 _log = logging.getLogger("trio_mcp.openapi")
 
-CHARACTERS_PER_TOKEN: Final = 4
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
 Misfit: TypeAlias = Literal["refuse", "warn"]
 
@@ -219,7 +218,7 @@ def _add(
     operations, left_out = read_operations(description, selection.include, selection.exclude, selection.prefix)
     api.join(server)
     names: list[str] = []
-    characters = 0
+    tokens = 0
     for operation in operations:
         try:
             _add_one(server, api, operation, misfit, timeout)
@@ -228,10 +227,9 @@ def _add(
             continue
         names.append(operation.name)
         published = {"name": operation.name, "description": operation.description, "schema": operation.input_schema}
-        characters += len(json.dumps(published, ensure_ascii=False))
+        tokens += estimated_tokens(published)
     for label, reason in left_out.items():
         _log.warning("%s: %s cannot be a tool: %s", description.where, label, reason)
-    tokens = characters // CHARACTERS_PER_TOKEN
     _log.info("%s: %d tools were added, which take about %d tokens", description.where, len(names), tokens)
     return AddedTools(names, left_out, tokens)
 

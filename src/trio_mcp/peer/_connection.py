@@ -69,6 +69,11 @@ class Outlet(Protocol):
     Takes whole messages, each a line with its newline, and keeps their order. Only `room` ever waits.
     """
 
+    @property
+    def is_read(self) -> bool:
+        """True if something sends its messages, or reads them, at present."""
+        ...
+
     def has_room(self) -> bool:
         """Return True if `room` would return at once."""
         ...
@@ -236,6 +241,12 @@ class MessageConnection(abc.ABC):
     def ask_in(self, outlet: Outlet, method: str, params: JsonObject | None) -> OutgoingMessageRequest:
         """Return a request that is sent through *outlet*: enter it to send it, leave it to end it."""
         return OutgoingMessageRequest(method, params, False, self.budget, self, outlet)
+
+    def standalone_request(self, method: str, params: JsonObject) -> OutgoingMessageRequest | None:
+        """Return a request that belongs to no exchange of the peer; None if it would not reach the peer now."""
+        if self.lost is not None or not self.admission.operating or not self.outlet.is_read:
+            return None
+        return self.ask(method, params)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         """Send a notification that belongs to no exchange. If cancelled, nothing was sent.

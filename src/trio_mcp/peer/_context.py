@@ -14,6 +14,7 @@ from .._errors import ConnectionLost, McpError
 from ..wire import JsonObject, RequestId, is_modern
 
 if TYPE_CHECKING:
+    from ._exchange import OutgoingRequest
     from ._slots import HandlerSlots
 
 __all__ = [
@@ -206,6 +207,14 @@ class Peer(Protocol):
 
     def notify_nowait(self, method: str, params: JsonObject) -> None:
         """Queue a notification that belongs to no exchange. There must be room."""
+        ...
+
+    def standalone_request(self, method: str, params: JsonObject) -> OutgoingRequest | None:
+        """Return a request that belongs to no exchange: enter it to send it, leave it to end it.
+
+        None if such a request would not reach the peer now: before the handshake is complete, after the connection was
+        lost, while an HTTP client has no stream open for it, and always if there is no connection that lasts.
+        """
         ...
 
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:

@@ -111,6 +111,11 @@ class Outbox:
     _space: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _empty: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
+    @property
+    def is_read(self) -> bool:
+        """True until it has failed: the stream of a link takes every message."""
+        return self.failure is None
+
     def has_room(self) -> bool:
         """Return True if `room` would return at once."""
         return self.size < self.bound and self.failure is None

@@ -88,6 +88,9 @@ class TaskPeer:
     def notify_nowait(self, method: str, params: JsonObject) -> None:
         """Drop a notification, because a task has no stream for it."""
 
+    def standalone_request(self, method: str, params: JsonObject) -> None:
+        """Return None, because a task cannot send requests."""
+
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         """Never call *callback*."""
 

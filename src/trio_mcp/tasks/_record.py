@@ -1,4 +1,4 @@
-"""The record of a task: its status and everything that is stored of it, and its form on the wire.
+"""The record of a task: its status and everything that is stored of it, and its forms in stores and on the wire.
 
 Rules of this file:
 
@@ -6,6 +6,9 @@ Rules of this file:
 2. A record is complete: `tasks/get`, `notifications/tasks` and the result that creates the task are made from it alone.
 3. A record is kept until its expiry. If the task has not ended by then, it fails, and is kept a little longer so that
    its client can read why.
+4. Answers that were given elsewhere than at the handler are in the record until the owner has taken them, so a state
+   that the owner stores has to keep those whose questions are still open in it (`TaskRecord.keeping`). An answered
+   question is not open any more for clients. The first answer to it is the only one.
 
 Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 """
@@ -17,7 +20,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from ..wire import JsonObject
 
@@ -48,7 +51,6 @@ FINAL = frozenset(status for status, following in TRANSITIONS.items() if not fol
 _LONGEST_AFTERLIFE = 300.0
 """The most seconds for which a task that failed because of its expiry is kept."""
 _OUTCOME_MEMBERS: Mapping[TaskStatus, str] = {
-    "input_required": "inputRequests",
     "completed": "result",
     "failed": "error",
 }
@@ -89,6 +91,8 @@ class TaskRecord:
     """The time at which it is deleted, or fails if it has not ended; None for never."""
     outcome: JsonObject | None = None
     """The questions by key, the result or the error, as the status says; None if the status has none."""
+    answers: JsonObject = field(factory=dict[str, Any])
+    """The answers that wait for the owner, by the key of the question (rule 4); none if the handler is replayed."""
     replay: TaskReplay | None = None
     """Set while a task whose handler is replayed waits for answers."""
 
@@ -97,15 +101,34 @@ class TaskRecord:
         """True if the task has ended."""
         return self.status in FINAL
 
+    @property
+    def open_questions(self) -> JsonObject:
+        """The questions without an answer, by key."""
+        questions = (self.outcome or {}) if self.status == "input_required" else {}
+        return {key: each for key, each in questions.items() if key not in self.answers}
+
     def changed(self, now: float, status: TaskStatus, outcome: JsonObject | None, message: str | None) -> TaskRecord:
         """Return the record with another status; the same record if the task has ended (rule 1)."""
         if status not in TRANSITIONS[self.status]:
             return self
-        return evolve(self, status=status, outcome=outcome, message=message, updated_at=now, replay=None)
+        return evolve(self, status=status, outcome=outcome, message=message, updated_at=now, answers={}, replay=None)
 
     def told(self, now: float, message: str) -> TaskRecord:
         """Return the record with another message; the same record if the task has ended."""
         return self if self.is_final else evolve(self, message=message, updated_at=now)
+
+    def answered(self, now: float, answers: JsonObject) -> TaskRecord:
+        """Return the record with further answers, of which none has an answer already."""
+        return evolve(self, answers={**self.answers, **answers}, updated_at=now)
+
+    def keeping(self, stored: TaskRecord) -> TaskRecord:
+        """Return the record with those answers of the *stored* one whose questions are open in it (rule 4)."""
+        kept = {key: stored.answers[key] for key in self.open_questions if key in stored.answers}
+        return evolve(self, answers={**self.answers, **kept}) if kept else self
+
+    def is_change_by_other(self, stored: TaskRecord) -> bool:
+        """Return True if the owner of the *stored* record has to learn that this one takes its place."""
+        return (self.is_final and self.owner != stored.owner) or not self.answers.keys() <= stored.answers.keys()
 
     def failed(self, now: float, message: str, code: int) -> TaskRecord:
         """Return the record of the task as failed for a reason that its handler did not give."""
@@ -119,7 +142,7 @@ class TaskRecord:
 
     def to_wire(self) -> JsonObject:
         """Return the task without its outcome, as the result that creates it carries it."""
-        json: JsonObject = {"taskId": self.id, "status": self.status}
+        json: JsonObject = {"taskId": self.id, "status": self._shown_status}
         if self.message is not None:
             json["statusMessage"] = self.message
         json["createdAt"] = _timestamp(self.created_at)
@@ -130,10 +153,29 @@ class TaskRecord:
 
     def to_wire_in_detail(self) -> JsonObject:
         """Return the task with its outcome: the content of `tasks/get` and of `notifications/tasks` (rule 2)."""
-        json = self.to_wire()
-        if self.outcome is not None:
-            json[_OUTCOME_MEMBERS[self.status]] = self.outcome
+        json, status = self.to_wire(), self._shown_status
+        if status == "input_required":
+            json["inputRequests"] = self.open_questions
+        elif status in _OUTCOME_MEMBERS:
+            json[_OUTCOME_MEMBERS[status]] = self.outcome
         return json
+
+    @property
+    def _shown_status(self) -> TaskStatus:
+        """The status for clients: a task works as soon as each of its questions has an answer (rule 4)."""
+        return "working" if self.answers and not self.open_questions else self.status
+
+    def to_stored(self) -> JsonObject:
+        """Return the JSON from which `from_stored` makes the same record."""
+        return asdict(self)
+
+    @classmethod
+    def from_stored(cls, json: JsonObject) -> TaskRecord:
+        """Return the record of which `to_stored` has returned *json*."""
+        members: dict[str, Any] = dict(json)
+        if (replay := members["replay"]) is not None:
+            members["replay"] = TaskReplay(**replay)
+        return cls(**members)
 
 
 def _timestamp(seconds: float) -> str:

@@ -6,7 +6,7 @@ Rules of this file:
    serving stores all states, in batches, in the order in which they came.
 2. Reports of progress are seen at once, and stored with the next state or after a second: losing one does no harm.
 3. Whoever ends a task first ends it. The store refuses every later end; a handler whose task was ended by another
-   process is cancelled.
+   process is cancelled. Of several answers to a question, the handler gets the first, once, whichever process took it.
 4. A store that fails delays the tasks, and ends none: what could not be stored is stored again after a pause. A request
    for which it fails says so.
 5. When a serving ends, its handlers end first. What they left is stored before the serving is over.
@@ -255,26 +255,64 @@ class TaskRunner:
         """Take answers to questions of a task, and let the handler go on when it has those that it needs.
 
         Raises:
-            McpError: an answer is not valid, or the handler is in another process.
+            McpError: an answer is not valid, or the task has failed meanwhile.
         """
         live = self.live.get(record.id)
-        if live is not None and live.exchange.open:
-            live.exchange.answer(answers)
-            await self._until_saved(live)
-            return
-        while record.replay is not None:
-            known = {key: answers[key] for key in record.outcome or {} if key in answers}
-            check_answers(record.outcome or {}, known, context.revision)
+        if live is None:
+            await self._answer_elsewhere(record, answers, context)
+        elif live.exchange.open:
+            await self._answer_here(live, answers)
+
+    async def _answer_here(self, live: LiveTask, answers: Mapping[str, Any]) -> None:
+        if self.settings.store.is_shared and live.parks:
+            with _reaching_tasks():
+                stored = await self.settings.store.get(live.record.id)
+            if stored is not None:
+                self._take_answers(live, stored)
+        live.exchange.answer(answers)
+        await self._until_saved(live)
+
+    def _take_answers(self, live: LiveTask, stored: TaskRecord) -> None:
+        """Give a parked handler the answers that other processes have taken.
+
+        They have checked them against the schemas of the questions. The reader of a question may know more, and its
+        refusal comes too late for the client that has answered. So the task fails, as it does in a replay.
+        """
+        try:
+            live.exchange.answer(stored.answers)
+        except McpError as error:
+            live.end(live.record.failed(self.now(), error.message, error.code), error.message)
+
+    async def _answer_elsewhere(self, record: TaskRecord, answers: Mapping[str, Any], context: Context) -> None:
+        """Take answers to questions of a task whose handler is not here."""
+        while questions := record.open_questions:
+            known = {key: answers[key] for key in questions if key in answers}
+            check_answers(questions, known, context.revision)
             if not known:
                 return
-            if await self._replay_with(record, record.replay, known, context):
-                return
-            newer = await self.find(record.id, record.principal)
+            if record.replay is None:
+                is_taken = await self._pass_on(record, known)
+            else:
+                is_taken = await self._replay_with(record, record.replay, known, context)
+            newer = None if is_taken else await self.find(record.id, record.principal)
             if newer is None:
                 return
+            if newer.status == "failed":
+                raise McpError(INTERNAL_ERROR, f"the task failed before it had this answer: {newer.message}")
             record = newer
-        if record.status == "input_required":
-            raise McpError(INTERNAL_ERROR, "the handler of this task waits in another process of the server")
+
+    async def _pass_on(self, record: TaskRecord, answers: JsonObject) -> bool:
+        """Store answers for the process with the parked handler. False if the task has changed meanwhile."""
+        store = self.settings.store
+        if not store.is_shared:
+            raise McpError(INTERNAL_ERROR, "the handler of this task waits in another serving, without a shared store")
+        answered = record.answered(self.now(), answers)
+        with _reaching_tasks():
+            await self.end_abandoned()  # the handler of this task may be gone
+            is_taken = await store.swap(record, answered)
+        if is_taken:
+            self.tell(answered)
+        return is_taken
 
     async def _replay_with(
         self, record: TaskRecord, replay: TaskReplay, answers: Mapping[str, Any], context: Context
@@ -436,15 +474,24 @@ class TaskRunner:
         self._sooner.set()  # some of them may expire before all that were known
 
     async def watch_others(self) -> None:
-        """Cancel the handlers of tasks that other processes have ended; for ever (rule 3)."""
+        """Cancel the handlers of tasks that other processes have ended, and continue those that they have answered.
+
+        It never returns (rule 3).
+        """
         await _for_ever(self._watch_once, "watching the tasks of other processes")
 
     async def _watch_once(self) -> None:
         await trio.sleep(max(self.settings.poll_interval, _SECONDS_BETWEEN_REPORTS))
-        for id in await self.settings.store.ended_by_others(self.owner) if self.live else ():
+        if not self.live:
+            return
+        for id, record in (await self.settings.store.changed_by_others(self.owner)).items():
             live = self.live.get(id)
-            if live is not None:
+            if live is None:
+                continue
+            if record is None or record.is_final:
                 self._drop(live, "the task was ended by another process of the server")
+            else:
+                self._take_answers(live, record)
 
     async def close(self) -> None:
         """Store what is left; the handlers have ended (rule 5)."""

@@ -9,7 +9,9 @@ An owner keeps its tasks under an internal name, its *keeper*. The backend has, 
 - ``kept/KEEPER``, a group: the ids of the tasks of a keeper, each with its seat. It is an index, in which ids may be
   stale.
 - ``keepers``, a group: the latest beat of each keeper, and ``keeper/KEEPER``: the same as a value.
-- ``ended/OWNER``, a group: the ids of the tasks of an owner that others are ending, or have ended.
+- ``changed/OWNER``, a group: the ids of the tasks of an owner that others are ending, or have ended; and an id with a
+  random suffix for each time that others are answering questions of one, or have done so, with the keys of those
+  questions.
 
 Rules of this file:
 
@@ -27,7 +29,10 @@ Rules of this file:
 5. A call that was interrupted may have done its write, or may do it even later. So `put` takes a state that is there
    already as stored, and refuses a state of an owner that has lost its task. What `create`, `delete` and `swap` have
    left is cleared away after the next beat, by writes after which a late one of theirs fails.
-6. Each keeper sees to the expiry of the tasks in its index, and knows them in memory. Two keepers may have the same
+6. A change of a task of another owner is announced in ``changed/OWNER`` before it is made, so that the owner learns it
+   whoever dies in between. The owner leaves an announcement there until it has seen the change. An announcement of
+   answers has a name of its own, so that the owner never removes one that it has not seen.
+7. Each keeper sees to the expiry of the tasks in its index, and knows them in memory. Two keepers may have the same
    task; it expires once.
 """
 
@@ -39,7 +44,7 @@ import logging
 import math
 import random
 import secrets
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -49,8 +54,8 @@ from attrs import Attribute, asdict, define, evolve, field, frozen
 from .. import SharedUnavailable
 from ..abc import Shared, SharedState
 from ..lowlevel import owned_nursery
-from ..wire import JsonObject, decode, encode
-from ._record import TaskRecord, TaskReplay
+from ..wire import decode, encode
+from ._record import TaskRecord
 from ._store import too_many_tasks
 
 __all__ = ["SharedTaskStore"]
@@ -102,7 +107,7 @@ class _Stored:
 
     def encoded(self) -> bytes:
         """Return the value that is written."""
-        return encode(asdict(self))
+        return encode({**asdict(self, recurse=False), "record": self.record.to_stored()})
 
     @property
     def seconds(self) -> float:
@@ -115,11 +120,9 @@ def _stored(value: bytes | None) -> _Stored | None:
     """Return what a value says of a task; None if there is no task."""
     if not value:
         return None
-    members: JsonObject = decode(value)
-    record: dict[str, Any] = members.pop("record")
-    if (replay := record["replay"]) is not None:
-        record["replay"] = TaskReplay(**replay)
-    return _Stored(record=TaskRecord(**record), **members)
+    members: dict[str, Any] = decode(value)
+    members["record"] = TaskRecord.from_stored(members["record"])
+    return _Stored(**members)
 
 
 def _number(beat: bytes | None) -> int:
@@ -163,12 +166,12 @@ class _Undecided:
 class SharedTaskStore:
     """Keeps tasks in a backend that the processes of a service share, so that each task is known to all of them.
 
-    A task that one process has made can be read, cancelled and, with ``Server(asking="replayed", keys=[...])``,
-    answered through any other. Its handler runs in one process at a time. If it is cancelled through another process,
-    the one with its handler learns that after one second, or `TaskSettings.poll_interval` if that is longer, and
-    cancels the handler; up to 30 s later if the backend was interrupted. If a process dies, or the backend hears
-    nothing of it for another reason, its tasks are ended by another process after 10 to 20 s; those that wait for
-    answers with ``asking="replayed"`` go on in any other.
+    A task that one process has made can be read, answered and cancelled through any other. Its handler runs in one
+    process at a time. If it is answered or cancelled through another process, the one with its handler learns that
+    after one second, or `TaskSettings.poll_interval` if that is longer; up to 30 s later if the backend was
+    interrupted. With ``Server(asking="replayed", keys=[...])``, the process that has taken the last answer runs the
+    handler. If a process dies, or the backend hears nothing of it for another reason, its tasks are ended by another
+    process after 10 to 20 s; those that wait for answers with ``asking="replayed"`` go on in any other.
 
     Args:
         shared: the backend. While it cannot be reached, requests about tasks fail, handlers go on, and their outcomes
@@ -442,18 +445,20 @@ class SharedTaskStore:
             value, stored = await self._find(record.id)
             if value is None or stored is None:
                 return False
-            changed = evolve(stored, record=record)
+            changed = evolve(stored, record=record.keeping(stored.record))
             if changed.encoded() == value:  # by an interrupted call, perhaps (rule 5)
                 return True
             is_others = record.owner != stored.record.owner
             if stored.record.is_final or (is_others and not record.is_final):
                 return False
             if is_others:
-                # Before the task has ended, so that its owner learns it whatever happens; it waits until that is true.
-                group = self._key("ended", stored.record.owner)
-                await self._state.lease(group, record.id, b"", seconds=_HOUR)
+                await self._announce(stored.record.owner, record.id, b"")
             if await self._write(value, changed):
                 return True
+
+    async def _announce(self, owner: str, name: str, keys: bytes) -> None:
+        """Announce a change to the owner of a task (rule 6)."""
+        await self._state.lease(self._key("changed", owner), name, keys, seconds=_HOUR)
 
     async def _write(self, value: bytes | None, changed: _Stored) -> bool:
         record = changed.record
@@ -470,6 +475,8 @@ class SharedTaskStore:
         keeper = stored.keeper
         if changed.owner != record.owner:
             keeper = await self._keep(changed.owner, record.id, stored.seat)
+        if given := [*(changed.answers.keys() - record.answers.keys())]:
+            await self._announce(record.owner, f"{record.id}/{secrets.token_hex(4)}", encode(given))
         new = evolve(stored, record=changed, keeper=keeper)
         try:
             return await self._write(value, new)
@@ -521,10 +528,10 @@ class SharedTaskStore:
             await self._state.release(self._key("keepers"), keeper)
         return found
 
-    # --- Expiry, and what others have ended ---
+    # --- Expiry, and what others have changed ---
 
     def _expect(self, record: TaskRecord) -> None:
-        """Take note of the expiry of a task, if it is kept here (rule 6)."""
+        """Take note of the expiry of a task, if it is kept here (rule 7)."""
         kept = self._kept.get(record.id)
         if kept is None:
             return
@@ -566,15 +573,24 @@ class SharedTaskStore:
             heapq.heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else None
 
-    async def ended_by_others(self, owner: str) -> Collection[str]:
-        """Return what others have ended."""
-        group = self._key("ended", owner)
-        ended: list[str] = []
-        for id in await self._state.leases(group):
+    async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
+        """Return what others have changed (rule 6)."""
+        group = self._key("changed", owner)
+        changed: dict[str, TaskRecord | None] = {}
+        seen: list[str] = []
+        for name, keys in (await self._state.leases(group)).items():
+            id = name.partition("/")[0]
             _, stored = await self._find(id)
-            if stored is None or stored.record.is_final:
-                ended.append(id)
+            record = None if stored is None else stored.record
+            if record is None or _is_made(record, keys):
+                changed[id] = record
+                seen.append(name)
         with suppress(SharedUnavailable):  # those that stay are returned again
-            for id in ended:
-                await self._state.release(group, id)
-        return ended
+            for name in seen:
+                await self._state.release(group, name)
+        return changed
+
+
+def _is_made(record: TaskRecord, keys: bytes) -> bool:
+    """Return True if the record shows the change that was announced: its end, or the answers to these questions."""
+    return record.is_final or (keys != b"" and record.open_questions.keys().isdisjoint(decode(keys)))

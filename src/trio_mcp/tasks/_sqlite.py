@@ -16,16 +16,16 @@ import secrets
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import trio
-from attrs import asdict, define, field
+from attrs import define, field
 
 from ..wire import decode, encode
-from ._record import TaskRecord, TaskReplay
+from ._record import TaskRecord
 from ._store import too_many_tasks
 
 __all__ = ["SqliteTaskStore"]
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS tasks (
 CREATE INDEX IF NOT EXISTS tasks_of_principals ON tasks (principal);
 CREATE INDEX IF NOT EXISTS unfinished_tasks ON tasks (owner) WHERE NOT is_final;
 CREATE INDEX IF NOT EXISTS expiring_tasks ON tasks (expires_at) WHERE expires_at IS NOT NULL;
-CREATE TABLE IF NOT EXISTS ended_by_others (owner TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (owner, id));
+CREATE TABLE IF NOT EXISTS changed_by_others (owner TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (owner, id));
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
@@ -203,7 +203,7 @@ class SqliteTaskStore:
             for owner in gone:
                 query = "SELECT record FROM tasks WHERE owner = ? AND NOT is_final"
                 found += [_record_of(text) for (text,) in tables.execute(query, (owner,))]
-                tables.execute("DELETE FROM ended_by_others WHERE owner = ?", (owner,))
+                tables.execute("DELETE FROM changed_by_others WHERE owner = ?", (owner,))
             return found
 
         return await self._run(abandoned)
@@ -243,16 +243,17 @@ class SqliteTaskStore:
 
         return await self._run(next_expiry, writes=False)
 
-    async def ended_by_others(self, owner: str) -> Collection[str]:
-        """Return what others have ended."""
+    async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
+        """Return what others have changed."""
 
-        def ended(tables: sqlite3.Connection) -> Collection[str]:
-            ids = [id for (id,) in tables.execute("SELECT id FROM ended_by_others WHERE owner = ?", (owner,))]
-            if ids:
-                tables.execute("DELETE FROM ended_by_others WHERE owner = ?", (owner,))
-            return ids
+        def changed(tables: sqlite3.Connection) -> Mapping[str, TaskRecord | None]:
+            query = "SELECT id, record FROM changed_by_others AS c LEFT JOIN tasks USING (id) WHERE c.owner = ?"
+            rows = tables.execute(query, (owner,)).fetchall()
+            if rows:
+                tables.execute("DELETE FROM changed_by_others WHERE owner = ?", (owner,))
+            return {id: None if text is None else _record_of(text) for id, text in rows}
 
-        return await self._run(ended)
+        return await self._run(changed)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
         """Run a transaction in a worker thread, to its end (rule 3)."""
@@ -284,22 +285,21 @@ def _transaction(tables: sqlite3.Connection) -> Generator[None]:
 
 
 def _replace(tables: sqlite3.Connection, record: TaskRecord) -> bool:
-    row = tables.execute("SELECT owner, is_final FROM tasks WHERE id = ?", (record.id,)).fetchone()
-    if row is None or row[1]:
+    row = tables.execute("SELECT record FROM tasks WHERE id = ? AND NOT is_final", (record.id,)).fetchone()
+    if row is None:
         return False
-    if record.is_final and row[0] != record.owner:
-        tables.execute("INSERT OR IGNORE INTO ended_by_others VALUES (?, ?)", (row[0], record.id))
+    known = _record_of(row[0])
+    record = record.keeping(known)
+    if record.is_change_by_other(known):
+        tables.execute("INSERT OR IGNORE INTO changed_by_others VALUES (?, ?)", (known.owner, record.id))
     tables.execute("REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?)", _row_of(record))
     return True
 
 
 def _row_of(record: TaskRecord) -> tuple[Any, ...]:
-    text = encode(asdict(record)).decode()
+    text = encode(record.to_stored()).decode()
     return record.id, record.principal, record.owner, record.is_final, record.expires_at, text
 
 
 def _record_of(text: str) -> TaskRecord:
-    members: dict[str, Any] = decode(text.encode())
-    if (replay := members["replay"]) is not None:
-        members["replay"] = TaskReplay(**replay)
-    return TaskRecord(**members)
+    return TaskRecord.from_stored(decode(text.encode()))

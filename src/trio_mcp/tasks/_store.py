@@ -8,13 +8,15 @@ Rules of a store:
 3. The owner of a task is a serving. A task that has not ended and whose owner is gone is abandoned; another serving
    finds it by `abandoned` and ends it. A store that cannot be certain may take an owner for gone that is not; then its
    tasks end all the same, and it learns that like any other end (rule 2).
+4. An answer that another serving than the owner has taken is stored by `swap`, and stays until the owner stores a state
+   without its question; see `TaskRecord.keeping`.
 """
 
 from __future__ import annotations
 
 import heapq
 import secrets
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
@@ -62,6 +64,7 @@ class TaskStore(Protocol):
     async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
         """Replace tasks by these records, each if it may be; return the ids of the others, which have not changed.
 
+        The answers that are stored stay, as far as `TaskRecord.keeping` says (rule 4).
         A task may not be replaced if it has ended (rule 2) or is gone. A store may also refuse a state that is no end
         and names another owner than the task has by now. If this raises or is cancelled, any of the tasks may have been
         replaced; the caller puts all of them again, and those that are already as their record says count as replaced.
@@ -69,7 +72,10 @@ class TaskStore(Protocol):
         ...
 
     async def swap(self, record: TaskRecord, changed: TaskRecord) -> bool:
-        """Replace a task by *changed*, if *record* is still its state; return whether it was."""
+        """Replace a task by *changed*, if *record* is still its state; return whether it was.
+
+        If *changed* has further answers, the owner learns it from `changed_by_others`.
+        """
         ...
 
     async def delete(self, id: str) -> None:
@@ -94,8 +100,11 @@ class TaskStore(Protocol):
         """Return the earliest expiry of a task that `due` may return, or an earlier time; None if none expires."""
         ...
 
-    async def ended_by_others(self, owner: str) -> Collection[str]:
-        """Return the ids of tasks of *owner* that others have ended, each at least once."""
+    async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
+        """Return the tasks of *owner* that others have ended or answered since, by id; None for one that is deleted.
+
+        Each change is returned at least once. A task may be returned that nobody has changed.
+        """
         ...
 
 
@@ -117,8 +126,8 @@ class MemoryTaskStore:
     _owners: set[str] = field(factory=set[str], init=False)
     _expiries: list[tuple[float, str]] = field(factory=list[tuple[float, str]], init=False)
     """A heap of the expiries and ids; an entry whose task has another expiry, or is gone, is stale."""
-    _ended: dict[str, set[str]] = field(factory=dict[str, set[str]], init=False)
-    """The ids for `ended_by_others`, by owner."""
+    _changed: dict[str, set[str]] = field(factory=dict[str, set[str]], init=False)
+    """The ids for `changed_by_others`, by owner."""
     is_shared: bool = field(default=False, init=False)
     """False: other processes cannot use it."""
 
@@ -131,7 +140,7 @@ class MemoryTaskStore:
             yield name
         finally:
             self._owners.discard(name)
-            self._ended.pop(name, None)
+            self._changed.pop(name, None)
 
     async def create(self, record: TaskRecord, most: int) -> None:
         """Keep a new task."""
@@ -162,8 +171,9 @@ class MemoryTaskStore:
         known = self._records.get(record.id)
         if known is None or known.is_final:
             return False
-        if record.is_final and record.owner != known.owner:
-            self._ended.setdefault(known.owner, set()).add(record.id)
+        record = record.keeping(known)
+        if record.is_change_by_other(known):
+            self._changed.setdefault(known.owner, set()).add(record.id)
         self._set(record)
         return True
 
@@ -203,7 +213,7 @@ class MemoryTaskStore:
         record = self._records.get(id)
         return record is not None and record.expires_at == expiry
 
-    async def ended_by_others(self, owner: str) -> Collection[str]:
-        """Return what others have ended."""
+    async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
+        """Return what others have changed."""
         await trio.lowlevel.checkpoint()
-        return self._ended.pop(owner, set())
+        return {id: self._records.get(id) for id in self._changed.pop(owner, ())}

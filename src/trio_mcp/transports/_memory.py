@@ -87,6 +87,8 @@ class _MemoryEnd:
     outgoing: dict[int, _OutgoingMemoryRequest] = field(factory=dict[int, "_OutgoingMemoryRequest"], init=False)
     lost: ConnectionLost | None = field(default=None, init=False)
     """The reason why the connection was closed; None while it is up."""
+    other: _MemoryEnd | None = field(default=None, init=False)
+    """The other end; None after the connection was closed, because references in a circle would outlive it."""
     _issued: int = field(default=0, init=False)
     _on_disconnect: list[Callable[[ConnectionLost], None]] = field(
         factory=list["Callable[[ConnectionLost], None]"], init=False
@@ -108,6 +110,11 @@ class _MemoryEnd:
         copied = copy_json(params)
         self.show_answer(encode_notification, method, copied)
         self.notified(method, copied)
+
+    def standalone_request(self, method: str, params: JsonObject) -> OutgoingRequest | None:
+        if self.other is None or not self.admission.operating:
+            return None
+        return _OutgoingMemoryRequest(method, params, False, self.other.budget, self.other, self)
 
     def show_request(self, encode: Callable[..., bytes], *message: Any) -> None:
         """Show the tap, if there is one, the message that this end would have sent."""
@@ -132,7 +139,7 @@ class _MemoryEnd:
 
     def disconnect(self, reason: ConnectionLost) -> None:
         """Close this end of the connection."""
-        self.lost = reason
+        self.lost, self.other = reason, None
         for callback in self._on_disconnect:
             callback(copy(reason))
         for request in list(self.outgoing.values()):
@@ -171,6 +178,7 @@ class _MemoryTransport:
             client.tap,
             ("received", "sent"),
         )
+        self.ours.other, self.theirs.other = self.theirs, self.ours
 
     @property
     def has_fields(self) -> bool:

@@ -224,6 +224,9 @@ class ClientAddress:
     def notify_nowait(self, method: str, params: JsonObject) -> None:
         """Drop the notification: in this revision every message to a client belongs to one of its requests."""
 
+    def standalone_request(self, method: str, params: JsonObject) -> None:
+        """Return None: in this revision there are no requests to a client."""
+
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         """Call *callback* when the server stops; the client itself may always return."""
         if self._lost is None:
