@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .. import types
 from .._extensions import with_plain_extensions
@@ -24,7 +24,7 @@ from .features import NOT_KEPT, CacheableMethod, NotFound, SessionSubscription, 
 if TYPE_CHECKING:
     from ._serving import ActiveServer
 
-__all__ = ["NEVER_FORWARDED", "ROUTES", "SMALL", "AnswerAtOnce", "Responder", "Route", "observe"]
+__all__ = ["NEVER_FORWARDED", "ROUTES", "SMALL", "PreparedAnswer", "Responder", "Route", "observe", "preparation"]
 
 AnswerAtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
 """Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
@@ -220,3 +220,34 @@ def _bounded_tool(serving: ActiveServer, name: object, access: Access | None) ->
             return _OTHER
         serving.observed_tools.add(name)
     return name
+
+
+# --- Answers that wait for the servers behind a forwarder ---
+
+_TELLS_CAPABILITIES = frozenset({"initialize", "server/discover"})
+
+
+def preparation(serving: ActiveServer, exchange: IncomingRequest) -> Callable[[], Awaitable[None]] | None:
+    """Return what has to be waited for before a request for the capabilities is answered; None if nothing is."""
+    if serving.forwarder is None or exchange.method not in _TELLS_CAPABILITIES:
+        return None
+    return serving.forwarder.prepare()
+
+
+@frozen(eq=False)
+class PreparedAnswer:
+    """Answers a request that needs no handler, when the forwarder knows what the server has to declare."""
+
+    _serving: ActiveServer
+    _exchange: IncomingRequest
+    _at_once: AnswerAtOnce
+    waits: bool = field(default=True, init=False)
+    may_ask: bool = field(default=False, init=False)
+
+    async def call(self, context: Context, params: Any) -> Any:
+        """Return the answer."""
+        del context
+        prepare = preparation(self._serving, self._exchange)
+        if prepare is not None:
+            await prepare()
+        return self._at_once(self._serving, self._exchange, params)

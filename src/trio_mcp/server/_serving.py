@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from .. import types
 from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
@@ -73,7 +73,7 @@ from ._forwarder import TasklessResponder
 from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
-from ._routes import NEVER_FORWARDED, ROUTES, SMALL, AnswerAtOnce, Responder, Route, observe
+from ._routes import NEVER_FORWARDED, ROUTES, SMALL, PreparedAnswer, Responder, Route, observe, preparation
 from ._stopping import EndWatch, running_handlers
 from ._threads import Threads
 from .asking import AskingMode, DoneOnce, PastRounds, Seals, pin, resume
@@ -106,7 +106,6 @@ __all__ = [
 _log = logging.getLogger("trio_mcp.server")
 
 _CALL = "tools/call"
-_TELLS_CAPABILITIES = frozenset({"initialize", "server/discover"})
 _DELIBERATE = (McpError, ToolError, MissingCapability, AskExpired, TooManyParked)
 """Exceptions that mean the same whether a handler or a middleware function raises them."""
 
@@ -384,7 +383,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
             if past is None:  # its handler was parked and continues, within the middleware that it was called from
                 return
         if not middleware:
-            if route is not None and route.at_once is not None and _preparation(serving, exchange) is None:
+            if route is not None and route.at_once is not None and preparation(serving, exchange) is None:
                 result = route.at_once(serving, exchange, params)
                 exchange.respond(finish_result(result, exchange.context, internals.info_json))
                 return
@@ -462,7 +461,7 @@ def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None,
         route: None for a method that the specification does not have.
     """
     if route is not None and route.at_once is not None:
-        return _PreparedAnswer(serving, exchange, route.at_once)
+        return PreparedAnswer(serving, exchange, route.at_once)
     forwarder = serving.forwarder
     if forwarder is not None and exchange.method not in NEVER_FORWARDED:
         found = forwarder.find(exchange, params)
@@ -477,32 +476,6 @@ def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None,
             raise McpError(METHOD_NOT_FOUND, f"this server has no method {exchange.method!r} in revision {revision}")
         return custom
     return route.find(serving, exchange, params)
-
-
-def _preparation(serving: ActiveServer, exchange: IncomingRequest) -> Callable[[], Awaitable[None]] | None:
-    """Return what has to be waited for before a request for the capabilities is answered; None if nothing is."""
-    if serving.forwarder is None or exchange.method not in _TELLS_CAPABILITIES:
-        return None
-    return serving.forwarder.prepare()
-
-
-@frozen(eq=False)
-class _PreparedAnswer:
-    """Answers a request that needs no handler, when the forwarder knows what the server has to declare."""
-
-    _serving: ActiveServer
-    _exchange: IncomingRequest
-    _at_once: AnswerAtOnce
-    waits: bool = field(default=True, init=False)
-    may_ask: bool = field(default=False, init=False)
-
-    async def call(self, context: Context, params: Any) -> Any:
-        """Return the answer."""
-        del context
-        prepare = _preparation(self._serving, self._exchange)
-        if prepare is not None:
-            await prepare()
-        return self._at_once(self._serving, self._exchange, params)
 
 
 @define(eq=False)
