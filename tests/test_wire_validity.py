@@ -215,7 +215,7 @@ class InvalidHttpServing(InvalidServing):
     def session_record(self, peer: object) -> None:
         """There is no other process."""
 
-    async def restore_session(self, peer: object, record: Json, access: object, missed_changes: object) -> None:
+    def restore_session(self, peer: object, record: Json, access: object) -> None:
         """There is no other process."""
 
 

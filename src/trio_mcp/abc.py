@@ -167,22 +167,18 @@ class HttpServing(Serving, Protocol):
         ...
 
     def session_record(self, peer: Peer) -> JsonObject | None:
-        """Return what another process needs to continue the session of *peer*; None before its handshake.
+        """Return what another process needs to continue the session of *peer*; synchronous.
 
-        Synchronous. No request of the session may be in flight, and the session must end soon.
+        None before its handshake, and when it has ended. No request of the session may be in flight.
         """
         ...
 
-    async def restore_session(
-        self, peer: Peer, record: JsonObject, access: Access | None, missed_changes: Callable[[], Awaitable[bool]]
-    ) -> None:
-        """Let a new session continue one that another process has ended.
+    def restore_session(self, peer: Peer, record: JsonObject, access: Access | None) -> None:
+        """Let a new session continue one that another process has ended; synchronous.
 
         Args:
             record: returned by `session_record` there.
             access: the principal of the session; None without authentication.
-            missed_changes: returns True if something may have changed of which the session was not told; to be called
-                when it is told of changes again.
 
         Raises:
             KeyError, TypeError, ValueError: the record is from another version of this package.

@@ -176,7 +176,9 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 SMALL_WITH_A_REASON: dict[str, str] = {
     "_facade.py": "every facade imports it",
     "cli/_gateway.py": "a command of its own, which loads the gateway",
+    "cluster/_changes.py": "one idea beside the requests between processes",
     "cluster/_node.py": "what is public of a process of a service",
+    "cluster/_sessions.py": "one idea beside the requests between processes",
     "gateway/_status.py": "what is public of a server of a gateway",
     "cli/_inspect.py": "a command of its own, which needs neither a server nor a connected client",
     "cli/_skills.py": "commands of their own, beside those of the core",

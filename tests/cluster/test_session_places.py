@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import trio
-from attrs import define
 
 from tests.cluster.interrupted_backend import InterruptedShared
-from trio_mcp import MemoryShared, SharedUnavailable
+from trio_mcp import MemoryShared
 from trio_mcp.abc import SharedState
 from trio_mcp.cluster import _sessions
 from trio_mcp.cluster._keys import ClusterKeys
@@ -21,24 +20,12 @@ KEYS = ClusterKeys([b"k" * 32])
 HOURS = 3600.0
 
 
-@define
-class Changes:
-    count: int = 0
-    is_down: bool = False
-
-    async def last(self) -> int:
-        await trio.lowlevel.checkpoint()
-        if self.is_down:
-            raise SharedUnavailable("down")
-        return self.count
-
-
-def places(state: SharedState, node: str, changes: Changes | None = None) -> SessionPlaces:
-    return SessionPlaces(state, node, KEYS, (changes or Changes()).last)
+def places(state: SharedState, node: str) -> SessionPlaces:
+    return SessionPlaces(state, node, KEYS)
 
 
 async def leave(owner: SessionPlaces, id: str, **record: Any) -> None:
-    await owner.hand_over(id, record, changes_heard=5, seconds=60)
+    await owner.hand_over(id, record, seconds=60)
 
 
 async def take(other: SessionPlaces, id: str) -> Any:
@@ -147,21 +134,9 @@ async def test_the_end_of_a_session_removes_the_name_if_the_backend_can_be_reach
         assert await b.find("second") is None  # it has ended here
 
 
-@pytest.mark.parametrize(("count", "is_down", "missed"), [(5, False, False), (6, False, True), (5, True, True)])
-async def test_changes_are_missed_if_there_was_one_since_or_that_is_unknown(
-    count: int, is_down: bool, missed: bool
-) -> None:
-    async with MemoryShared().open() as state:
-        await leave(places(state, "a"), "id")
-        found = await places(state, "b", Changes(count, is_down)).find("id")
-        assert not isinstance(found, str | None)
-
-        assert await found.missed_changes() is missed
-
-
 async def test_a_record_that_was_signed_with_another_key_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
     async with MemoryShared().open() as state:
-        forged = SessionPlaces(state, "a", ClusterKeys([b"x" * 32]), Changes().last)
+        forged = SessionPlaces(state, "a", ClusterKeys([b"x" * 32]))
         await leave(forged, "id")
         assert await places(state, "b").find("id") is None
     assert "was not left by a process of this service" in caplog.text

@@ -24,12 +24,11 @@ from ..abc import SharedState, StreamPart
 from ..lowlevel import ServerExtensionPoints
 from ..wire import JsonObject, JsonText, NotJsonError, Undecodable, decode, encode, is_object, json_text
 
-__all__ = ["CHANGES_STREAM", "ChangeRelay"]
+__all__ = ["ChangeRelay"]
 
 _log = logging.getLogger("trio_mcp.cluster")
 
-CHANGES_STREAM = "changes"
-"""The name of the stream of the changes of a service."""
+_STREAM = "changes"
 _MOST_KEPT = 10_000
 """The number of entries in the stream: more than a process can be behind."""
 _MOST_WAITING = 100_000
@@ -80,8 +79,6 @@ class ChangeRelay:
     _state: SharedState
     _points: ServerExtensionPoints
     _on_gap: Callable[[], None]
-    heard: int = field(default=0, init=False)
-    """The number of the latest entry of the stream that this process has read."""
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
     """The changes that were not sent: an ordered set."""
@@ -120,7 +117,7 @@ class ChangeRelay:
         """Append an entry, as soon as the backend can be reached (rule 2)."""
         while True:
             try:
-                await self._state.append(CHANGES_STREAM, [entry], at_most=_MOST_KEPT)
+                await self._state.append(_STREAM, [entry], at_most=_MOST_KEPT)
             except SharedUnavailable:  # the heartbeat logs it
                 await trio.sleep(_PAUSE_SECONDS)
             else:
@@ -128,8 +125,7 @@ class ChangeRelay:
 
     async def receive(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Deliver the changes of other processes until cancelled."""
-        self.heard = await self._state.last(CHANGES_STREAM)
-        async with self._state.follow(CHANGES_STREAM) as parts:
+        async with self._state.follow(_STREAM) as parts:
             task_status.started()
             await self._deliver(parts)
 
@@ -141,7 +137,6 @@ class ChangeRelay:
             for entry in part.entries:
                 for change in self._changes_in(entry):
                     self._points.deliver_change(change)
-            self.heard = part.first - 1 + len(part.entries)
 
     def _changes_in(self, entry: bytes) -> Sequence[Change]:
         try:
@@ -149,5 +144,5 @@ class ChangeRelay:
             is_own = json["origin"] == self._points.changes_id
             return [] if is_own else [_of_json(each) for each in json["changes"]]
         except (Undecodable, KeyError, TypeError):
-            _log.warning("an entry of the stream %r was written by another program", CHANGES_STREAM)
+            _log.warning("an entry of the stream %r was written by another program", _STREAM)
             return []

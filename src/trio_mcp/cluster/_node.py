@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 
 import trio
 from attrs import define, field
@@ -14,7 +13,7 @@ from .. import HttpRequest, Server, SharedUnavailable
 from ..abc import Shared, SharedService
 from ..lowlevel import ForwardedApp, ForwardedExchange, LeftSession, ServerExtensionPoints, owned_nursery
 from ..wire import JsonObject
-from ._changes import CHANGES_STREAM, ChangeRelay
+from ._changes import ChangeRelay
 from ._forwarding import RemoteNode
 from ._keys import OwnerNames
 from ._links import LinkListener
@@ -39,16 +38,10 @@ class Node:
     """What the processes share, for the parts of the server."""
     _ids: OwnerNames
     _membership: Membership
-    _relay: ChangeRelay
     _places: SessionPlaces
     _nursery: trio.Nursery
     _remotes: dict[str, RemoteNode] = field(factory=dict[str, RemoteNode], init=False)
     """The other processes to which this one has forwarded requests."""
-
-    @property
-    def changes_heard(self) -> int:
-        """The number of changes of the service that this process has heard of."""
-        return self._relay.heard
 
     def home(self) -> str:
         """Return the beginning of the request states of this process."""
@@ -62,9 +55,9 @@ class Node:
         """Return the name of the other process that has a session; see `lowlevel.HttpNodes`."""
         return self._places.known_owner(id) or self._ids.owner_of(id)
 
-    async def hand_over(self, id: str, record: JsonObject, *, changes_heard: int, seconds: float) -> None:
+    async def hand_over(self, id: str, record: JsonObject, *, seconds: float) -> None:
         """Leave a session to the other processes; see `lowlevel.HttpNodes`."""
-        await self._places.hand_over(id, record, changes_heard=changes_heard, seconds=seconds)
+        await self._places.hand_over(id, record, seconds=seconds)
 
     async def find_session(self, id: str) -> str | LeftSession | None:
         """Return the process that continues a session, or the session that was left; see `lowlevel.HttpNodes`."""
@@ -110,7 +103,7 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
         requests = ForwardedRequests(app, nursery)
         listener = LinkListener(name, membership.keys, requests.serve)
         address = await nursery.start(listener.run, state.host, state.host, 0)
-        places = SessionPlaces(state, name, membership.keys, partial(state.last, CHANGES_STREAM))
+        places = SessionPlaces(state, name, membership.keys)
         relay = ChangeRelay(state, points, places.lost_data)
         await nursery.start(relay.receive)
         nursery.start_soon(relay.send)
@@ -121,7 +114,7 @@ async def open_node(server: Server, shared: Shared, app: ForwardedApp) -> AsyncG
             try:
                 ids = OwnerNames(membership.keys, name)
                 service = KeyedService(state, membership.keys, keeps=bool(points.given_keys))
-                yield Node(name, service, ids, membership, relay, places, nursery)
+                yield Node(name, service, ids, membership, places, nursery)
             finally:
                 with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                     with suppress(SharedUnavailable):

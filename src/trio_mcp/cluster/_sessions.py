@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -48,8 +47,6 @@ class _LeftSession:
     """A session that a process has left to the others, as a `lowlevel.LeftSession`."""
 
     record: JsonObject
-    _changes_heard: int
-    """The number of changes that the session was told of."""
     _id: str
     _value: bytes
     """What is stored of it."""
@@ -58,13 +55,6 @@ class _LeftSession:
     async def claim(self) -> bool:
         """Let this process continue it; return False if another one does already, or it has expired."""
         return await self._places.claim(self._id, self._value)
-
-    async def missed_changes(self) -> bool:
-        """Return True if something may have changed since the session was handed over."""
-        try:
-            return await self._places.last_change() != self._changes_heard
-        except SharedUnavailable:
-            return True
 
 
 @define(eq=False)
@@ -75,13 +65,11 @@ class SessionPlaces:
         state: the backend.
         node: the name of this process.
         keys: those of the service, which encrypt what sessions consist of.
-        last_change: returns the number of the latest change of the service.
     """
 
     _state: SharedState
     _node: str
     _keys: ClusterKeys
-    last_change: Callable[[], Awaitable[int]]
     _learnt: OrderedDict[str, str] = field(factory=OrderedDict[str, str], init=False)
     """The processes that continue sessions, by the ids of the sessions; the ones asked for latest are the last."""
     _own: set[str] = field(factory=set[str], init=False)
@@ -121,13 +109,13 @@ class SessionPlaces:
     async def _put_name(self, id: str, old: bytes | None) -> bool:
         return await self._state.swap(_key(id), old, self._name, seconds=_NAME_SECONDS)
 
-    async def hand_over(self, id: str, record: JsonObject, *, changes_heard: int, seconds: float) -> None:
+    async def hand_over(self, id: str, record: JsonObject, *, seconds: float) -> None:
         """Leave a session to the other processes; see `lowlevel.HttpNodes`."""
-        left = encode({"record": record, "changesHeard": changes_heard})
-        value = _LEFT + self._keys.seal(_key(id), left)
+        value = _LEFT + self._keys.seal(_key(id), encode(record))
+        before = self._name if id in self._own else None
         self._own.discard(id)
-        while not await self._state.swap(_key(id), await self._state.get(_key(id)), value, seconds=seconds):
-            pass  # the name of this process was renewed, or has expired, at the same time
+        while not await self._state.swap(_key(id), before, value, seconds=seconds):
+            before = await self._state.get(_key(id))  # the name of this process was lost, renewed, or has expired
 
     async def find(self, id: str) -> str | _LeftSession | None:
         """Return the process that continues a session, or the session that was left; see `lowlevel.HttpNodes`."""
@@ -141,8 +129,8 @@ class SessionPlaces:
         if opened is None:
             _log.warning("a session in the shared backend was not left by a process of this service")
             return None
-        left: Any = decode(opened)
-        return _LeftSession(left["record"], left["changesHeard"], id, value, self)
+        record: Any = decode(opened)
+        return _LeftSession(record, id, value, self)
 
     def _learn(self, id: str, node: str) -> str | None:
         if node == self._node:  # whose session has ended

@@ -116,13 +116,13 @@ class Ledger(Generic[Outgoing, Incoming]):
     """The requests of the peer that this side has not answered."""
     unmatched: int = field(default=0, init=False)
     """The number of responses that matched no request: late ones, and ones to unknown ids."""
-    _issued: int = field(default=0, init=False)
+    issued: int = field(default=0, init=False)
 
     def issue(self, request: Outgoing) -> int:
         """Record a request of this side; return its new id."""
-        self._issued += 1
-        self.outgoing[self._issued] = request
-        return self._issued
+        self.issued += 1
+        self.outgoing[self.issued] = request
+        return self.issued
 
     def meant(self, id: str) -> RequestId:
         """Return the id of the request of this side that *id* stands for: our id 1 may come back as ``"1"``."""
@@ -293,9 +293,13 @@ class MessageConnection(abc.ABC):
         try:
             await outlet.room()
         except ConnectionLost:
-            while self.lost is None:
-                await self._disconnected.park()
-            raise copy(self.lost) from None
+            raise copy(await self.wait_lost()) from None
+
+    async def wait_lost(self) -> ConnectionLost:
+        """Wait until the connection is lost; return the reason."""
+        while self.lost is None:
+            await self._disconnected.park()
+        return self.lost
 
     async def drain(self) -> None:
         """End the endless requests of the peer, then wait for a bounded time until all others are answered."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -258,11 +258,9 @@ class ActiveServer:
         """Return what another process needs to continue a session; None before its handshake."""
         return self.subscribers.to_json(peer)
 
-    async def restore_session(
-        self, peer: Peer, record: JsonObject, access: Access | None, missed_changes: Callable[[], Awaitable[bool]]
-    ) -> None:
+    def restore_session(self, peer: Peer, record: JsonObject, access: Access | None) -> None:
         """Let a new session continue one of another process; see `abc.HttpServing`."""
-        await self.subscribers.restore(peer, record, self.server.capabilities, access, missed_changes)
+        self.subscribers.restore(peer, record, self.server.capabilities, access)
 
     def observe(self, observer: RequestObserver) -> None:
         """Tell *observer* of every request from now on; synchronous."""

@@ -6,8 +6,8 @@ Rules of this file:
 2. A session is notified of lists from `notifications/initialized` on, because it cannot have listed them before.
 3. A pending change is stored once for each list and resource; one task sends the pending changes.
 4. A session whose client makes another handshake keeps its subscriptions: they may belong to a client behind a gateway.
-5. A session that another process continues keeps its subscriptions. It is notified of all that it listens for, if a
-   change may have been missed in between.
+5. A session that continues one of another process keeps its subscriptions. It is notified of a change of all that it
+   listens for: this process may have other tools, and what has changed in between is unknown.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 """
@@ -15,7 +15,6 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/r
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 
 import trio
 from attrs import define, field, frozen
@@ -23,7 +22,7 @@ from attrs import define, field, frozen
 from ... import types
 from ..._errors import ConnectionLost, McpError
 from ...peer import BUSY, Access, Peer, ServerSession
-from ...wire import EVERY_LIST, Change, ChangeFilter, JsonObject, ResourceUpdated, notification_of
+from ...wire import EVERY_LIST, Change, ChangeFilter, JsonObject, ListChanged, ResourceUpdated, notification_of
 from .._forwarder import Forwarder
 from ._resources import RESOURCE_NOT_FOUND
 from ._subscriptions import ListeningServing, has_resource
@@ -31,9 +30,6 @@ from ._subscriptions import ListeningServing, has_resource
 __all__ = ["SessionListeners", "SessionSubscription"]
 
 _log = logging.getLogger("trio_mcp.server")
-
-_RESTORE_SECONDS = 5.0
-"""The maximum time for the subscriptions of a session that another process has had."""
 
 
 @define(eq=False)
@@ -63,44 +59,29 @@ class SessionListeners:
     def to_json(self, peer: Peer) -> JsonObject | None:
         """Return the handshake and the subscriptions of a session, for `restore` in another process.
 
-        Returns None before its handshake. The session must end soon.
+        Returns None before its handshake, and when it has ended.
         """
         assert isinstance(peer.admission, ServerSession)
-        handshake = peer.admission.to_json()
-        return None if handshake is None else {"handshake": handshake, "subscribed": self._sessions[peer].to_json()}
+        handshake, listener = peer.admission.to_json(), self._sessions.get(peer)
+        if handshake is None or listener is None:
+            return None
+        return {"handshake": handshake, **listener.to_json()}
 
-    async def restore(
-        self,
-        peer: Peer,
-        record: JsonObject,
-        declared: types.ServerCapabilities,
-        access: Access | None,
-        missed_changes: Callable[[], Awaitable[bool]],
+    def restore(
+        self, peer: Peer, record: JsonObject, declared: types.ServerCapabilities, access: Access | None
     ) -> None:
         """Continue a session of another process (rule 5); see `begin`.
 
-        Waits only if a forwarder is asked for resources, and for a bounded time.
-
         Args:
             record: returned by `to_json` there.
-            missed_changes: returns True if something may have changed since.
 
         Raises:
             KeyError, TypeError, ValueError: the record is from another version of this package.
         """
         assert isinstance(peer.admission, ServerSession)
         peer.admission.restore(record["handshake"])
-        subscribed: JsonObject = record["subscribed"]
         self.begin(peer, declared, access)
-        listener = self._sessions[peer]
-        with trio.move_on_after(_RESTORE_SECONDS):
-            for uri in subscribed["resources"]:
-                try:
-                    await listener.subscribe(uri, access)
-                except McpError as refusal:
-                    _log.debug("the subscription to %r was not restored: %s", uri, refusal.message)
-        if subscribed["behind"] or await missed_changes():
-            listener.all_changed()
+        self._sessions[peer].restore(record)
 
     @property
     def forwarder(self) -> Forwarder | None:
@@ -185,7 +166,7 @@ class _SessionListener:
         access: Access | None,
         scope: trio.CancelScope,
         *,
-        task_status: trio.TaskStatus[Exception | None],
+        task_status: trio.TaskStatus[Exception | None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Listen through the forwarder until the session unsubscribes; report the refusal, or None if it listens."""
         forwarder = self._serving.forwarder
@@ -209,8 +190,19 @@ class _SessionListener:
             task_status.started(refusal)
 
     def to_json(self) -> JsonObject:
-        self.notify_now()
-        return {"resources": [*self._uris], "behind": bool(self._waiting)}
+        kinds = [each.kind for each in self.lists if isinstance(each, ListChanged)]
+        return {"lists": kinds, "resources": [*self._uris]}
+
+    def restore(self, record: JsonObject) -> None:
+        """Take the subscriptions of `to_json`, and report a change of everything (rule 5)."""
+        self.lists = frozenset(map(ListChanged, record["lists"]))
+        for uri in record["resources"]:
+            if has_resource(self._serving.resources, uri, self.access):
+                self._uris[uri] = None
+            elif self._serving.forwarder is not None:
+                scope = self._uris[uri] = trio.CancelScope()
+                self._serving.pool.nursery.start_soon(self._listen, uri, self.access, scope)
+        self.all_changed()
 
     def unsubscribe(self, uri: str) -> None:
         scope = self._uris.pop(uri, None)

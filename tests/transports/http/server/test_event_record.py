@@ -71,7 +71,7 @@ async def test_the_latest_events_of_a_record_are_restored_in_another_one(nursery
         record, other = EventRecord(EventGuard(log, nursery)), EventRecord(EventGuard(other_log, nursery))
         await record.append(0, 1, [b"a", b"b"])
         await record.append(4, 1, [b"c"])
-        await other.restore(await record.to_json(0))
+        await other.restore(await record.to_json(0, 1000))
         await other.append(0, 3, [b"d"])
 
         assert await other.read(0, 0) == (1, [b"a", b"b", b"d"])
@@ -82,14 +82,13 @@ async def test_what_is_restored_is_bounded_and_the_first_stream_comes_first(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_event_store, "_MOST_MOVED_STREAMS", 3)
-    monkeypatch.setattr(_event_store, "_MOST_MOVED_BYTES", 10)
     async with MemoryEventStore().open() as log:
         record = EventRecord(EventGuard(log, nursery))
         await record.append(0, 1, [b"1234", b"5678"])
         for stream in range(1, 6):
             await record.append(stream, 1, [b"x", b"yz"])
 
-        assert await record.to_json(0) == {
+        assert await record.to_json(0, 10) == {
             "0": {"first": 1, "events": ["1234", "5678"]},
             "5": {"first": 2, "events": ["yz"]},
         }
@@ -100,7 +99,7 @@ async def test_only_events_without_a_gap_are_restored(nursery: trio.Nursery) -> 
         record = EventRecord(EventGuard(log, nursery))
         for number in range(1, 15):
             await record.append(0, number, [b"%d" % number])
-        kept = await record.to_json(0)
+        kept = await record.to_json(0, 1000)
 
         assert kept["0"]["first"] == 15 - len(kept["0"]["events"]) > 1
         assert kept["0"]["events"][-1] == "14"

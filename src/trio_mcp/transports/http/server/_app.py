@@ -230,7 +230,7 @@ class HttpRouter(ServiceState):
             posted = read_post(request.headers, body, self._settings.policy, self._answerer.revisions)
             if isinstance(posted, Refusal) or request.query:
                 return None
-            owners = None if request.is_forwarded else running.owners
+            owners = None if request.is_forwarded or request.stays_here else running.owners
             owner = None if owners is None else owners.of_post(posted)
             if owners is not None and owner is not None:
                 request.body = body
@@ -279,7 +279,7 @@ class HttpRouter(ServiceState):
 
     def _owners(self, request: HttpRequest) -> RequestOwners | None:
         """Return what finds the owner of a request, unless it was forwarded already or nothing is served now."""
-        if self.running is None or self.closed is not None or request.is_forwarded:
+        if self.running is None or self.closed is not None or request.is_forwarded or request.stays_here:
             return None
         return self.running.owners
 
@@ -293,10 +293,10 @@ class HttpRouter(ServiceState):
         return await read_body(channel, self._settings.policy.max_body_bytes, self._settings.body_seconds, responding)
 
     async def _answer_post(self, request: HttpRequest, responding: Responding) -> None:
-        if request.query and self.closed is None and self.running is not None:
+        if request.query and self.running is not None:
             stream = self.running.sessions.stream_of(request)
             if stream is not None:  # HTTP+SSE: the address alone names the stream
-                await stream.post(request, responding)
+                await stream.post(request, responding, self.closed)
                 return
         owners = self._owners(request)
         owner = None if owners is None else owners.of_stream(request)

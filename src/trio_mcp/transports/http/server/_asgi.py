@@ -125,6 +125,8 @@ class HttpRequest:
     """True if a request with the same head was begun on the same connection: its head needs no check."""
     is_framed_twice: bool = False
     """True if the end of its body is ambiguous (rule 9)."""
+    stays_here: bool = False
+    """True if this process has to answer it, because its owner is gone."""
     is_forwarded: bool = False
     """True if another process of the service has received, checked and forwarded it."""
 

@@ -56,8 +56,8 @@ _RELIEF = 0.9
 """The share of the bounds that is left after events were dropped (rule 1)."""
 _SWEEPS = 4
 """The number of searches for old events within their maximum age."""
-_MOST_MOVED_STREAMS, _MOST_MOVED_BYTES = 32, 2**20
-"""The number of streams, and the bytes of their events, that move with a session to another process."""
+_MOST_MOVED_STREAMS = 32
+"""The number of streams whose events move with a session to another process."""
 
 
 @frozen
@@ -457,15 +457,18 @@ class EventRecord:
         )
         return found or (0, ())
 
-    async def to_json(self, first: int) -> JsonObject:
+    async def to_json(self, first: int, most_bytes: int) -> JsonObject:
         """Return the latest events of the latest streams, for `restore` in another process.
 
         Args:
             first: a stream whose events are more important than those of the others.
+            most_bytes: the maximum size of the events.
         """
         found: JsonObject = {}
-        room = _MOST_MOVED_BYTES
+        room = most_bytes
         for stream in dict.fromkeys([first, *reversed(self._latest)]):
+            if room <= 0:
+                break
             number, events = await self._read_latest(stream, room)
             if events:
                 found[str(stream)] = {"first": number, "events": [each.decode() for each in events]}
@@ -522,8 +525,9 @@ create index if not exists events_by_age on events (kept_at);
 class SqliteEventStore:
     """Stores events in an SQLite file, so that many events need no memory.
 
-    Streams do not outlive their process: clients resume sessions, and sessions are in memory. The events that a process
-    leaves behind are deleted when they are too old. Processes may share a file; each keeps its own bounds.
+    Sessions are in memory, so the events that a process leaves behind without stopping are of no use, and are deleted
+    when they are too old. When a session moves to another process, its latest events are stored there again. Processes
+    may share a file; each keeps its own bounds.
 
     The file holds messages to clients in plain text. If it is created, only its owner may read it.
 

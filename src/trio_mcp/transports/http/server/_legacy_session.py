@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -64,6 +64,7 @@ from ....peer import (
     note_arrival,
 )
 from ....wire import (
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     LAST_EVENT_FIELD,
     LEGACY_REVISIONS,
@@ -142,6 +143,10 @@ class HttpSession(MessageConnection):
     """The time since which it is idle, on Trio's clock; infinite while it is in use."""
     envelope: MessageOrigin = field(default=NO_ORIGIN, init=False)
     """The origin of the messages that are being taken."""
+    arrival: trio.Event | None = field(default=None, init=False)
+    """Set when it is known whether this process continues it; None for a session that began here, or has arrived."""
+    is_leaving: bool = field(default=False, init=False)
+    """True while it is handed over to another process: it takes no message any more."""
     _cancelled_early: dict[RequestId, float] = field(factory=dict[RequestId, float], init=False)
     """The ids of cancellations that named no request in flight, each with its time, the latest ones last (rule 10)."""
     _requests_in_flight: int = field(default=0, init=False)
@@ -207,10 +212,9 @@ class HttpSession(MessageConnection):
         if not self.ledger.incoming and self.lost is None:
             self.idle_since = trio.current_time()
 
-    async def wait_ended(self) -> None:
-        """Wait until the session has ended."""
-        while self.lost is None:
-            await self._disconnected.park()
+    def was_cancelled(self, id: RequestId) -> bool:
+        """Return True if the client has cancelled a request before it was taken (rule 10)."""
+        return id in self._cancelled_early
 
     async def forget(self) -> None:
         """Delete what is stored of an ended session, after its last HTTP request has ended."""
@@ -586,40 +590,42 @@ class StreamableSession(HttpSession):
     ) -> None:
         await responding.refuse(Refusal(status, McpError(code, sentence)))
 
-    async def to_json(self) -> JsonObject | None:
+    async def to_json(self, most_bytes: int) -> JsonObject | None:
         """End all streams, and return what another process needs to `restore` the session; None before its handshake.
 
         No request may be in flight, and `close` must follow. Waits only for the event store.
+
+        Args:
+            most_bytes: the bytes of its events that are of use.
         """
-        agreed = self.host.serving.session_record(self)
-        if agreed is None:
-            return None
-        standing = await self._standing.to_json(ConnectionClosed("another process continues the session"))
-        for outlet in list(self._outlets.values()):
-            if isinstance(outlet, StoredOutlet) and (outlet.is_storing or not outlet.is_silent):
-                await outlet.wait_stored()
-        events = {} if self._record is None else await self._record.to_json(_STANDING)
-        left = {"issued": self._issued, "standing": standing, "events": events}
+        self.is_leaving = True
+        with self.request_in_flight():  # so that it does not expire meanwhile
+            agreed = self.host.serving.session_record(self)
+            if agreed is None:
+                return None
+            standing = await self._standing.to_json(ConnectionClosed("another process continues the session"))
+            for outlet in list(self._outlets.values()):
+                if isinstance(outlet, StoredOutlet) and (outlet.is_storing or not outlet.is_silent):
+                    await outlet.wait_stored()
+            events = {} if self._record is None else await self._record.to_json(_STANDING, most_bytes)
+        left = {"issued": self._issued, "asked": self.ledger.issued, "standing": standing, "events": events}
         return {"principal": self.principal, "agreed": agreed, **left}
 
-    async def restore(
-        self, record: JsonObject, access: Access | None, missed_changes: Callable[[], Awaitable[bool]]
-    ) -> None:
+    async def restore(self, record: JsonObject, access: Access | None) -> None:
         """Continue a session of another process.
 
         Args:
             record: returned by `to_json` there.
             access: the principal of the session; None without authentication.
-            missed_changes: returns True if something may have changed of which the session was not told.
 
         Raises:
-            KeyError, TypeError, ValueError: the record is from another version of this package.
+            Exception: the record is from another version of this package.
         """
-        self._issued = record["issued"]
+        self._issued, self.ledger.issued = record["issued"], record["asked"]
         if self._record is not None:
             await self._record.restore(record["events"])
         self._standing.restore(record["standing"])
-        await self.host.serving.restore_session(self, record["agreed"], access, missed_changes)
+        self.host.serving.restore_session(self, record["agreed"], access)
 
     def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
         """Send the readers of an outlet away, if their revision allows it (rule 7)."""
@@ -702,8 +708,12 @@ class SseConnection(HttpSession):
                 return await reader.next_chunk()
         return b""
 
-    async def post(self, request: HttpRequest, responding: Responding) -> None:
-        """Take the posted messages."""
+    async def post(self, request: HttpRequest, responding: Responding, stops: str | None) -> None:
+        """Take the posted messages.
+
+        Args:
+            stops: the reason why no request is begun any more; None if they are.
+        """
         self.apply_revision(responding)
         try:
             value = decode(request.body)
@@ -711,7 +721,10 @@ class SseConnection(HttpSession):
             error = McpError(PARSE_ERROR, f"not a JSON message: {exc}")
             await responding.refuse(Refusal(400, error))
             return
-        refusal = self.refusal(_messages_in(value, self.limits), request)
+        messages = list(_messages_in(value, self.limits))
+        refusal = self.refusal(messages, request)
+        if refusal is None and stops is not None and any(isinstance(each, JsonRpcRequest) for each in messages):
+            refusal = Refusal(503, McpError(INTERNAL_ERROR, stops))
         if refusal is not None:
             await responding.refuse(refusal)
             return

@@ -30,7 +30,7 @@ import trio
 from attrs import Attribute, define, evolve, field, frozen
 from attrs.validators import lt
 
-from ...._errors import ConnectionClosed, McpError
+from ...._errors import ConnectionClosed, McpError, SharedUnavailable
 from ...._shares import Sender, SharedBound
 from ...._util import owned_nursery
 from ....abc import EventStore, HttpServing
@@ -41,6 +41,7 @@ from ....wire import (
     VERSION_FIELD,
     JsonRpcRequest,
     LegacyPost,
+    Message,
     Refusal,
     addressed_stream,
     check_session,
@@ -178,8 +179,8 @@ class SessionRegistry:
     """Ends when the first session has been idle for too long."""
     _undelivered: int = field(default=0, init=False)
     """The number of undelivered answers of sessions that have ended."""
-    _is_stopping: bool = field(default=False, init=False)
-    """True if only requests that other processes forward are still answered."""
+    is_stopping: bool = field(default=False, init=False)
+    """True if no request is begun any more. Those that other processes forward wait."""
     _continued: set[str] = field(factory=set[str], init=False)
     """The ids of the open sessions that other processes have begun."""
 
@@ -210,9 +211,9 @@ class SessionRegistry:
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
         """Answer a POST in a session, or one that opens a session."""
-        is_answer = posted.message is not None and not isinstance(posted.message, JsonRpcRequest)
-        if self._is_stopping and not (is_answer and self.has(posted.session_id or "")):
-            await self._redirect(posted.session_id, responding)
+        await self._arrived(posted.session_id)
+        if self.is_stopping and self._has_to_wait(posted):
+            await self._redirect_later(posted.session_id, responding, posted.message)
             return
         if posted.session_id is None:
             session = self._begin(StreamableSession, request, posted.value)
@@ -228,22 +229,39 @@ class SessionRegistry:
         session = None if posted.session_id is None else self._find(StreamableSession, posted.session_id, request)
         if (
             session is None
+            or session.arrival is not None
             or request.headers.get(VERSION_FIELD, session.admission.revision) != session.admission.revision
         ):
             return None
         return session.begin_post(posted, request)
 
-    async def _redirect(self, id: str | None, responding: Responding) -> None:
-        """Answer a forwarded request that another process has to answer, when that one can (`StoppingSessions`)."""
+    async def _arrived(self, id: str | None) -> None:
+        """Wait until it is known whether this process continues a session, if it is about to."""
+        session = self._table.get(id or "")
+        if session is not None and session.arrival is not None:
+            await session.arrival.wait()
+
+    def _has_to_wait(self, posted: LegacyPost) -> bool:
+        """Return True if a POST waits for the handover of its session: it is not an answer, or that has begun."""
+        session = self._table.get(posted.session_id or "")
+        is_answer = posted.message is not None and not isinstance(posted.message, JsonRpcRequest)
+        return session is None or session.is_leaving or not is_answer
+
+    async def _redirect_later(self, id: str | None, responding: Responding, message: Message | None = None) -> None:
+        """Let another process answer a forwarded request, when its session was handed over (`StoppingSessions`)."""
         session = self._table.get(id or "")
         if session is not None:
-            await session.wait_ended()
+            await session.wait_lost()
+            if isinstance(message, JsonRpcRequest) and session.was_cancelled(message.id):
+                await responding.empty()
+                return
         await responding.refuse(Refusal(MISDIRECTED))
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
         """Answer a GET in a session, or one that opens a connection of HTTP+SSE."""
-        if self._is_stopping:
-            await self._redirect(request.headers.get(SESSION_FIELD), responding)
+        await self._arrived(request.headers.get(SESSION_FIELD))
+        if self.is_stopping:
+            await self._redirect_later(request.headers.get(SESSION_FIELD), responding)
             return
         if self._begins_stream(request):
             connection = self._begin(SseConnection, request)
@@ -260,8 +278,10 @@ class SessionRegistry:
 
     async def delete(self, request: HttpRequest, responding: Responding) -> None:
         """End the session that a DELETE names."""
-        if self._is_stopping and not self.has(request.headers.get(SESSION_FIELD, "")):
-            await self._redirect(None, responding)
+        id = request.headers.get(SESSION_FIELD, "")
+        await self._arrived(id)
+        if self.is_stopping and (id not in self._table or self._table[id].is_leaving):
+            await self._redirect_later(id, responding)
             return
         session = self._named_in_head(request, responding)
         if isinstance(session, Refusal):
@@ -340,18 +360,45 @@ class SessionRegistry:
         self._bound.add(session.sender, session)
         self._wake_by(session.deadline)
 
-    async def restore(self, id: str, left: LeftSession, request: HttpRequest) -> None:
-        """Continue a session of another process, for the client that makes a request."""
-        session, is_read = StreamableSession.begin(self._host, request, id), True
-        try:
-            await session.restore(left.record, request.access, left.missed_changes)
-        except (KeyError, TypeError, ValueError):  # a process with another version of this package
-            _log.exception("a session of another process cannot be read")
-            is_read = False
-        self._continued.add(id)
+    def begin_arrival(self, id: str, request: HttpRequest) -> StreamableSession | Refusal:
+        """Return a session that may continue one of another process, or the refusal; `arrive` must follow.
+
+        It has its place from now on, and its requests wait.
+        """
+        refusal = self.refusal_to_begin(request, None)
+        if self.is_stopping:
+            refusal = _refusal(503, "the server stops", None)
+        if refusal is not None:
+            return refusal
+        session = StreamableSession.begin(self._host, request, id)
+        session.arrival = trio.Event()
         self._add(session)
-        if not is_read:
-            session.close(ConnectionClosed("the session cannot be read"))
+        return session
+
+    async def arrive(self, session: StreamableSession, left: LeftSession, request: HttpRequest) -> bool:
+        """Continue a session of another process, for the client that makes a request; return False if that is in vain.
+
+        Raises:
+            SharedUnavailable: the backend cannot be reached.
+        """
+        arrival, is_here = session.arrival, False
+        assert arrival is not None
+        with session.request_in_flight(), trio.CancelScope(shield=True):  # the session would be lost in between
+            try:
+                if await left.claim():
+                    self._continued.add(session.id)
+                    await session.restore(left.record, request.access)
+                    is_here = True
+            except SharedUnavailable:
+                raise
+            except Exception:  # noqa: BLE001 # a process with another version of this package
+                _log.exception("a session of another process cannot be read")
+            finally:
+                session.arrival = None
+                if not is_here:
+                    session.close(ConnectionClosed("another process continues the session"))
+                arrival.set()
+        return is_here
 
     def _make_room(self, newcomer: Sender) -> None:
         """End the session that is the least loss, if there is one, to make room for a new one."""
@@ -409,13 +456,16 @@ class SessionRegistry:
 
     def stop(self) -> None:
         """End the endless requests, and begin no others; synchronous."""
-        self._is_stopping = True
+        self.is_stopping = True
         for session in list(self._table.values()):
             session.abandon(lambda exchange: exchange.endless)
 
     async def emptied(self) -> None:
         """Wait until every request is answered and every session has ended, for a bounded time (rule 4)."""
-        leaving = None if self._moves is None else StoppingSessions(self._moves, self._settings.idle_seconds)
+        seconds, limits = self._settings.idle_seconds, self._serving.limits
+        leaving = None
+        if self._moves is not None:
+            leaving = StoppingSessions(self._moves, seconds, len(self._table), limits.drain_seconds)
         async with trio.open_nursery() as nursery:
             for session in self._table.values():
                 nursery.start_soon(self._drain, session, leaving)
@@ -426,6 +476,7 @@ class SessionRegistry:
 
     async def _drain(self, session: HttpSession, leaving: StoppingSessions | None) -> None:
         """Wait until the requests of a session are answered; then hand it over, if there are other processes."""
+        await self._arrived(session.id)
         await session.drain()
         if leaving is not None and isinstance(session, StreamableSession) and session.lost is None:
             session.abandon(lambda exchange: exchange.open)

@@ -406,7 +406,7 @@ class StoredOutlet(HttpOutlet):
         try:
             while lines := await self._next_lines():
                 await self._store_lines(lines)
-                while self._fresh_size >= self.limits.outbox_bytes and not self._is_deserted():
+                while self._fresh_size >= self.limits.outbox_bytes and self._reason is None:
                     await self._changed.park()
         finally:
             self.is_stored = True
@@ -422,9 +422,6 @@ class StoredOutlet(HttpOutlet):
             self._fresh_size += size
         self._note_size()
         self._changed.unpark_all()
-
-    def _is_deserted(self) -> bool:
-        return self._reason is not None and not self._readers
 
     async def _next_lines(self) -> Sequence[bytes]:
         while not (lines := self._outbox.take()):

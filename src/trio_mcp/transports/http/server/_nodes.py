@@ -243,15 +243,13 @@ class RequestOwners:
                         return found
                     if found.record.get("principal") != request.principal:
                         return None
-                    refusal = self._sessions.refusal_to_begin(request, None)
-                    if refusal is not None:
-                        return refusal
-                    with trio.CancelScope(shield=True):  # the session would be lost in between
-                        if await found.claim():
-                            await self._sessions.restore(id, found, request)
+                    begun = self._sessions.begin_arrival(id, request)
+                    if isinstance(begun, Refusal):
+                        return begun
+                    await self._sessions.arrive(begun, found, request)
                 return None
         finally:
-            if not lock.statistics().tasks_waiting:
+            if not lock.locked():
                 self._looking_up.pop(id, None)
 
     async def _forward(self, owner: str, request: HttpRequest, responding: Responding, id: RequestId | None) -> bool:
@@ -299,6 +297,8 @@ class RequestOwners:
                 self._streams.discard(stream)
         if stream.cancelled_caught and responding.begun:
             await responding.relay(None, b"", more=False)
+        elif stream.cancelled_caught:
+            await responding.refuse(Refusal(503, McpError(INTERNAL_ERROR, "the server stops")))
         return True
 
 
@@ -338,5 +338,5 @@ class BegunForwarding(BegunRequest):
     async def go_on(self, responding: Responding) -> None:
         """Forward the request."""
         if not await self._owners.forward(self._destination, self._request, responding, self._id):
-            self._request.is_forwarded = True
+            self._request.stays_here = True
             await self._otherwise(self._request, responding)

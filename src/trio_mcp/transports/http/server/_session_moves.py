@@ -5,8 +5,9 @@ Rules of this file:
 1. A process that stops begins no more requests of its sessions. They wait until the session was handed over, and are
    answered by the process that continues it. Answers and cancellations reach the handlers that still run.
 2. A session is handed over when it is at rest: its requests are answered, or have failed because the process stops.
-3. The first process that gets a request of the session from then on continues it. Only one does.
-4. If the session cannot be handed over, because the backend cannot be reached in time, it has ended.
+   From that moment on every message waits.
+3. The first process that gets a request of the session continues it, unless it stops as well. Only one does.
+4. A session ends if it cannot be handed over, because the backend cannot be reached, or not in time. Others do not.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 """
@@ -19,7 +20,7 @@ from typing import Protocol
 import trio
 from attrs import define, field
 
-from ...._errors import SharedUnavailable
+from ...._errors import ConnectionLost, SharedUnavailable
 from ....wire import JsonObject
 
 __all__ = ["MISDIRECTED", "LeftSession", "SessionMoves", "StoppingSessions"]
@@ -29,9 +30,12 @@ _log = logging.getLogger("trio_mcp.transports")
 MISDIRECTED = 421
 """The status of the answer to a process that has forwarded a request of a session which is not here any more. No client
 gets it."""
-_HANDOVER_SECONDS = 4.0
-"""The maximum time for handing over all sessions, after their requests were answered."""
+_HANDOVER_SECONDS, _SESSIONS_PER_SECOND, _LONGEST_SECONDS = 4.0, 250, 20.0
+"""The time for handing over the last session after its requests were answered: more for many sessions, up to a bound.
+A process hands over about a thousand sessions a second."""
 _MOST_AT_ONCE = 16
+_MOST_BYTES, _MOST_BYTES_OF_ALL = 2**20, 2**26
+"""The bytes of events that are handed over with one session, and with all together."""
 
 
 class LeftSession(Protocol):
@@ -50,29 +54,19 @@ class LeftSession(Protocol):
         """
         ...
 
-    async def missed_changes(self) -> bool:
-        """Return True if something may have changed since the session was handed over."""
-        ...
-
 
 class SessionMoves(Protocol):
     """The sessions of a service, as far as they have left the process that began them."""
-
-    @property
-    def changes_heard(self) -> int:
-        """The number of changes of the service that this process has heard of."""
-        ...
 
     def new_id(self) -> str:
         """Return an id for a session of this process. It cannot be guessed, and names this process."""
         ...
 
-    async def hand_over(self, id: str, record: JsonObject, *, changes_heard: int, seconds: float) -> None:
+    async def hand_over(self, id: str, record: JsonObject, *, seconds: float) -> None:
         """Leave a session to the other processes.
 
         Args:
             record: what it consists of.
-            changes_heard: when it was asked what it consists of.
             seconds: the time for which it is kept.
 
         Raises:
@@ -81,7 +75,7 @@ class SessionMoves(Protocol):
         ...
 
     async def find_session(self, id: str) -> str | LeftSession | None:
-        """Return the name of the other process that continues a session, or the session; None if it was not left.
+        """Return the name of the other process that continues a session, or the session; None if there is neither.
 
         Raises:
             SharedUnavailable: the backend cannot be reached.
@@ -98,41 +92,61 @@ class MovableSession(Protocol):
 
     id: str
 
-    async def to_json(self) -> JsonObject | None:
-        """End its streams, and return what it consists of; None if it has not begun."""
+    @property
+    def lost(self) -> ConnectionLost | None:
+        """The reason why it has ended; None if it has not."""
+        ...
+
+    async def to_json(self, most_bytes: int) -> JsonObject | None:
+        """End its streams, and return what it consists of; None if it has not begun.
+
+        Args:
+            most_bytes: the maximum size of its events.
+        """
         ...
 
 
 @define(eq=False)
 class StoppingSessions:
-    """The handover of all sessions of a process that stops.
+    """The handover of the sessions of a process that stops, which begins now.
 
     Args:
-        seconds: the time for which each of them is kept.
+        kept_seconds: the time for which each of them is kept.
+        count: their number.
+        drain_seconds: the time for which their requests may go on.
     """
 
     _moves: SessionMoves
-    _seconds: float
+    _kept_seconds: float
+    _count: int
+    _drain_seconds: float
+    _deadline: float = field(init=False)
+    """The time on Trio's clock by which all must be handed over."""
     _turns: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_MOST_AT_ONCE), init=False)
-    _deadline: float | None = field(default=None, init=False)
-    """The time by which all must be handed over; None until the first one is."""
     _failures: int = field(default=0, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        seconds = min(_HANDOVER_SECONDS + self._count / _SESSIONS_PER_SECOND, _LONGEST_SECONDS)
+        self._deadline = trio.current_time() + self._drain_seconds + seconds
+
     async def hand_over(self, session: MovableSession) -> None:
-        """Hand a session over that is at rest (rule 2). It ends in any case (rule 4)."""
-        if self._deadline is None:
-            self._deadline = trio.current_time() + _HANDOVER_SECONDS
-        heard = self._moves.changes_heard
+        """Hand a session over that is at rest (rule 2), unless it ends meanwhile (rule 4)."""
         with trio.CancelScope(deadline=self._deadline) as handing_over:
             async with self._turns:
                 try:
-                    record = await session.to_json()
-                    if record is not None:
-                        await self._moves.hand_over(session.id, record, changes_heard=heard, seconds=self._seconds)
+                    await self._hand_over(session)
                 except SharedUnavailable as error:
                     self._failed(str(error))
+                except Exception:  # noqa: BLE001 # the other sessions are handed over nevertheless
+                    _log.exception("a session cannot be handed over")
         if handing_over.cancelled_caught:
-            self._failed(f"they were not handed over within {_HANDOVER_SECONDS:g} s")
+            self._failed("they were not handed over in time")
+
+    async def _hand_over(self, session: MovableSession) -> None:
+        most_bytes = min(_MOST_BYTES, _MOST_BYTES_OF_ALL // self._count)
+        record = None if session.lost is not None else await session.to_json(most_bytes)
+        if record is not None:
+            await self._moves.hand_over(session.id, record, seconds=self._kept_seconds)
 
     def _failed(self, why: str) -> None:
         self._failures += 1
