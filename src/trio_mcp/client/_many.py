@@ -466,7 +466,10 @@ class Clients(Mapping[str, Client]):
 
         Args:
             server: the server's name in the file. If it is not connected, the block begins when it is.
-            tools, prompts, resource_list, resources: as of `Client.listen`.
+            tools: as of `Client.listen`.
+            prompts: as of `Client.listen`.
+            resource_list: as of `Client.listen`.
+            resources: as of `Client.listen`.
 
         Raises:
             KeyError: the file has no such server, or disables it.
