@@ -38,14 +38,22 @@ class ReferencePage:
     """The sub-packages and modules that define the names of `trio_mcp` on this page."""
     modules: tuple[str, ...] = ()
     """The public modules whose names are on this page, beside those of `trio_mcp`."""
+    first: tuple[str, ...] = ()
+    """The names that a reader looks for first; the others follow in alphabetical order."""
 
 
 PAGES: Mapping[str, ReferencePage] = {
     "server": ReferencePage(
-        "Server", "Servers, handlers and their context, and the ways to serve.", frozenset({"server", "peer"})
+        "Server",
+        "Servers, handlers and their context, and the ways to serve.",
+        frozenset({"server", "peer"}),
+        first=("Server", "Context", "serve_stdio", "serve_http", "http_app", "serve_stream", "serve_listeners"),
     ),
     "client": ReferencePage(
-        "Client", "Openers, clients of one server and of many, and the changes they hear.", frozenset({"client", "wire"})
+        "Client",
+        "Openers, clients of one server and of many, and the changes they hear.",
+        frozenset({"client", "wire"}),
+        first=("open_client", "Client", "ClientOptions", "open_clients", "Clients"),
     ),
     "errors": ReferencePage(
         "Errors", "All exceptions; [the tree](../errors.md) shows how they belong together.", frozenset({"_errors"})
@@ -96,7 +104,9 @@ def names_on(page: str) -> list[str]:
     Args:
         page: a key of `PAGES`.
     """
-    names = [f"trio_mcp.{name}" for name in trio_mcp.__all__ if _home_of(name) in PAGES[page].homes]
+    first = PAGES[page].first
+    own = [name for name in trio_mcp.__all__ if _home_of(name) in PAGES[page].homes and name not in first]
+    names = [f"trio_mcp.{name}" for name in (*first, *own)]
     names += [f"{module}.{name}" for module in PAGES[page].modules for name in import_module(module).__all__]
     elsewhere = {id(getattr(trio_mcp, name)) for name in trio_mcp.__all__}
     values = {name: _value_of(name) for name in names}
