@@ -23,6 +23,8 @@ _KINDS: Mapping[Any, griffe.ParameterKind] = {
     inspect.Parameter.POSITIONAL_OR_KEYWORD: griffe.ParameterKind.positional_or_keyword,
     inspect.Parameter.KEYWORD_ONLY: griffe.ParameterKind.keyword_only,
 }
+_DECORATORS = ("define", "frozen", "mutable", "attrs.define", "attrs.frozen", "attrs.mutable")
+_LITERAL = re.compile(r"(\w?)::$", re.MULTILINE)
 
 
 class AttrsExtension(griffe.Extension):
@@ -35,7 +37,7 @@ class AttrsExtension(griffe.Extension):
         made = _running(cls)
         if made is None or not attrs.has(made):
             return
-        annotations = {field.alias: self._annotation(cls, field) for field in attrs.fields(made)}
+        annotations = {field.alias: _annotation(cls, field) for field in attrs.fields(made)}
         found = list(inspect.signature(made.__init__).parameters.values())[1:]
         shown = [
             griffe.Parameter(
@@ -62,15 +64,6 @@ class AttrsExtension(griffe.Extension):
         if obj.docstring is not None:
             obj.docstring.value = _LITERAL.sub(lambda mark: f"{mark[1]}:" if mark[1] else "", obj.docstring.value)
 
-    @staticmethod
-    def _annotation(cls: griffe.Class, field: attrs.Attribute[Any]) -> Any:
-        written = cls.members.get(field.name)
-        return written.annotation if isinstance(written, griffe.Attribute) else str(field.type)
-
-
-_LITERAL = re.compile(r"(\w?)::$", re.MULTILINE)
-_DECORATORS = ("define", "frozen", "mutable", "attrs.define", "attrs.frozen", "attrs.mutable")
-
 
 def _running(cls: griffe.Class) -> type | None:
     """Return the class itself; None if it is defined inside a function."""
@@ -78,6 +71,11 @@ def _running(cls: griffe.Class) -> type | None:
     for name in cls.path.removeprefix(f"{cls.module.path}.").split("."):
         found = getattr(found, name, None)
     return found if inspect.isclass(found) else None
+
+
+def _annotation(cls: griffe.Class, field: attrs.Attribute[Any]) -> Any:
+    written = cls.members.get(field.name)
+    return written.annotation if isinstance(written, griffe.Attribute) else str(field.type)
 
 
 def _default(value: Any) -> str:

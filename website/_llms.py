@@ -59,7 +59,7 @@ def write_llms(pages: Path, site: Path) -> None:
         site: the built site.
     """
     project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
-    overview = [f"# {project['site_name']}", f"> {project['site_description']}"]
+    overview = f"# {project['site_name']}\n\n> {project['site_description']}\n\n"
     everything: list[str] = []
     last, said = "", summaries()
     for section, title, file in navigation():
@@ -67,11 +67,10 @@ def write_llms(pages: Path, site: Path) -> None:
         (site / file).write_text(text, encoding="utf-8")
         everything.append(text)
         if section != last:
-            overview.append(f"## {section}")
+            overview += f"\n## {section}\n\n"
             last = section
-        overview.append(f"- [{title}]({file}): {said.get(file) or first_sentence(text)}")
-    lines = "\n".join(line if line.startswith("-") else f"\n{line}\n" for line in overview)
-    (site / "llms.txt").write_text(lines.lstrip() + "\n", encoding="utf-8")
+        overview += f"- [{title}]({file}): {said.get(file) or first_sentence(text)}\n"
+    (site / "llms.txt").write_text(overview, encoding="utf-8")
     (site / "llms-full.txt").write_text("\n".join(everything), encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
 """Docstrings of the public names: each exists, names every parameter, and lists what the function raises.
 
-`docstring_exceptions.toml` has the functions that do not satisfy this yet. The lists may only become shorter: a function
-that is listed and satisfies the rule fails, and so does one more function.
+`docstring_exceptions.toml` has the functions that do not satisfy this yet. The lists may only become shorter: the tests
+fail for a function that is listed and satisfies the rule, and for one more function.
 """
 
 from __future__ import annotations
