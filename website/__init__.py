@@ -15,5 +15,6 @@ from ._pages import stage_pages as stage_pages
 from ._reference import COMMANDS as COMMANDS
 from ._reference import PAGES as PAGES
 from ._reference import names_on as names_on
+from ._reference import public_names as public_names
 from ._reference import stage_reference as stage_reference
 from ._reference import text_of as text_of

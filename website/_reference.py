@@ -22,7 +22,7 @@ from attrs import frozen
 
 import trio_mcp
 
-__all__ = ["COMMANDS", "PAGES", "ReferencePage", "names_on", "stage_reference", "text_of"]
+__all__ = ["COMMANDS", "PAGES", "ReferencePage", "names_on", "public_names", "stage_reference", "text_of"]
 
 COMMANDS = "commands"
 """The page of the commands and their options."""
@@ -98,6 +98,12 @@ _COLUMNS = 92
 """The width of the lines of `--help`, which fits a page."""
 
 
+def public_names(module: str) -> list[str]:
+    """Return the names in the `__all__` of a module."""
+    names: list[str] = import_module(module).__all__
+    return names
+
+
 def names_on(page: str) -> list[str]:
     """Return the dotted names on a page of the reference, in order.
 
@@ -105,10 +111,11 @@ def names_on(page: str) -> list[str]:
         page: a key of `PAGES`.
     """
     first = PAGES[page].first
-    own = [name for name in trio_mcp.__all__ if _home_of(name) in PAGES[page].homes and name not in first]
+    top = public_names("trio_mcp")
+    own = [name for name in top if _home_of(name) in PAGES[page].homes and name not in first]
     names = [f"trio_mcp.{name}" for name in (*first, *own)]
-    names += [f"{module}.{name}" for module in PAGES[page].modules for name in import_module(module).__all__]
-    elsewhere = {id(getattr(trio_mcp, name)) for name in trio_mcp.__all__}
+    names += [f"{module}.{name}" for module in PAGES[page].modules for name in public_names(module)]
+    elsewhere = {id(getattr(trio_mcp, name)) for name in top}
     values = {name: _value_of(name) for name in names}
     return [
         name
@@ -170,7 +177,7 @@ def text_of(page: str) -> str:
 
 def _methods(cls: type) -> Iterator[tuple[str, object]]:
     for key, member in vars(cls).items():
-        function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        function: object = getattr(member, "__func__", member)  # of class methods and static methods
         if inspect.isfunction(function) and not key.startswith("_"):
             yield key, function
 

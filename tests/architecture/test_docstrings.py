@@ -44,7 +44,7 @@ def public_objects() -> Iterator[tuple[str, Any]]:
 def methods(name: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], str]]:
     """Yield the public methods that a class defines: the name, the function, and the text about it in all classes."""
     for key, member in vars(cls).items():
-        function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        function = getattr(member, "__func__", member)  # of class methods and static methods
         if key.startswith("_") or not inspect.isfunction(function) or not function.__module__.startswith("trio_mcp"):
             continue
         inherited = [vars(base)[key] for base in cls.__mro__ if key in vars(base)]
@@ -52,7 +52,7 @@ def methods(name: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], str
 
 
 OBJECTS = dict(public_objects())
-FUNCTIONS = [
+FUNCTIONS: list[tuple[str, Callable[..., Any], str]] = [
     *((name, value, inspect.getdoc(value) or "") for name, value in OBJECTS.items() if inspect.isfunction(value)),
     *(found for name, value in OBJECTS.items() if inspect.isclass(value) for found in methods(name, value)),
 ]
@@ -107,7 +107,7 @@ def has_raises(function: Callable[..., Any], text: str) -> bool:
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_public_name_and_its_methods_have_docstrings(name: str) -> None:
     value = OBJECTS[name]
-    members = vars(value) if inspect.isclass(value) else {}
+    members: dict[str, Any] = dict(vars(value)) if inspect.isclass(value) else {}
     shown = {key: each for key, each in members.items() if inspect.isfunction(each) or isinstance(each, property)}
 
     assert value.__doc__

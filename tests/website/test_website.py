@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import trio_mcp
 from trio_mcp.cli._arguments import actions_of_commands
 from website import (
     COMMANDS,
@@ -22,6 +21,7 @@ from website import (
     navigation,
     outside_assets,
     outside_of_blocks,
+    public_names,
     stage_pages,
     stage_reference,
     summaries,
@@ -93,7 +93,7 @@ def test_links_inside_of_blocks_are_text() -> None:
 
 def test_each_public_name_is_on_exactly_one_page() -> None:
     shown = [name for page in PAGES for name in names_on(page)]
-    top = [f"trio_mcp.{name}" for name in trio_mcp.__all__ if name != "types"]
+    top = [f"trio_mcp.{name}" for name in public_names("trio_mcp") if name != "types"]
 
     assert len(set(shown)) == len(shown)
     assert sorted(name for name in shown if name.count(".") == 1) == sorted(top)
@@ -102,7 +102,7 @@ def test_each_public_name_is_on_exactly_one_page() -> None:
 @pytest.mark.parametrize("module", [module for page in PAGES.values() for module in page.modules])
 def test_the_reference_has_each_class_and_function_of_a_public_module(module: str) -> None:
     shown = {id(getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2])) for name in all_names()}
-    values = {name: getattr(import_module(module), name) for name in import_module(module).__all__}
+    values = {name: getattr(import_module(module), name) for name in public_names(module)}
 
     assert [name for name, value in values.items() if callable(value) and id(value) not in shown] == []
 
