@@ -78,7 +78,7 @@ REDIS = {"redis-server": "redis-server"}
 IN_PARALLEL = ("-n", "2")
 
 # Tests of the tools that developers of the project use: the oldest Python is enough for them.
-TOOLS = ("architecture", "benchmarks", "codegen", "fuzz", "siege", "soak", "test_wire_validity.py")
+TOOLS = ("architecture", "benchmarks", "codegen", "fuzz", "siege", "soak", "website", "test_wire_validity.py")
 
 # Tests that put no message on a wire, as far as they take long, those whose messages are made up, and those that
 # measure the memory that messages take: the check of messages keeps copies.
@@ -268,6 +268,16 @@ def readme(session: nox.Session) -> None:
     """Run every program of the README and of the pages in docs, and the README's first command in a fresh copy."""
     session.install(".", *group("readme"))
     session.run("pytest", "tests/readme", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of the documentation into build/site; warnings, broken links and assets of other hosts are errors.
+
+    It needs no network. Look at the site with `python -m http.server -d build/site`.
+    """
+    session.install("-e", ".", *group("docs"))
+    session.run("python", "-m", "website")
 
 
 @nox.session

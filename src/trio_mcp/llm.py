@@ -102,7 +102,7 @@ def definition(name: str, tool: types.Tool) -> dict[str, Any]:
 
 
 def function_names(tools: Collection[str]) -> dict[str, str]:
-    """Return a unique function name for each tool name; the tool names are unique too."""
+    """Return a unique function name for each of *tools*, the names of tools, which are unique too."""
     wanted = {tool: sanitized_name(tool)[:MAX_NAME_LENGTH] or "_" for tool in sorted(tools)}
     times = Counter(wanted.values())
     names = {tool: name for tool, name in wanted.items() if name == tool or _is_unique(tool, times[name])}
@@ -139,7 +139,7 @@ def error_text(text: str) -> str:
 
 
 def bounded(text: str, max_characters: int) -> str:
-    """Return the beginning of *text*, with a note if characters were left out."""
+    """Return the first *max_characters* of *text*, with a note if characters were left out."""
     if len(text) <= max_characters:
         return text
     return f"{text[:max_characters]}\n[{len(text) - max_characters} more characters are left out here]"

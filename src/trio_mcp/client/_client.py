@@ -696,14 +696,14 @@ class Client(CustomRequests):
         )
 
     async def subscribe_resource(self, uri: str) -> None:
-        """Ask a legacy server to report when a resource changes.
+        """Ask a legacy server to report when the resource at *uri* changes.
 
         `listen` does this by itself, and receives the reports.
         """
         await self._connection.changes.subscribe_explicitly(uri)
 
     async def unsubscribe_resource(self, uri: str) -> None:
-        """End a subscription of `subscribe_resource`. Blocks of `listen` for the same resource continue."""
+        """End a subscription of `subscribe_resource` to *uri*. Blocks of `listen` for the same resource continue."""
         await self._connection.changes.unsubscribe_explicitly(uri)
 
     def listen(
@@ -782,7 +782,13 @@ class Client(CustomRequests):
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> types.GetPromptResult:
-        """Get a prompt's messages. The arguments are strings."""
+        """Get a prompt's messages.
+
+        Args:
+            name: the name of the prompt.
+            arguments: its arguments, which are strings.
+            meta: further members of the request's `_meta`.
+        """
         params: JsonObject = {"name": name}
         if arguments is not None:
             params["arguments"] = members_of("the arguments of a prompt", arguments)

@@ -294,7 +294,9 @@ class ClientExtensionPoints:
         """Send a request as `request_json` does, without a task that waits for its result.
 
         Args:
-            method, params, capabilities: as of `request_json`; they must not be changed later.
+            method: as of `request_json`.
+            params: as of `request_json`; they must not be changed later.
+            capabilities: as of `request_json`; they must not be changed later.
             on_outcome: called with the JSON of the result, of whatever type it is, or with the exception that
                 `request_json` would raise; in another task, and perhaps before this returns. It must not raise. Long
                 members of the result may be `wire.JsonText`.

@@ -365,7 +365,7 @@ class Clients(Mapping[str, Client]):
         return {name: server.status for name, server in self._servers.items()}
 
     async def restart(self, name: str) -> Client:
-        """Close the connection to a server, if there is one, and connect again at once; return the new client.
+        """Close the connection to the server *name*, if there is one, and connect again at once; return the new client.
 
         A process is ended and started again. Calls in flight raise `ConnectionClosed`; others wait for the new
         connection.
@@ -466,7 +466,10 @@ class Clients(Mapping[str, Client]):
 
         Args:
             server: the server's name in the file. If it is not connected, the block begins when it is.
-            tools, prompts, resource_list, resources: as of `Client.listen`.
+            tools: as of `Client.listen`.
+            prompts: as of `Client.listen`.
+            resource_list: as of `Client.listen`.
+            resources: as of `Client.listen`.
 
         Raises:
             KeyError: the file has no such server, or disables it.

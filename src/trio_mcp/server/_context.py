@@ -421,7 +421,7 @@ class Context(ForeignAttributes, Generic[State_co]):
         return await self._ask(Visit(message, url, key=key, elicitation_id=elicitation_id))
 
     async def elicitation_complete(self, elicitation_id: str) -> None:
-        """Notify the client that the user has finished on the page.
+        """Notify the client that the user has finished on the page of *elicitation_id*.
 
         Only 2025-11-25 has this notification; in other revisions nothing is sent. It is sent only to the client of
         this call, and may be sent after the call.
@@ -442,6 +442,9 @@ class Context(ForeignAttributes, Generic[State_co]):
 
         For clients of 2025-11-25 that can open pages; for other clients the exception is `MissingCapability`. A handler
         that can wait uses `elicit` instead, which works in more revisions.
+
+        Raises:
+            TypeError: no visit was given.
 
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error
         """
@@ -527,6 +530,9 @@ class Context(ForeignAttributes, Generic[State_co]):
 
         Returns:
             The answers, in the order of the questions.
+
+        Raises:
+            TypeError: no question was given.
         """
         if not asks:
             raise TypeError("ask_all(): pass at least one question")
@@ -566,7 +572,7 @@ class Context(ForeignAttributes, Generic[State_co]):
     # --- Extensions and custom messages ---
 
     def extension(self, id: str) -> Mapping[str, Any] | None:
-        """Return the client's settings of an extension that both sides declare; None if one side does not declare it.
+        """Return the client's settings of the extension *id* if both sides declare it, and None otherwise.
 
         Settings may be empty. A modern client declares extensions in each request, a legacy client in the handshake.
         """
@@ -575,7 +581,7 @@ class Context(ForeignAttributes, Generic[State_co]):
         return extensions_in(self._run.context.capabilities).get(id)
 
     def require_extension(self, id: str) -> Mapping[str, Any]:
-        """Return the client's settings of an extension that both sides must declare.
+        """Return the client's settings of the extension *id*, which both sides must declare.
 
         Raises:
             MissingCapability: the client does not declare it. If the handler does not catch this, the request is

@@ -855,7 +855,7 @@ class Server(ForeignAttributes):
         return [entry for _, entry in page], cursors.seal(list_name, page[-1][0])
 
     def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
-        """Register a function as the handler of a custom notification, or of an extension's notification; see `method`.
+        """Register a function as the handler of the notification *name*, of your own or of an extension; see `method`.
 
         The notifications of one connection are handled one at a time, in the order in which they were sent. The return
         value is ignored. An exception is logged and affects only that notification. A handler that has not returned

@@ -141,7 +141,11 @@ class ClientSkill:
             raise ValueError(f"{path!r} of skill {self.name!r} is not text; use read_bytes()") from None
 
     async def read_bytes(self, path: str = SKILL_FILE, *, accept_unverified: bool = False) -> bytes:
-        """Request a file, and return its bytes after they were verified; otherwise as `read`."""
+        """Request a file, and return its bytes after they were verified; otherwise as `read`.
+
+        Raises:
+            SkillChanged: the file is not what the entry says.
+        """
         if self._changed is not None:
             raise copy(self._changed)
         expected = self.files.get(path)
@@ -174,6 +178,7 @@ class ClientSkill:
 
         Raises:
             FileExistsError: there is such a folder already.
+            SkillChanged: a file is not what the entry says.
             OSError: a file cannot be written.
 
         Raises also what `read` raises.
@@ -320,7 +325,17 @@ def list_skills(client: Client, server: str | None, max_pages: int) -> AsyncIter
 
 
 async def get_skill(client: Client, uri: str, server: str | None) -> ClientSkill:
-    """Request the entry of one skill; see `Client.skill`."""
+    """Request the entry of one skill; see `Client.skill`.
+
+    Args:
+        client: the client of the server that has the skill.
+        uri: the URI of the skill.
+        server: the name of the server, which the skill gets; None if there is only one.
+
+    Raises:
+        MissingCapability: the server has not declared that it has skills.
+        RemoteProtocolError: the server answered with the entry of another skill, or with one that is not valid.
+    """
     if not _is_declared(client):
         raise MissingCapability("the server has not declared that it has skills", {"extensions": {types.EXTENSION: {}}})
     result = await client.request("skills/get", types.GetSkillRequestParams(uri=uri), types.GetSkillResult)

@@ -402,7 +402,16 @@ class SharedTaskStore:
     # --- Tasks ---
 
     async def create(self, record: TaskRecord, most: int) -> None:
-        """Keep a new task."""
+        """Keep the task *record*, which is new.
+
+        Args:
+            record: the task.
+            most: the most tasks that its owner may have.
+
+        Raises:
+            TooManyTasks: the owner has this many.
+            SharedUnavailable: the backend cannot be reached.
+        """
         is_new = False
         try:
             taken = await self._take_seat(record, most)

@@ -133,7 +133,7 @@ def cut(after_bytes: int = 0, when: When = None, *, broken: bool = False) -> Fau
 
 
 def duplicate(when: When = None) -> Fault:
-    """Deliver messages twice."""
+    """Deliver the messages that *when* selects, by default all, twice."""
     return Fault(when, lambda line: [_Deliver(line), _Deliver(line)])
 
 

@@ -117,9 +117,9 @@ def host_of(url: str) -> str:
 
 
 def show_in_browser(url: str) -> bool:
-    """Show a page in the system's browser, started without a shell; return False if there is none. It may block.
+    """Show the page at *url* in the browser of the system, without a shell; return False if there is none.
 
-    A browser that runs in the terminal is used only if the environment variable ``BROWSER`` names it.
+    It may block. A browser that runs in the terminal is used only if the environment variable ``BROWSER`` names it.
     """
     try:
         browser = webbrowser.get()

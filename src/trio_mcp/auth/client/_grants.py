@@ -120,7 +120,11 @@ class Grant(abc.ABC):
         """
 
     def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
-        """Open the browser agent for one authorization."""
+        """Open the browser agent for one authorization.
+
+        Raises:
+            RuntimeError: this grant uses no browser.
+        """
         raise RuntimeError(f"{type(self).__name__} uses no browser")
 
     def source(

@@ -127,6 +127,9 @@ class FileTokenStorage:
 
         Cancellation: a change that has begun is finished first, which takes a moment; waiting for the lock ends at
         once.
+
+        Raises:
+            AuthorizationFailed: the file cannot be used, or another process keeps it locked.
         """
         with trio.move_on_after(_LOCK_SECONDS):
             async with _waits_of_run().turns.setdefault(self.path, trio.Lock()):

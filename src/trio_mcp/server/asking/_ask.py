@@ -155,7 +155,11 @@ class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
         return missing(context, "elicitation", "form", since=WITH_ELICITATION, bare_means=True)
 
     def read(self, answer: Any, revision: str) -> Accepted[T] | Declined | Dismissed:
-        """Return the decision of the user, and the content of the form."""
+        """Return the decision of the user, and the content of the form.
+
+        Raises:
+            McpError: the content does not fit the form.
+        """
         declined = _not_accepted(answer, revision)
         if declined is not None:
             return declined

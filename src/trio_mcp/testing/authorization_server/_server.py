@@ -184,8 +184,14 @@ class AuthorizationServer:
 
         Args:
             resource: the server that it is for.
+            scopes: the scopes that it grants.
+            subject: the user who has granted it.
+            client_id: the client that it is for.
             seconds: its lifetime; by default that of other tokens.
             claims: claims to add, or to replace, by name: ``{"nbf": 1700000000}``.
+
+        Raises:
+            TypeError: an option is unknown.
         """
         if unknown:
             raise TypeError(

@@ -1,0 +1,206 @@
+"""The site of the documentation: its staged pages, its reference, its texts for models, and the checks of a built site.
+
+The session `docs` builds the site itself.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from trio_mcp.cli._arguments import actions_of_commands
+from website import (
+    COMMANDS,
+    PAGES,
+    broken_links,
+    first_sentence,
+    names_on,
+    navigation,
+    outside_assets,
+    outside_of_blocks,
+    public_names,
+    stage_pages,
+    stage_reference,
+    summaries,
+    text_of,
+    write_llms,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all staged pages."""
+    folder = tmp_path_factory.mktemp("staged") / "pages"
+    stage_pages(folder)
+    stage_reference(folder / "reference")
+    return folder
+
+
+def test_the_navigation_has_each_page_once_and_no_other(pages: Path) -> None:
+    listed = [file for _, _, file in navigation()]
+    staged = [path.relative_to(pages).as_posix() for path in pages.rglob("*.md")]
+
+    assert len(set(listed)) == len(listed)
+    assert sorted(listed) == sorted(file for file in staged if not file.startswith("files/"))
+
+
+def test_the_navigation_has_the_five_sections_in_order() -> None:
+    sections = list(dict.fromkeys(section for section, _, _ in navigation()))
+
+    assert sections == ["", "Start", "Guides", "Coming from", "Reference", "Design"]
+
+
+def test_links_of_staged_pages_lead_to_staged_pages(pages: Path) -> None:
+    for page in pages.rglob("*.md"):
+        if "files" in page.relative_to(pages).parts:
+            continue  # they show files as they are
+        prose = "".join(text for outside, text in outside_of_blocks(page.read_text(encoding="utf-8")) if outside)
+        for link in re.findall(r"\]\(([^)\s#]+)[^)\s]*\)", prose):
+            assert "://" in link or (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_a_linked_program_has_a_page_that_shows_it(pages: Path) -> None:
+    program = (ROOT / "examples" / "chat_host.py").read_text(encoding="utf-8")
+
+    assert program in (pages / "files" / "examples" / "chat_host.py.md").read_text(encoding="utf-8")
+
+
+def test_a_linked_folder_has_a_page_with_its_files(pages: Path) -> None:
+    shown = (pages / "files" / "examples" / "deployment.md").read_text(encoding="utf-8")
+
+    for file in (ROOT / "examples" / "deployment").iterdir():
+        assert f"## {file.name}\n" in shown
+
+
+def test_links_inside_of_blocks_are_text() -> None:
+    text = "a\n```text\n[b](c)\n```\nd\n````md\n```\ne\n```\n````\n"
+
+    parts = list(outside_of_blocks(text))
+
+    assert parts == [
+        (True, "a\n"),
+        (False, "```text\n[b](c)\n```"),
+        (True, "\nd\n"),
+        (False, "````md\n```\ne\n```\n````"),
+        (True, "\n"),
+    ]
+
+
+def test_each_public_name_is_on_exactly_one_page() -> None:
+    shown = [name for page in PAGES for name in names_on(page)]
+    top = [f"trio_mcp.{name}" for name in public_names("trio_mcp") if name != "types"]
+
+    assert len(set(shown)) == len(shown)
+    assert sorted(name for name in shown if name.count(".") == 1) == sorted(top)
+
+
+@pytest.mark.parametrize("module", [module for page in PAGES.values() for module in page.modules])
+def test_the_reference_has_each_class_and_function_of_a_public_module(module: str) -> None:
+    shown = {id(getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2])) for name in all_names()}
+    values = {name: getattr(import_module(module), name) for name in public_names(module)}
+
+    assert [name for name, value in values.items() if callable(value) and id(value) not in shown] == []
+
+
+def all_names() -> list[str]:
+    """Return the names on all pages of the reference."""
+    return [name for page in PAGES for name in names_on(page)]
+
+
+def test_the_page_of_commands_has_the_help_of_each_command(pages: Path) -> None:
+    page = (pages / "reference" / f"{COMMANDS}.md").read_text(encoding="utf-8")
+
+    for command, _, actions in actions_of_commands():
+        help_of_command = page.partition(f"## trio-mcp {command}\n")[2].partition("\n## ")[0]
+        for action in actions:
+            for option in action.option_strings:
+                assert option in help_of_command, f"{command} {option}"
+
+
+def test_the_text_of_a_page_has_signatures_and_docstrings() -> None:
+    text = text_of("client")
+
+    assert "## trio_mcp.open_client(" in text
+    assert "### trio_mcp.Client.call_tool(" in text
+    assert "Raises:" in text
+
+
+def test_the_texts_for_models_have_every_page(pages: Path, tmp_path: Path) -> None:
+    for _, _, file in navigation():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+
+    write_llms(pages, tmp_path)
+
+    overview = (tmp_path / "llms.txt").read_text(encoding="utf-8")
+    everything = (tmp_path / "llms-full.txt").read_text(encoding="utf-8")
+    links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", overview, re.MULTILINE)
+    assert overview.startswith("# trio-mcp\n\n> ")
+    assert links == [file for _, _, file in navigation()]
+    assert all((tmp_path / file).read_text(encoding="utf-8") in everything for file in links)
+
+
+def test_the_index_says_what_the_pages_of_the_navigation_have() -> None:
+    files = {file for _, _, file in navigation()}
+
+    assert set(summaries()) <= files
+    assert len(summaries()) > 25
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("# Title\n\nOne [link](a.md) here. Another.\n", "One link here."),
+        ("# Title\n\n```text\nblock\n```\n\nThese are\nthe parts: one.\n", "These are the parts"),
+        ("# Title\n", ""),
+    ],
+)
+def test_the_first_sentence_of_a_page_is_its_summary(text: str, sentence: str) -> None:
+    assert first_sentence(text) == sentence
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<script src="https://cdn.example.com/a.js"></script>',
+        '<link rel="stylesheet" href="//fonts.example.com/a.css">',
+        '<img src="http://example.com/a.png">',
+        "<style>@import 'https://example.com/a.css';</style>",
+        '<p style="background: url(https://example.com/a.png)">',
+    ],
+)
+def test_an_asset_of_another_host_is_found(tmp_path: Path, html: str) -> None:
+    (tmp_path / "page.html").write_text(html, encoding="utf-8")
+
+    assert len(list(outside_assets(tmp_path))) == 1
+
+
+def test_a_font_of_another_host_is_found_in_a_style(tmp_path: Path) -> None:
+    (tmp_path / "a.css").write_text("@font-face { src: url('https://example.com/a.woff2') }", encoding="utf-8")
+
+    assert list(outside_assets(tmp_path)) == ["a.css loads https://example.com/a.woff2"]
+
+
+def test_own_assets_and_links_to_other_hosts_are_allowed(tmp_path: Path) -> None:
+    html = '<script src="a.js"></script><a href="https://example.com">x</a><img src="data:image/png;base64,AA">'
+    (tmp_path / "page.html").write_text(html, encoding="utf-8")
+
+    assert [*outside_assets(tmp_path), *broken_links(tmp_path)] == []
+
+
+def test_links_to_missing_pages_and_fragments_are_found(tmp_path: Path) -> None:
+    links = ("other.html", "other.html#there", "#here", "missing.html", "other.html#missing", "#missing")
+    html = "".join(f'<a href="{link}">x</a>' for link in links)
+    (tmp_path / "page.html").write_text(f'<h1 id="here">x</h1>{html}', encoding="utf-8")
+    (tmp_path / "other.html").write_text('<h1 id="there">x</h1>', encoding="utf-8")
+
+    broken = list(broken_links(tmp_path))
+
+    assert broken == [
+        f"page.html links to {link}, which does not exist"
+        for link in ("missing.html", "other.html#missing", "#missing")
+    ]

@@ -1,0 +1,20 @@
+"""Builds the site of the documentation: `python -m website` stages its pages, runs Zensical, and checks the result.
+
+The pages of `docs` are read on the site and in the repository. In the repository they link to other files, such as the
+README and examples; on the site each of these files has a page of its own.
+"""
+
+from ._check import broken_links as broken_links
+from ._check import outside_assets as outside_assets
+from ._llms import first_sentence as first_sentence
+from ._llms import navigation as navigation
+from ._llms import summaries as summaries
+from ._llms import write_llms as write_llms
+from ._pages import outside_of_blocks as outside_of_blocks
+from ._pages import stage_pages as stage_pages
+from ._reference import COMMANDS as COMMANDS
+from ._reference import PAGES as PAGES
+from ._reference import names_on as names_on
+from ._reference import public_names as public_names
+from ._reference import stage_reference as stage_reference
+from ._reference import text_of as text_of

@@ -1,0 +1,81 @@
+"""Writes `llms.txt` and `llms-full.txt`: the navigation for language models, and all pages as one text.
+
+Format: https://llmstxt.org
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ._pages import ROOT, outside_of_blocks
+from ._reference import PAGES, text_of
+
+__all__ = ["first_sentence", "navigation", "summaries", "write_llms"]
+
+INDEX = ROOT / "docs" / "index.md"
+
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+def navigation() -> Iterator[tuple[str, str, str]]:
+    """Yield the pages of the navigation in order: section, title and file; the section of the first page is empty."""
+    project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    yield from _entries("", project["nav"])
+
+
+def _entries(section: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    for entry in entries:
+        for title, target in entry.items():
+            if isinstance(target, str):
+                yield section, title, target
+            else:
+                yield from _entries(title, target)
+
+
+def summaries() -> Mapping[str, str]:
+    """Return what `docs/index.md` says of each page, by its file."""
+    rows = re.findall(r"^\| \[[^\]]+\]\(([^)]+)\) \| (.+) \|$", INDEX.read_text(encoding="utf-8"), re.MULTILINE)
+    return dict(rows)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a page, without links; empty if it begins with something else than text."""
+    prose = "".join(part for outside, part in outside_of_blocks(text) if outside)
+    paragraphs = (part for part in re.split(r"\n\s*\n", prose) if part.strip() and not part.lstrip().startswith("#"))
+    first = " ".join(next(paragraphs, "").split())
+    sentence = re.split(r"(?<=[.:])\s", _LINK.sub(r"\1", first), maxsplit=1)[0]
+    return sentence.rstrip(":")
+
+
+def write_llms(pages: Path, site: Path) -> None:
+    """Write both files, and beside each page of the site its Markdown, to which `llms.txt` links.
+
+    Args:
+        pages: the staged pages.
+        site: the built site.
+    """
+    project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    overview = f"# {project['site_name']}\n\n> {project['site_description']}\n\n"
+    everything: list[str] = []
+    last, said = "", summaries()
+    for section, title, file in navigation():
+        text = _text(pages, file)
+        (site / file).write_text(text, encoding="utf-8")
+        everything.append(text)
+        if section != last:
+            overview += f"\n## {section}\n\n"
+            last = section
+        overview += f"- [{title}]({file}): {said.get(file) or first_sentence(text)}\n"
+    (site / "llms.txt").write_text(overview, encoding="utf-8")
+    (site / "llms-full.txt").write_text("\n".join(everything), encoding="utf-8")
+
+
+def _text(pages: Path, file: str) -> str:
+    name = file.removeprefix("reference/").removesuffix(".md")
+    if file.startswith("reference/") and name in PAGES:
+        return text_of(name)
+    return (pages / file).read_text(encoding="utf-8")
