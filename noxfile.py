@@ -91,6 +91,9 @@ SILENT = (
 
 # Debian's servers are there, and it is not on the path of every user.
 os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin"
+# Some machines forbid Python to keep compiled modules: then each worker and each child of a test compiles the package,
+# the tests and what pytest rewrites anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 nox.needs_version = ">=2025.2.9"
 nox.options.error_on_external_run = True
