@@ -67,7 +67,8 @@ def asyncio_failure(raised: Exception, actor: str) -> RuntimeError | None:
     failure = RuntimeError(
         f"{actor} uses asyncio, and it runs on Trio: use Trio instead (trio.sleep for asyncio.sleep), or a library for "
         "both, such as httpx and anyio; or run the asyncio code in a thread: "
-        "await trio.to_thread.run_sync(asyncio.run, code())"
+        "await trio.to_thread.run_sync(asyncio.run, code()); or, in a server that asyncio hosts, on its loop: "
+        "await trio_mcp.asyncio.run_asyncio(code())"
     )
     failure.__cause__ = raised
     return failure
