@@ -19,7 +19,7 @@ import pytest
 import trio
 import uvloop
 
-from trio_mcp import Extension, RequestTimedOut, ResourceUpdated, TimeLimits, ToolFailed, types
+from trio_mcp import ConnectionBroken, Extension, ResourceUpdated, TimeLimits, ToolFailed, types
 from trio_mcp.asyncio import (
     Client,
     Clients,
@@ -82,17 +82,11 @@ def test_every_opener_opens_a_client(tmp_path: Path) -> None:
             assert {clients["one"]} == set(clients.values())
             assert [each.server async for each in clients.tools()][0] == "one"
             assert await clients.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
-        with pytest.raises(trio_mcp_errors()):
+        with pytest.raises(ConnectionBroken):
             async with open_http_client("http://127.0.0.1:1/mcp"):
                 pass
 
     run(main)
-
-
-def trio_mcp_errors() -> type[Exception]:
-    from trio_mcp import ConnectionBroken
-
-    return ConnectionBroken
 
 
 def test_callbacks_run_as_tasks_of_the_loop() -> None:
@@ -405,13 +399,6 @@ def wait_until_dead(pid: int) -> None:
     raise AssertionError(f"{pid} lives")
 
 
-CHILD_PID = """
-def child():
-    [pid] = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return pid
-"""
-
-
 def test_ctrl_c_ends_the_call_and_the_program(tmp_path: Path) -> None:
     program = start(
         """
@@ -440,14 +427,12 @@ def test_ctrl_c_ends_the_call_and_the_program(tmp_path: Path) -> None:
 def test_a_program_that_closes_nothing_ends_and_so_do_its_children(tmp_path: Path, ending: str) -> None:
     program = start(
         f"""
-        import os
-
         async def main():
             client = await open_client(COMMAND).__aenter__()
             await client.call_tool("add", {{"a": 1, "b": 2}})
             globals()["kept"] = client
-            children = Path(f"/proc/self/task/{{os.getpid()}}/children").read_text()
-            print(children or Path(f"/proc/self/task/{{os.getpid()}}/children").read_text(), flush=True)
+            tasks = Path("/proc/self/task").iterdir()
+            print(*[(task / "children").read_text() for task in tasks], flush=True)
 
         {ending}
         """,
@@ -456,8 +441,11 @@ def test_a_program_that_closes_nothing_ends_and_so_do_its_children(tmp_path: Pat
     output, errors = program.communicate(timeout=SECONDS)
 
     assert program.returncode == 0, errors
-    for pid in output.split():
-        wait_until_dead(int(pid))
+    assert errors == ""
+    children = [int(pid) for pid in output.split()]
+    assert children
+    for pid in children:
+        wait_until_dead(pid)
 
 
 def test_jupyter_runs_cells_on_a_loop_that_goes_on(tmp_path: Path) -> None:
