@@ -15,14 +15,15 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import cache, partial, wraps
+from functools import partial, wraps
+from types import new_class
 from typing import Any, ClassVar, cast
 
 import trio
 from attrs import define, evolve, field
-from outcome import Error, Outcome, Value, acapture
+from outcome import Error, Outcome, acapture
 
-__all__ = ["CALLBACKS", "Block", "Bridge", "Mirror", "Mirrors", "Perform", "is_live", "result_of"]
+__all__ = ["CALLBACKS", "Mirror", "Mirrors", "Perform", "RunBridge", "TrioBlock", "is_live", "result_of"]
 
 CALLBACKS = frozenset(
     {"consent", "on_elicit", "on_elicit_complete", "on_log", "on_progress", "on_sample", "roots"}
@@ -46,7 +47,7 @@ def result_of(result: Outcome[Any]) -> Any:
 
 
 @define(eq=False)
-class Block:
+class TrioBlock:
     """The Trio side of a block.
 
     Args:
@@ -67,18 +68,25 @@ class Block:
 
 async def performed(perform: Perform, scope: trio.CancelScope) -> Outcome[Any]:
     """Run *perform* inside *scope*, and return its outcome; a cancellation is an outcome too."""
-    result: Outcome[Any] = Value(None)
-    with scope:
-        result = await acapture(perform)
-    return result
+    with scope:  # which has nothing to catch: a cancellation is an outcome
+        return await acapture(perform)
+    raise AssertionError  # pragma: no cover # for type checkers: the scope does not catch a return
 
 
 # --- Classes ---
 
 
-@cache
+_live: dict[type, bool] = {}
+
+
 def is_live(kind: type) -> bool:
     """Return True if objects of a class have something to await."""
+    if kind not in _live:
+        _live[kind] = _has_something_to_await(kind)
+    return _live[kind]
+
+
+def _has_something_to_await(kind: type) -> bool:
     if not kind.__module__.startswith("trio_mcp.") and not hasattr(kind, "__aenter__"):
         return False
     return (
@@ -94,7 +102,7 @@ def _public_members(kind: type) -> Iterator[tuple[str, Any]]:
             yield name, inspect.getattr_static(kind, name)
 
 
-class Bridge(ABC):
+class RunBridge(ABC):
     """A Trio run that is used from another world."""
 
     @abstractmethod
@@ -178,21 +186,22 @@ class Mirrors:
             namespace |= {"__getitem__": _getitem, "__iter__": _iter, "__len__": _len}
             for name in ("get", "items", "keys", "values"):  # those of Mapping use the three above
                 del namespace[name]
-        return cast("type[Mirror]", type(kind)(kind.__name__, bases, namespace))
+        made: type[Mirror] = new_class(kind.__name__, bases, exec_body=lambda body: body.update(namespace))
+        return made
 
     def _member(self, name: str, member: Any) -> Any:
         if inspect.iscoroutinefunction(member):
             return self.coroutine(member)
         if inspect.isfunction(member):
             return _function(member)
-        return property(partial(_look_at, name), doc=member.__doc__)
+        return property(_getter(name), doc=member.__doc__)
 
-    def shown(self, bridge: Bridge, value: Any) -> Any:
+    def shown(self, bridge: RunBridge, value: Any) -> Any:
         """Return the mirror of a live object, and everything else as it is."""
-        kind = type(value)
+        kind = cast("type[object]", type(value))
         return self.class_of(kind)(bridge, value) if is_live(kind) else value
 
-    def given(self, bridge: Bridge, options: dict[str, Any]) -> dict[str, Any]:
+    def given(self, bridge: RunBridge, options: dict[str, Any]) -> dict[str, Any]:
         """Return options as Trio takes them: callbacks run in the other world."""
         for name, value in options.items():
             if name in CALLBACKS and callable(value):
@@ -200,19 +209,19 @@ class Mirrors:
             elif name in _TABLES and value is not None:
                 options[name] = {each: self._callback(bridge, function) for each, function in value.items()}
             elif name == "extensions" and isinstance(value, Sequence):
-                options[name] = [self._extension(bridge, each) for each in cast("Sequence[Any]", value)]
+                options[name] = [self._extension(bridge, each) for each in value]  # pyright: ignore[reportUnknownVariableType]
             elif name == "options_for" and value is not None:
                 options[name] = partial(self._options_for, bridge, value)
         return options
 
-    def _options_for(self, bridge: Bridge, options_for: Callable[[str], Mapping[str, Any]], server: str) -> Any:
+    def _options_for(self, bridge: RunBridge, options_for: Callable[[str], Mapping[str, Any]], server: str) -> Any:
         return self.given(bridge, dict(options_for(server)))
 
-    def _extension(self, bridge: Bridge, extension: Any) -> Any:
+    def _extension(self, bridge: RunBridge, extension: Any) -> Any:
         resolvers = {name: self._callback(bridge, each) for name, each in extension.result_types.items()}
         return evolve(extension, result_types=resolvers)
 
-    def _callback(self, bridge: Bridge, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    def _callback(self, bridge: RunBridge, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         run = bridge.callback(function)
 
         async def call(*values: Any, **named: Any) -> Any:
@@ -221,9 +230,11 @@ class Mirrors:
         return wraps(function)(call)
 
 
-def _look_at(name: str, mirror: Any) -> Any:
-    bridge = mirror._bridge
-    return mirror._mirrors.shown(bridge, bridge.look(partial(getattr, mirror._subject, name)))
+def _getter(name: str) -> Callable[[Any], Any]:
+    def get(self: Any) -> Any:
+        return self._mirrors.shown(self._bridge, self._bridge.look(partial(getattr, self._subject, name)))
+
+    return get
 
 
 def _function(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,18 @@ import trio
 from attrs import frozen
 
 from trio_mcp import Accepted, Context, Server, TaskSettings, ToolError
+
+
+def mark(folder: str, event: str) -> None:
+    """Make a file that tells a test of an event."""
+    Path(folder, event).touch()
+
+
+async def until(path: Path) -> None:
+    """Wait on asyncio until a file exists."""
+    while not path.exists():  # noqa: ASYNC110, ASYNC240 # made by another process
+        await asyncio.sleep(0.01)
+
 
 server = Server("bridged", tasks=TaskSettings())
 
@@ -21,11 +34,11 @@ async def add(a: int, b: int) -> int:
 @server.tool
 async def wait(folder: str) -> str:
     """Wait until the call is cancelled; the folder then has files of both events."""
-    Path(folder, "started").touch()
+    mark(folder, "started")
     try:
         await trio.sleep_forever()
     finally:
-        Path(folder, "cancelled").touch()
+        mark(folder, "cancelled")
 
 
 @server.tool

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,11 @@ import pytest
 import trio
 import uvloop
 
+from tests.asyncio.bridged_server import server, until
 from trio_mcp import ConnectionBroken, Extension, ResourceUpdated, TimeLimits, ToolFailed, types
 from trio_mcp.asyncio import (
     Client,
+    ClientOptions,
     Clients,
     TaskHandle,
     open_client,
@@ -30,8 +30,6 @@ from trio_mcp.asyncio import (
     open_memory_client,
     open_stdio_client,
 )
-
-from tests.asyncio.bridged_server import server
 
 PROGRAM = str(Path(__file__).with_name("bridged_server.py"))
 COMMAND = [sys.executable, PROGRAM]
@@ -47,12 +45,6 @@ def run(main: Callable[[], Awaitable[Any]], new_loop: Callable[[], asyncio.Abstr
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(limited())
-
-
-async def until(path: Path) -> None:
-    """Wait until a file exists."""
-    while not path.exists():
-        await asyncio.sleep(0.01)
 
 
 def test_a_client_calls_lists_and_looks() -> None:
@@ -80,7 +72,7 @@ def test_every_opener_opens_a_client(tmp_path: Path) -> None:
             assert len(clients) == 1
             assert clients["one"] == clients["one"]
             assert {clients["one"]} == set(clients.values())
-            assert [each.server async for each in clients.tools()][0] == "one"
+            assert await anext(each.server async for each in clients.tools()) == "one"
             assert await clients.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
         with pytest.raises(ConnectionBroken):
             async with open_http_client("http://127.0.0.1:1/mcp"):
@@ -134,7 +126,11 @@ def test_tables_of_handlers_and_of_options_have_callbacks_too() -> None:
     table = {"mcpServers": {"one": {"command": sys.executable, "args": [PROGRAM]}}}
 
     async def main() -> None:
-        options = {"on_elicit": on_elicit, "notifications": {"com.example/z": take}, "extensions": [extension]}
+        options: ClientOptions = {
+            "on_elicit": on_elicit,
+            "notifications": {"com.example/z": take},
+            "extensions": [extension],
+        }
         async with open_clients(table, options_for=lambda _: options) as clients:
             assert await clients["one"].call_tool("ask", returns=str) == "blue"
 
@@ -208,7 +204,7 @@ def test_blocks_and_iterators_of_a_client() -> None:
             assert [state.status async for state in task.states()][-1] == "completed"
             assert (await task.result()).structured_content == {"result": "built x"}
             with pytest.raises(AttributeError, match="nonsense"):
-                client.nonsense  # type: ignore[attr-defined] # noqa: B018 # pyright: ignore
+                client.nonsense  # type: ignore[attr-defined] # noqa: B018 # pyright: ignore[reportAttributeAccessIssue, reportUnusedExpression]
 
     run(main)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import trio
 import uvicorn
 from fastapi import FastAPI
 
+from tests.asyncio.bridged_server import mark, until
 from trio_mcp import Context, Server, ToolFailed
 from trio_mcp.asyncio import http_app, open_client, run_asyncio
 from trio_mcp.sync import open_client as open_sync_client
@@ -23,19 +23,17 @@ SECONDS = 60.0
 
 
 def make_server(lifespans: list[str]) -> Server:
-    from contextlib import asynccontextmanager
-
     @asynccontextmanager
-    async def lifespan(_: Server) -> Any:
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
         lifespans.append("begun")
-        yield None
+        yield
         lifespans.append("ended")
 
     server = Server("hosted", lifespan=lifespan)
 
     @server.tool
     async def add(a: int, b: int) -> int:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         return a + b
 
     @server.tool
@@ -60,11 +58,11 @@ def make_server(lifespans: list[str]) -> Server:
     @server.tool
     async def wait(folder: str) -> None:
         async def forever() -> None:
-            Path(folder, "started").touch()
+            mark(folder, "started")
             try:
                 await asyncio.sleep(SECONDS)
             finally:
-                Path(folder, "cancelled").touch()
+                mark(folder, "cancelled")
 
         await run_asyncio(forever())
 
@@ -140,22 +138,23 @@ def test_cancelling_a_call_cancels_what_its_handler_awaits_of_the_loop(tmp_path:
     async def main(url: str) -> None:
         async with asyncio.timeout(SECONDS), open_client(f"{url}/mcp") as client:
             call = asyncio.create_task(client.call_tool("wait", {"folder": str(tmp_path)}))
-            while not (tmp_path / "started").exists():
-                await asyncio.sleep(0.01)
+            await until(tmp_path / "started")
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            while not (tmp_path / "cancelled").exists():
-                await asyncio.sleep(0.01)
+            await until(tmp_path / "cancelled")
 
     with served(http_app(make_server([]))) as url:
         asyncio.run(main(url))
 
 
 def test_a_handler_that_calls_asyncio_is_told_the_cure(caplog: pytest.LogCaptureFixture) -> None:
-    with served(http_app(make_server([]))) as url, open_sync_client(f"{url}/mcp") as client:
-        with pytest.raises(ToolFailed):
-            client.call_tool("forget_trio", raise_on_error=True)
+    with (
+        served(http_app(make_server([]))) as url,
+        open_sync_client(f"{url}/mcp") as client,
+        pytest.raises(ToolFailed),
+    ):
+        client.call_tool("forget_trio", raise_on_error=True)
 
     assert "trio_mcp.asyncio.run_asyncio" in caplog.text
 

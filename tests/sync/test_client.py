@@ -17,9 +17,10 @@ import pytest
 import trio
 
 from tests.asyncio.bridged_server import server
-from trio_mcp import ClientOptions, ConnectionBroken, Extension, ResourceUpdated, ToolFailed, types
+from trio_mcp import ConnectionBroken, Extension, ResourceUpdated, ToolFailed, types
 from trio_mcp.sync import (
     Client,
+    ClientOptions,
     Clients,
     TaskHandle,
     open_client,
@@ -301,7 +302,8 @@ def test_ctrl_c_ends_a_program(tmp_path: Path) -> None:
 def test_ctrl_c_while_a_client_is_opened_ends_the_program(tmp_path: Path) -> None:
     program = start(
         """
-        with open_client([sys.executable, "-c", "import sys, time, pathlib; pathlib.Path(sys.argv[1], 'started').touch(); time.sleep(600)", str(FOLDER)]):
+        silent = "import sys, time, pathlib; pathlib.Path(sys.argv[1], 'started').touch(); time.sleep(600)"
+        with open_client([sys.executable, "-c", silent, str(FOLDER)]):
             raise AssertionError
         """,
         tmp_path,

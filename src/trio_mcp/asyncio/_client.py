@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio_mcp
 
@@ -13,10 +13,7 @@ from .._mirrors import Mirrors
 from ._run import EnteredBlock, current_run
 
 __all__ = [
-    "Changes",
-    "Client",
-    "Clients",
-    "TaskHandle",
+    "MIRRORS",
     "open_client",
     "open_clients",
     "open_http_client",
@@ -52,17 +49,12 @@ async def _leave(self: Any, _: object, raised: BaseException | None, __: object)
     await self._entered.leave(raised)
 
 
-_MIRRORS = Mirrors(
+MIRRORS = Mirrors(
     "trio_mcp.asyncio",
     _coroutine,
     {"__aiter__": _itself, "__anext__": _next},
     {"__aenter__": _enter, "__aexit__": _leave},
 )
-
-Changes = _MIRRORS.class_of(trio_mcp.Changes)
-Client = _MIRRORS.class_of(trio_mcp.Client)
-Clients = _MIRRORS.class_of(trio_mcp.Clients)
-TaskHandle = _MIRRORS.class_of(trio_mcp.TaskHandle)
 
 
 class OpenedByAsyncio(AbstractAsyncContextManager[Any]):
@@ -76,8 +68,8 @@ class OpenedByAsyncio(AbstractAsyncContextManager[Any]):
         """Open the client."""
         run = await current_run()
         opener, args, options = self._call
-        self._entered, value = await EnteredBlock.enter(run, partial(opener, *args, **_MIRRORS.given(run, options)))
-        return _MIRRORS.shown(run, value)
+        self._entered, value = await EnteredBlock.enter(run, partial(opener, *args, **MIRRORS.given(run, options)))
+        return MIRRORS.shown(run, value)
 
     async def __aexit__(self, _: object, raised: BaseException | None, __: object) -> None:
         """Close the client."""
@@ -94,8 +86,11 @@ def _opener(function: Callable[..., Any]) -> Callable[..., Any]:
     return open_block
 
 
-open_client = _opener(trio_mcp.open_client)
-open_clients = _opener(trio_mcp.open_clients)
-open_http_client = _opener(trio_mcp.open_http_client)
-open_memory_client = _opener(trio_mcp.open_memory_client)
-open_stdio_client = _opener(trio_mcp.open_stdio_client)
+if TYPE_CHECKING:  # with the same signatures as here
+    from trio_mcp import open_client, open_clients, open_http_client, open_memory_client, open_stdio_client
+else:
+    open_client = _opener(trio_mcp.open_client)
+    open_clients = _opener(trio_mcp.open_clients)
+    open_http_client = _opener(trio_mcp.open_http_client)
+    open_memory_client = _opener(trio_mcp.open_memory_client)
+    open_stdio_client = _opener(trio_mcp.open_stdio_client)

@@ -24,7 +24,7 @@ import trio
 from attrs import define, field
 from outcome import Error, Outcome, Value
 
-from .._mirrors import Block, Bridge, Perform, performed, result_of
+from .._mirrors import Perform, RunBridge, TrioBlock, performed, result_of
 
 __all__ = ["AsyncioRun", "EnteredBlock", "current_run", "hosting_run"]
 
@@ -36,7 +36,7 @@ def _own_sigint() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not default:
         yield
         return
-    signal.signal(signal.SIGINT, lambda number, frame: default(number, frame))
+    signal.signal(signal.SIGINT, partial(default))  # Trio takes only the default one
     try:
         yield
     finally:
@@ -44,7 +44,7 @@ def _own_sigint() -> Generator[None]:
 
 
 @define(eq=False)
-class AsyncioRun(Bridge):
+class AsyncioRun(RunBridge):
     """The Trio run of one asyncio loop."""
 
     loop: asyncio.AbstractEventLoop
@@ -59,7 +59,7 @@ class AsyncioRun(Bridge):
         self._finished = self.loop.create_future()
         self._keeper = self._keep()
         with suppress(StopIteration):  # now the loop knows it, and closes it
-            self._keeper.__anext__().send(None)  # type: ignore[attr-defined] # an awaitable of a generator
+            self._keeper.__anext__().send(None)
         with _own_sigint():
             trio.lowlevel.start_guest_run(
                 self._main,
@@ -211,7 +211,7 @@ class EnteredBlock:
     """A block that an asyncio task has entered."""
 
     _task: TrioTask
-    _block: Block
+    _block: TrioBlock
 
     @classmethod
     async def enter(cls, run: AsyncioRun, open_block: Callable[[], Any]) -> tuple[EnteredBlock, Any]:
@@ -222,7 +222,7 @@ class EnteredBlock:
             values.append(value)
             task.wake()
 
-        block = Block(open_block, entered)
+        block = TrioBlock(open_block, entered)
         task = run.begin(block.run)
         await task.wait_changed()
         if not values:

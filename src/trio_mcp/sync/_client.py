@@ -13,10 +13,7 @@ from .._mirrors import Mirrors
 from ._run import ThreadBlock, shared_run
 
 __all__ = [
-    "Changes",
-    "Client",
-    "Clients",
-    "TaskHandle",
+    "MIRRORS",
     "open_client",
     "open_clients",
     "open_http_client",
@@ -55,17 +52,12 @@ def _leave(self: Any, _: object, raised: BaseException | None, __: object) -> No
     self._entered.leave(raised)
 
 
-_MIRRORS = Mirrors(
+MIRRORS = Mirrors(
     "trio_mcp.sync",
     _blocking,
     {"__iter__": _itself, "__next__": _next},
     {"__enter__": _enter, "__exit__": _leave},
 )
-
-Changes = _MIRRORS.class_of(trio_mcp.Changes)
-Client = _MIRRORS.class_of(trio_mcp.Client)
-Clients = _MIRRORS.class_of(trio_mcp.Clients)
-TaskHandle = _MIRRORS.class_of(trio_mcp.TaskHandle)
 
 
 class OpenedByThread(AbstractContextManager[Any]):
@@ -79,8 +71,8 @@ class OpenedByThread(AbstractContextManager[Any]):
         """Open the client."""
         run = shared_run()
         opener, args, options = self._call
-        self._entered, value = ThreadBlock.enter(run, partial(opener, *args, **_MIRRORS.given(run, options)))
-        return _MIRRORS.shown(run, value)
+        self._entered, value = ThreadBlock.enter(run, partial(opener, *args, **MIRRORS.given(run, options)))
+        return MIRRORS.shown(run, value)
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
         """Close the client."""

@@ -24,7 +24,7 @@ import trio
 from attrs import define, field
 from outcome import Error, Outcome, capture
 
-from .._mirrors import Block, Bridge, Perform, performed, result_of
+from .._mirrors import Perform, RunBridge, TrioBlock, performed, result_of
 
 __all__ = ["ThreadBlock", "ThreadRun", "shared_run"]
 
@@ -33,7 +33,7 @@ EXIT_SECONDS = 10.0
 
 
 @define(eq=False)
-class ThreadRun(Bridge):
+class ThreadRun(RunBridge):
     """A Trio run in a thread of its own."""
 
     _token: trio.lowlevel.TrioToken = field(init=False)
@@ -68,14 +68,18 @@ class ThreadRun(Bridge):
     def wait(self, perform: Perform) -> Any:
         """Run *perform* in a Trio task, and return its result."""
         scope = trio.CancelScope()
-        finished: SimpleQueue[Outcome[Any]] = SimpleQueue()
+        finished: SimpleQueue[Outcome[Any] | None] = SimpleQueue()
         self.begin(perform, scope, finished.put)
-        return result_of(self.wait_for(finished, scope))
+        result = self.wait_for(finished, scope)
+        assert result is not None
+        return result_of(result)
 
     def begin(self, perform: Perform, scope: trio.CancelScope, finished: Callable[[Outcome[Any]], object]) -> None:
         """Start a Trio task that passes the outcome of *perform* to *finished*."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError("a function that Trio calls in its own thread must not use the client: it would wait for itself")
+            raise RuntimeError(
+                "a function that Trio calls in its own thread must not use the client: it would wait for itself"
+            )
 
         async def run() -> None:
             finished(await performed(perform, scope))
@@ -86,13 +90,13 @@ class ThreadRun(Bridge):
         """Have the thread of Trio call a function."""
         self._token.run_sync_soon(function, *args)
 
-    def wait_for(self, events: SimpleQueue[Any], scope: trio.CancelScope) -> Any:
+    def wait_for(self, events: SimpleQueue[Outcome[Any] | None], scope: trio.CancelScope) -> Outcome[Any] | None:
         """Wait for an event; an exception of a signal, such as Ctrl+C, cancels *scope* and is raised at the end."""
         try:
             return events.get()
         except BaseException:
             self.soon(scope.cancel)
-            while isinstance(events.get(), tuple):  # a block was entered meanwhile
+            while events.get() is None:  # a block was entered meanwhile
                 pass
             raise
 
@@ -121,20 +125,27 @@ class ThreadBlock:
     """A block that a thread has entered."""
 
     _run: ThreadRun
-    _block: Block
+    _block: TrioBlock
     _scope: trio.CancelScope
-    _events: SimpleQueue[Any]
+    _events: SimpleQueue[Outcome[Any] | None]
+    """Gets None when the block was entered, and the outcome at its end."""
 
     @classmethod
     def enter(cls, run: ThreadRun, open_block: Callable[[], Any]) -> tuple[ThreadBlock, Any]:
         """Enter a block in a Trio task; return it and its value."""
-        events, scope = SimpleQueue[Any](), trio.CancelScope()
-        block = Block(open_block, lambda value: events.put((value,)))
+        events, scope = SimpleQueue[Outcome[Any] | None](), trio.CancelScope()
+        values: list[Any] = []
+
+        def entered(value: Any) -> None:
+            values.append(value)
+            events.put(None)
+
+        block = TrioBlock(open_block, entered)
         run.begin(block.run, scope, events.put)
         event = run.wait_for(events, scope)
-        if not isinstance(event, tuple):
+        if event is not None:
             result_of(event)
-        return cls(run, block, scope, events), event[0]
+        return cls(run, block, scope, events), values[0]
 
     def leave(self, raised: BaseException | None) -> None:
         """Leave the block; if it ends by Ctrl+C, cancelled."""
@@ -142,6 +153,7 @@ class ThreadBlock:
         with suppress(trio.RunFinishedError):  # the outcome tells
             self._run.soon(self._scope.cancel if is_cancelled else self._block.leaving.set)
         result = self._run.wait_for(self._events, self._scope)
+        assert result is not None
         if not is_cancelled or not isinstance(result, Error):
             result_of(result)
 
