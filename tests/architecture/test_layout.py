@@ -272,7 +272,7 @@ def test_only_the_listed_modern_modules_import_legacy_modules() -> None:
 
 
 PRIVATE_MODULES_OF_TESTS = {
-    "": {"_errors", "_extensions", "_other_sdks", "_shares", "_tracing", "_user_types", "_util"},
+    "": {"_errors", "_extensions", "_mirrors", "_other_sdks", "_shares", "_tracing", "_user_types", "_util"},
     "auth": {"_challenges", "_dpop", "_jwt", "_urls"},
     "auth.client": {
         "_authorization_code",

@@ -98,7 +98,8 @@ def test_the_classes_of_the_stub_have_the_members_of_the_classes_of_the_module()
     for name, node in names_in_stub():
         if isinstance(node, ast.ClassDef) and name != "ClientOptions":
             declared = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-            mirrored = {each for each in vars(getattr(module, name)) if not each.startswith("_")}
+            members: dict[str, object] = vars(getattr(module, name))
+            mirrored = {each for each in members if not each.startswith("_")}
             assert {each for each in declared if not each.startswith("_")} == mirrored, name
 
 
@@ -121,7 +122,8 @@ def awaited_callbacks() -> Iterator[str]:
     annotations: dict[str, Any] = dict(ClientOptions.__annotations__)
     for kind in (Client, Clients):
         for _, function in inspect.getmembers(kind, inspect.isfunction):
-            for overload in (function, *get_overloads(function)):
+            callables: list[Any] = [function, *get_overloads(function)]
+            for overload in callables:
                 annotations |= {name: each.annotation for name, each in inspect.signature(overload).parameters.items()}
     for name, annotation in annotations.items():
         text = getattr(annotation, "__forward_arg__", str(annotation))
@@ -146,7 +148,7 @@ def test_a_wrong_argument_does_not_pass(checker: str, tmp_path: Path) -> None:
     done = checked(WRONG, checker, tmp_path)
 
     assert done.returncode == 1
-    assert "argumets" in done.stdout
+    assert "program.py" in done.stdout
 
 
 def checked(program: str, checker: str, folder: Path) -> subprocess.CompletedProcess[str]:
