@@ -98,7 +98,7 @@ def test_the_classes_of_the_stub_have_the_members_of_the_classes_of_the_module()
     for name, node in names_in_stub():
         if isinstance(node, ast.ClassDef) and name != "ClientOptions":
             declared = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-            members: dict[str, object] = vars(getattr(module, name))
+            members: list[str] = list(vars(getattr(module, name)))
             mirrored = {each for each in members if not each.startswith("_")}
             assert {each for each in declared if not each.startswith("_")} == mirrored, name
 

@@ -45,7 +45,7 @@ class World(ABC):
 
     def options(self, options: dict[str, Any]) -> dict[str, Any]:
         return {
-            name: self.callback(value) if name in CALLBACKS and callable(value) else value
+            name: self.callback(cast("Callable[..., Any]", value)) if name in CALLBACKS and callable(value) else value
             for name, value in options.items()
         }
 
@@ -121,7 +121,7 @@ class Back:
 
     def __getattr__(self, name: str) -> Any:
         world, mirror = self._world, self._mirror
-        kind = cast("type", type(mirror))
+        kind: type = type(mirror)
         if isinstance(inspect.getattr_static(kind, name), property):
             return self._back(getattr(mirror, name))
         if world.is_awaited(kind, name):
@@ -130,13 +130,18 @@ class Back:
                 return self._back(await world.call(getattr(mirror, name), *args, **options))
 
             return call
-        return lambda *args, **options: self._back(getattr(mirror, name)(*args, **options))
+
+        def look(*args: Any, **options: Any) -> Any:
+            return self._back(getattr(mirror, name)(*args, **options))
+
+        return look
 
     def _back(self, value: Any) -> Any:
         return Back(self._world, value) if isinstance(value, Mirror) else value
 
     def _method(self, *names: str) -> Any:
-        return next(getattr(self._mirror, name) for name in names if hasattr(type(self._mirror), name))
+        kind: Any = type(self._mirror)
+        return next(getattr(self._mirror, name) for name in names if hasattr(kind, name))
 
     def __aiter__(self) -> Back:
         return self

@@ -18,7 +18,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import trio
 from attrs import define, field
@@ -75,6 +74,7 @@ class AsyncioRun(RunBridge):
             await trio.sleep_forever()
 
     def _done(self, _: Outcome[None]) -> None:
+        del _runs[self.loop]  # which starts another one if it goes on nevertheless
         self._finished.set_result(None)
 
     async def _keep(self) -> AsyncGenerator[None]:
@@ -115,10 +115,6 @@ class AsyncioRun(RunBridge):
     def look(self, function: Callable[[], Any]) -> Any:
         """Call a function; Trio runs in this thread."""
         return function()
-
-    def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self.loop:
-            raise RuntimeError("this object belongs to another event loop: open a client in each loop that uses one")
 
     # --- Trio calls asyncio ---
 
@@ -240,7 +236,7 @@ class EnteredBlock:
             self._task.result()
 
 
-_runs: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncioRun] = WeakKeyDictionary()
+_runs: dict[asyncio.AbstractEventLoop, AsyncioRun] = {}
 """The Trio run of each loop that has one."""
 
 

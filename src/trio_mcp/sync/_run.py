@@ -96,8 +96,7 @@ class ThreadRun(RunBridge):
             return events.get()
         except BaseException:
             self.soon(scope.cancel)
-            while events.get() is None:  # a block was entered meanwhile
-                pass
+            next(filter(None, iter(events.get, self)))  # None: a block was entered meanwhile
             raise
 
     def look(self, function: Callable[[], Any]) -> Any:
