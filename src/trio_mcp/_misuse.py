@@ -46,7 +46,7 @@ def require_trio(function: str) -> None:
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
             f"{function} needs Trio, and no event loop of Trio runs here: start the program with trio.run(main), not "
-            "with asyncio.run(main())"
+            "with asyncio.run(main()); or import it from trio_mcp.asyncio, if it is an opener of a client"
         )
 
 

@@ -121,7 +121,7 @@ class Back:
 
     def __getattr__(self, name: str) -> Any:
         world, mirror = self._world, self._mirror
-        kind: type = type(mirror)
+        kind: type[object] = mirror.__class__
         if isinstance(inspect.getattr_static(kind, name), property):
             return self._back(getattr(mirror, name))
         if world.is_awaited(kind, name):
@@ -140,7 +140,7 @@ class Back:
         return Back(self._world, value) if isinstance(value, Mirror) else value
 
     def _method(self, *names: str) -> Any:
-        kind: Any = type(self._mirror)
+        kind: type[object] = self._mirror.__class__
         return next(getattr(self._mirror, name) for name in names if hasattr(kind, name))
 
     def __aiter__(self) -> Back:
