@@ -46,7 +46,7 @@ def require_trio(function: str) -> None:
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
             f"{function} needs Trio, and no event loop of Trio runs here: start the program with trio.run(main), not "
-            "with asyncio.run(main())"
+            "with asyncio.run(main()); or import it from trio_mcp.asyncio, if it is an opener of a client"
         )
 
 
@@ -67,7 +67,8 @@ def asyncio_failure(raised: Exception, actor: str) -> RuntimeError | None:
     failure = RuntimeError(
         f"{actor} uses asyncio, and it runs on Trio: use Trio instead (trio.sleep for asyncio.sleep), or a library for "
         "both, such as httpx and anyio; or run the asyncio code in a thread: "
-        "await trio.to_thread.run_sync(asyncio.run, code())"
+        "await trio.to_thread.run_sync(asyncio.run, code()); or, in a server that asyncio hosts, on its loop: "
+        "await trio_mcp.asyncio.run_asyncio(code())"
     )
     failure.__cause__ = raised
     return failure

@@ -135,7 +135,7 @@ SERVED_ONCE = SERVER.replace("trio.run(serve_stdio, server)", "trio.run(server_o
     "server = Server",
     "async def server_once():\n    async with server.serving():\n        pass\n\n\nserver = Server",
 )
-CAPABILITIES = ("apps*", "gateway*", "openapi*", "skills*", "tasks*")
+CAPABILITIES = ("apps*", "asyncio*", "gateway*", "openapi*", "skills*", "sync*", "tasks*")
 
 
 def test_serving_loads_nothing_for_looking_inside() -> None:

@@ -18,6 +18,7 @@ import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
 from tests.interaction.openers import OPENERS, Opener
+from tests.interaction.over_bridges import over_asyncio, over_sync
 from tests.interaction.over_cluster import over_cluster
 from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, carries, over_http
 from tests.interaction.surface_server import make_server as make_surface_server
@@ -26,7 +27,9 @@ from trio_mcp.server import HttpOptions
 from trio_mcp.testing import open_memory_client
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
-TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster")
+TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster", "asyncio", "sync")
+BRIDGED = {"test_conversation"}
+"""The modules whose tests run through the clients for asyncio and without async."""
 
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
@@ -110,6 +113,8 @@ async def connected(
         "http-resumable": lambda: over_http("http-resumable", make(), options),
         "http-sse": lambda: over_http("http-sse", make(), options),
         "cluster": lambda: over_cluster(make, options, **serving),
+        "asyncio": lambda: over_asyncio(make(), options),
+        "sync": lambda: over_sync(make(), options),
     }
     over_socket = OVER_SOCKETS.get(transport)
     with trio.fail_after(30):
@@ -141,5 +146,9 @@ def _is_possible(item: pytest.Item) -> bool:
     parameters: dict[str, object] = {} if call is None else call.params
     revision = str(parameters.get("revision", types.REVISIONS[-1]))
     if parameters.get("transport") == "cluster" and item.get_closest_marker("one_process") is not None:
+        return False
+    if parameters.get("transport") in {"asyncio", "sync"} and item.path.stem not in BRIDGED:
+        return False
+    if parameters.get("transport") == "sync" and item.get_closest_marker("cancels") is not None:
         return False
     return all(carries(str(value), revision) for value in parameters.values() if value in IN_PROCESS)

@@ -97,6 +97,7 @@ async def test_progress_arrives_in_order_and_before_the_result(connect: Opener, 
 
 @pytest.mark.requirement("B.5-S3b", "B.12-P2a", "B.13-P2")
 @pytest.mark.complaint(17)
+@pytest.mark.cancels
 async def test_a_deadline_stops_the_handler(connect: Opener) -> None:
     async with connect() as client:
         with trio.CancelScope() as scope:
@@ -141,6 +142,7 @@ async def test_the_server_stops_a_tool_that_exceeds_its_timeout(connect: Opener)
 
 @pytest.mark.one_process
 @pytest.mark.requirement("B.1-P10c", "B.20-S1d")
+@pytest.mark.cancels
 async def test_requests_beyond_the_limits_wait_or_get_a_busy_error(connect: Opener) -> None:
     answers: list[str] = []
 

@@ -221,7 +221,7 @@ async def _read_parts(channel: HttpChannel, max_bytes: int, responding: Respondi
 
 WITHOUT_TRIO = (
     "this application needs Trio, and its server runs another event loop (uvicorn runs asyncio): use Hypercorn's Trio "
-    "worker, as in `hypercorn -k trio module:app`, or `trio_mcp.serve_http`"
+    "worker, as in `hypercorn -k trio module:app`, or `trio_mcp.serve_http`, or `trio_mcp.asyncio.http_app` there"
 )
 """The error of an application that another event loop runs, usually asyncio's, such as under uvicorn."""
 

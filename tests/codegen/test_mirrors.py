@@ -1,0 +1,170 @@
+"""The types of the clients for asyncio and for programs without async, compared with the Trio client."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_overloads
+
+import pytest
+
+import trio_mcp
+from codegen.mirrors import STUB, stub
+from trio_mcp import Client, ClientOptions, Clients
+from trio_mcp._mirrors import CALLBACKS
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+from typing import assert_type
+
+from trio_mcp import types
+from trio_mcp.sync import Client, TaskHandle, open_client, open_clients
+
+
+def on_elicit(question: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="decline")
+
+
+def use(client: Client) -> None:
+    assert_type(client.call_tool("add"), types.CallToolResult)
+    assert_type(client.call_tool("add", returns=int), int)
+    assert_type([tool.name for tool in client.tools()], list[str])
+    with client.open_call("add") as call:
+        assert_type([update.progress for update in call.updates], list[float])
+        assert_type(call.result(), types.CallToolResult)
+    assert_type(client.start_task("add"), TaskHandle)
+
+
+with open_client(["server"], on_elicit=on_elicit) as client:
+    use(client)
+with open_clients("mcp.json", on_log=print) as clients:
+    use(clients["one"])
+"""
+ASYNCIO = """
+import asyncio
+from typing import assert_type
+
+from trio_mcp import Server, types
+from trio_mcp.asyncio import Client, http_app, open_client, run_asyncio
+
+
+async def use(client: Client) -> None:
+    assert_type(await client.call_tool("add", returns=int), int)
+    assert_type([tool.name async for tool in client.tools()], list[str])
+    async with client.open_call("add") as call:
+        assert_type(await call.result(), types.CallToolResult)
+
+
+async def main() -> None:
+    async with open_client(["server"]) as client:
+        await use(client)
+    assert_type(await run_asyncio(asyncio.sleep(0, "x")), str)
+
+
+app = http_app(Server("s"), path="/mcp")
+asyncio.run(main())
+"""
+WRONG = PROGRAM.replace('client.call_tool("add")', 'client.call_tool("add", argumets={})')
+
+
+def test_the_stub_is_what_the_sources_give() -> None:
+    assert STUB.read_text(encoding="utf-8") == stub()
+
+
+def public_attributes(kind: type[object]) -> list[str]:
+    return list(vars(kind))
+
+
+def names_in_stub() -> Iterator[tuple[str, ast.stmt]]:
+    for node in ast.parse(STUB.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.AnnAssign):
+            yield ast.unparse(node.target), node
+
+
+def test_the_stub_has_the_names_of_the_module() -> None:
+    module = importlib.import_module("trio_mcp.sync")
+
+    assert {name for name, _ in names_in_stub()} == set(module.__all__)
+
+
+def test_the_classes_of_the_stub_have_the_members_of_the_classes_of_the_module() -> None:
+    module = importlib.import_module("trio_mcp.sync")
+    for name, node in names_in_stub():
+        if isinstance(node, ast.ClassDef) and name != "ClientOptions":
+            declared = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            mirrored = {each for each in public_attributes(getattr(module, name)) if not each.startswith("_")}
+            assert {each for each in declared if not each.startswith("_")} == mirrored, name
+
+
+@pytest.mark.parametrize("world", ["asyncio", "sync"])
+def test_both_worlds_have_the_classes_and_the_openers_of_blocks(world: str) -> None:
+    module = importlib.import_module(f"trio_mcp.{world}")
+    openers = {name for name in vars(trio_mcp)["__all__"] if name.startswith("open_")} - {"open_stream_client"}
+
+    assert openers <= set(module.__all__)
+    for name in openers:
+        assert inspect.signature(getattr(module, name)) == inspect.signature(getattr(trio_mcp, name))
+    for name in ("Client", "Clients"):
+        shown = {each for each in dir(getattr(module, name)) if not each.startswith("_")}
+        assert shown == {each for each in dir(getattr(trio_mcp, name)) if not each.startswith("_")}
+
+
+def awaited_callbacks() -> Iterator[str]:
+    """Yield the options and parameters whose annotations are types of callbacks that Trio awaits."""
+    aliases = ("Consent", "OnElicit", "OnElicitComplete", "OnLog", "OnProgress", "OnSample", "Roots")
+    annotations: dict[str, Any] = dict(ClientOptions.__annotations__)
+    for kind in (Client, Clients):
+        for _, function in inspect.getmembers(kind, inspect.isfunction):
+            callables: list[Any] = [function, *get_overloads(function)]
+            for overload in callables:
+                annotations |= {name: each.annotation for name, each in inspect.signature(overload).parameters.items()}
+    for name, annotation in annotations.items():
+        text = getattr(annotation, "__forward_arg__", str(annotation))
+        if text.removesuffix(" | None") in aliases:
+            yield name
+
+
+def test_the_callbacks_are_those_of_the_annotations() -> None:
+    assert set(awaited_callbacks()) == CALLBACKS
+
+
+@pytest.mark.parametrize("program", [PROGRAM, ASYNCIO], ids=["sync", "asyncio"])
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_program_passes_the_type_checkers(program: str, checker: str, tmp_path: Path) -> None:
+    done = checked(program, checker, tmp_path)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_wrong_argument_does_not_pass(checker: str, tmp_path: Path) -> None:
+    done = checked(WRONG, checker, tmp_path)
+
+    assert done.returncode == 1
+    assert "program.py" in done.stdout
+
+
+def checked(program: str, checker: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    if checker == "mypy":
+        pytest.importorskip("mypy", reason="the type checker is not installed here")
+        command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "program.py"]
+    else:
+        pyright = shutil.which("pyright")
+        if pyright is None:
+            pytest.skip("pyright is not installed here")
+        settings = f'{{"typeCheckingMode": "strict", "extraPaths": ["{ROOT / "src"}"]}}'
+        (folder / "pyrightconfig.json").write_text(settings, encoding="utf-8")
+        command = [pyright, "-p", str(folder)]
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False, encoding="utf-8", env=environment)
