@@ -63,7 +63,7 @@ HTTP_LAYERS = {"transports", "auth", "openapi"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 244, 32  # of the core
+MOST_MODULES, MOST_SMALL_MODULES = 243, 32  # of the core
 MOST_OF_A_CAPABILITY, MOST_SMALL_OF_A_CAPABILITY = 15, 4
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")

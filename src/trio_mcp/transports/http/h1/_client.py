@@ -25,8 +25,7 @@ from typing import Final
 import httptools
 from attrs import define, field
 
-from ._chunks import ChunkedBody
-from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, joined_fields, options_of
+from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, ChunkedBody, Fields, HttpSyntaxError, joined_fields, options_of
 
 __all__ = ["ResponseHead", "ResponseReader", "request_head"]
 

@@ -30,8 +30,18 @@ from typing import Final
 import httptools
 from attrs import define, field
 
-from ._chunks import ChunkedBody
-from ._syntax import FIELD, FIELD_VALUE, LENGTH, TOKEN, Fields, HttpSyntaxError, joined_fields, options_of, values_of
+from ._syntax import (
+    FIELD,
+    FIELD_VALUE,
+    LENGTH,
+    TOKEN,
+    ChunkedBody,
+    Fields,
+    HttpSyntaxError,
+    joined_fields,
+    options_of,
+    values_of,
+)
 
 __all__ = ["HTTP2_PREFACE", "RequestHead", "RequestReader", "field_lines", "response_head", "status_line"]
 
