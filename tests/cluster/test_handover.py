@@ -33,9 +33,10 @@ from trio_mcp.abc import Shared
 from trio_mcp.server import HttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports.http.server._legacy_session import StreamableSession
+from trio_mcp.transports.http.server._legacy_streams import HttpOutlet
 
 URL = "http://localhost/mcp"
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
+SSE, LEGACY, MODERN = "2024-11-05", "2025-11-25", "2026-07-28"
 Json = dict[str, Any]
 
 
@@ -78,6 +79,14 @@ def make_server(gate: Gate | None = None, **options: Any) -> Server:
         gate.entered.set()
         await gate.opened.wait()
         return await ask(ctx)
+
+    @server.tool
+    async def fill(size: int) -> str:
+        return "x" * size
+
+    @server.tool
+    async def roots(ctx: Context) -> int:
+        return len(await ctx.list_roots())
 
     @server.tool
     async def change(ctx: Context) -> None:
@@ -175,10 +184,15 @@ async def test_a_session_moves_as_often_as_its_process_stops_and_ends_when_its_c
 
 
 async def test_requests_of_a_session_at_the_same_time_are_answered_by_the_one_process_that_continues_it() -> None:
-    async with service(4) as nodes:
+    backend, statuses = InterruptedShared(), list[int]()
+    async with service(4, backend) as nodes:
         session = await nodes.begin(0)
         await nodes.stop(0)
-        statuses: list[int] = []
+
+        async def answer_slowly(method: str, name: str) -> None:
+            await trio.sleep(0.002)
+
+        backend.before = answer_slowly
 
         async def call(number: int) -> None:
             client = nodes.client(1 + number % 3, session)
@@ -549,14 +563,21 @@ async def test_a_session_without_a_handshake_is_not_handed_over() -> None:
             await trio.sleep_forever()
         return await call_next(request)
 
-    async with service(2, limits=Limits(drain_seconds=0.2), middleware=[hang]) as nodes:
+    backend, written = InterruptedShared(), list[str]()
+
+    async def note(method: str, name: str) -> None:
+        if method == "swap":
+            written.append(name)
+
+    backend.before = note
+    async with service(2, backend, limits=Limits(drain_seconds=0.2), middleware=[hang]) as nodes:
         client = nodes.client(0)
         async with trio.open_nursery() as nursery:
             params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
             nursery.start_soon(client.post, client.request("initialize", params))
             await gate.entered.wait()
             await nodes.stop(0)
-        assert _sessions(nodes.processes[1]) == 0
+        assert not any(name.startswith("session/") for name in written)
 
 
 async def test_sessions_that_cannot_be_handed_over_in_time_end_and_one_line_says_so(
@@ -652,3 +673,320 @@ async def test_a_request_that_reaches_a_process_that_is_about_to_leave_is_answer
         backend.before = call_before_it_leaves
         await nodes.stop(0)
         assert statuses == [0, 200]
+
+
+@define(eq=False)
+class Pause:
+    """Lets a backend wait before it writes sessions, until the test opens it."""
+
+    reached: trio.Event = field(factory=trio.Event, init=False)
+    over: trio.Event = field(factory=trio.Event, init=False)
+
+    async def __call__(self, method: str, name: str) -> None:
+        if method == "swap" and name.startswith("session/"):
+            self.reached.set()
+            await self.over.wait()
+
+
+async def test_messages_that_arrive_while_a_session_is_handed_over_reach_the_next_process() -> None:
+    backend, pause = InterruptedShared(), Pause()
+    async with service(2, backend) as nodes:
+        client, statuses = nodes.client(0), list[int]()
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        begun = await client.post(client.request("initialize", params))
+        late = nodes.client(1, begun.headers["mcp-session-id"])
+        backend.before = pause
+
+        async def say_initialized() -> None:
+            statuses.append((await late.post(late.notification("notifications/initialized"))).status)
+
+        async with trio.open_nursery() as nursery:
+            nodes.processes[0].stop.set()
+            await pause.reached.wait()
+            nursery.start_soon(say_initialized)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert statuses == []
+            pause.over.set()
+        assert statuses == [202]
+        async with late.open("GET") as stream:
+            nodes.processes[1].server.tool(name="another")(lambda: None)
+            assert (await stream.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_session_that_is_deleted_while_it_is_handed_over_is_gone() -> None:
+    backend, pause = InterruptedShared(), Pause()
+    async with service(2, backend) as nodes:
+        session, statuses = await nodes.begin(0), list[int]()
+        client = nodes.client(1, session)
+        backend.before = pause
+
+        async def delete() -> None:
+            statuses.append((await client.send("DELETE")).status)
+
+        async with trio.open_nursery() as nursery:
+            nodes.processes[0].stop.set()
+            await pause.reached.wait()
+            nursery.start_soon(delete)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            pause.over.set()
+        assert statuses == [204]
+        assert (await client.post(client.request("ping"))).status == 404
+
+
+async def test_a_session_that_is_deleted_before_its_turn_costs_no_other() -> None:
+    backend, pause = InterruptedShared(), Pause()
+    async with service(2, backend) as nodes:
+        sessions = [await nodes.begin(0) for _ in range(20)]
+        backend.before = pause
+        nodes.processes[0].stop.set()
+        await pause.reached.wait()
+        first = nodes.client(1, sessions[-1])
+        deleted: list[int] = []
+
+        async def delete() -> None:
+            deleted.append((await first.send("DELETE")).status)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delete)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            pause.over.set()
+            await nodes.processes[0].stopped.wait()
+        statuses = [(await each.post(each.request("ping"))).status for each in (nodes.client(1, id) for id in sessions)]
+        assert deleted == [204]
+        assert statuses == [200] * 19 + [404]
+
+
+async def test_a_session_that_is_busy_for_long_is_handed_over_although_others_were_at_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trio_mcp.transports.http.server._session_moves._HANDOVER_SECONDS", 0.2)
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=8)) as nodes:
+        idle, session = [await nodes.begin(0) for _ in range(2)]
+        busy = nodes.client(1, session)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(busy.post, busy.call("wait"))
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            client = nodes.client(1, idle)
+            assert (await client.post(client.request("ping"))).status == 200
+            await trio.sleep(0.5)  # longer than a handover may take
+            gate.opened.set()
+        assert (await busy.post(busy.request("ping"))).status == 200
+
+
+async def test_a_request_that_was_cancelled_while_it_waited_is_not_carried_out() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        held: list[int] = []
+
+        async def call_later() -> None:
+            got = await client.post(client.call("add", {"a": 1, "b": 2}, id="held"))
+            held.append(got.status)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.post, client.call("wait"))
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            nursery.start_soon(call_later)
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            cancelled = client.notification("notifications/cancelled", {"requestId": "held"})
+            assert (await client.post(cancelled)).status == 202
+            gate.opened.set()
+        assert held == [202]  # without an answer
+
+
+async def test_a_late_answer_answers_no_question_of_the_next_process() -> None:
+    async with service(2, limits=Limits(drain_seconds=0.2)) as nodes:
+        session = await nodes.begin(0)
+        client = nodes.client(1, session)
+        async with client.open("POST", client.call("ask", id="first")) as calling:
+            first = await calling.message()
+            await nodes.stop(0)
+        async with client.open("POST", client.call("ask", id="second")) as calling:
+            second = await calling.message()
+            answers = {each["id"]: name for each, name in ((first, "Ada"), (second, "Bob"))}
+            assert len(answers) == 2
+            for id, name in answers.items():
+                content = {"action": "accept", "content": {"name": name}}
+                await client.post({"jsonrpc": "2.0", "id": id, "result": content})
+            assert text_of(await calling.message()) == "Bob"
+
+
+async def test_of_two_processes_that_stop_neither_keeps_a_session() -> None:
+    gate = Gate()
+    async with service(3, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client, at_owner = nodes.client(1, session), nodes.client(0, session)
+        statuses: list[int] = []
+
+        async def ping() -> None:
+            statuses.append((await client.post(client.request("ping", id=5))).status)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(at_owner.post, at_owner.call("wait", id=8))
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            nursery.start_soon(ping)
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            nodes.processes[1].stop.set()
+            await nodes.stopping(1)
+            gate.opened.set()
+        assert statuses == [503]
+        await nodes.processes[1].stopped.wait()
+        third = nodes.client(2, session)
+        assert (await third.post(third.request("ping"))).status == 200
+
+
+async def test_a_session_that_arrives_while_its_new_process_stops_is_handed_over_again() -> None:
+    backend, pause = InterruptedShared(), Pause()
+    async with service(3, backend) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        client = nodes.client(1, session)
+        backend.before = pause
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.post, client.request("ping"))
+            await pause.reached.wait()
+            nodes.processes[1].stop.set()
+            await nodes.stopping(1)
+            pause.over.set()
+            await nodes.processes[1].stopped.wait()
+        third = nodes.client(2, session)
+        assert (await third.post(third.request("ping"))).status == 200
+
+
+async def test_sessions_that_arrive_at_once_do_not_exceed_the_limit() -> None:
+    async with service(2, sessions=SessionSettings(max_sessions=5)) as nodes:
+        sessions = [await nodes.begin(0) for _ in range(5)]
+        for _ in range(3):
+            own = nodes.client(1, await nodes.begin(1))
+            await own.post(own.request("ping"))
+        await nodes.stop(0)
+        async with trio.open_nursery() as nursery:
+            for session in sessions:
+                client = nodes.client(1, session)
+                nursery.start_soon(client.post, client.request("ping"))
+        assert _sessions(nodes.processes[1]) <= 5
+
+
+async def test_clients_that_do_not_read_cost_no_other_session() -> None:
+    async with service(2, sessions=SessionSettings(event_store=MemoryEventStore())) as nodes:
+        slow = [await nodes.begin(0) for _ in range(16)]
+        fine = [await nodes.begin(0) for _ in range(4)]
+        async with trio.open_nursery() as nursery:
+            for session in slow:
+                client = nodes.client(0, session)
+                nursery.start_soon(client.post_and_never_read, client.call("fill", {"size": 1_000_000}))
+            await trio.testing.wait_all_tasks_blocked(0.2)
+            await nodes.stop(0)
+            nursery.cancel_scope.cancel()
+        for session in [*fine, *slow]:
+            client = nodes.client(1, session)
+            assert (await client.post(client.request("ping"))).status == 200
+
+
+@pytest.mark.parametrize("through", [0, 1])
+async def test_an_answer_over_http_sse_is_taken_while_the_process_stops_and_a_request_is_not(through: int) -> None:
+    async with service(2, limits=Limits(drain_seconds=50)) as nodes:
+        opening = nodes.client(0, revision=SSE)
+        async with opening.open("GET") as stream:
+            endpoint = await stream.event()
+            assert endpoint is not None
+            url = f"http://localhost{endpoint.data.decode()}"
+            here, there = (RawHttpClient(nodes.engines[number], SSE, url) for number in (0, through))
+            capabilities: Json = {"roots": {}}
+            params = {"protocolVersion": SSE, "capabilities": capabilities, "clientInfo": {"name": "c", "version": "1"}}
+            await here.post(here.request("initialize", params))
+            await stream.message()
+            await here.post(here.notification("notifications/initialized"))
+            await here.post(here.call("roots", id="asking"))
+            question = await stream.message()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+
+            refused = await there.post(there.request("ping", id=9))
+            assert refused.status == 503
+            told = await there.post({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
+            assert told.status == 202
+            done = await stream.message()
+            assert (done["id"], done["result"].get("isError", False)) == ("asking", False)
+
+
+async def test_a_session_whose_messages_find_no_room_at_the_next_process_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cut(self: HttpOutlet, left: Json) -> None:
+        self.on_cut()
+
+    async with service(2) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        monkeypatch.setattr(HttpOutlet, "restore", cut)
+        client = nodes.client(1, session)
+        assert (await client.post(client.request("ping"))).status == 404
+        assert _sessions(nodes.processes[1]) == 0
+        later = await nodes.begin(1)
+        again = nodes.client(1, later)
+        assert (await again.post(again.request("ping"))).status == 200
+
+
+async def test_a_stream_that_waits_when_its_receiver_stops_is_refused() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client, statuses = nodes.client(1, session), list[int]()
+
+        async def listen() -> None:
+            statuses.append((await client.send("GET")).status)
+
+        async with trio.open_nursery() as nursery:
+            at_owner = nodes.client(0, session)
+            nursery.start_soon(at_owner.post, at_owner.call("wait", id=8))
+            await gate.entered.wait()
+            nodes.processes[0].stop.set()
+            await nodes.stopping(0)
+            nursery.start_soon(listen)
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            nodes.processes[1].stop.set()
+            await nodes.processes[1].stopped.wait()
+            gate.opened.set()
+        assert statuses == [503]
+
+
+async def test_a_process_that_stops_waits_for_the_responses_that_it_relays() -> None:
+    gate = Gate()
+    async with service(2, gate=gate, limits=Limits(drain_seconds=50)) as nodes:
+        session = await nodes.begin(0)
+        client, answers = nodes.client(1, session), list[str]()
+
+        async def call() -> None:
+            answers.append(text_of((await client.post(client.call("wait"))).messages[-1]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await gate.entered.wait()
+            nodes.processes[1].stop.set()
+            await nodes.stopping(1)
+            gate.opened.set()
+        assert answers == ["waited"]
+
+
+async def test_a_process_that_stops_waits_for_relayed_responses_no_longer_than_for_its_own() -> None:
+    async with service(2, gate=Gate(), limits=Limits(drain_seconds=0.2)) as nodes:
+        session = await nodes.begin(0)
+        client, statuses = nodes.client(1, session), list[int]()
+
+        async def call() -> None:
+            statuses.append((await client.post(client.call("wait"))).status)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            await nodes.stop(1)
+        assert statuses == [502]

@@ -138,6 +138,8 @@ class RunningApp:
             nursery.start_soon(self.posts.drained)
             nursery.start_soon(self.sessions.emptied)
             nursery.start_soon(self.websockets.drained)
+            if self.owners is not None:
+                nursery.start_soon(self.owners.drained, self.serving.limits.drain_seconds)
 
 
 @define(eq=False)

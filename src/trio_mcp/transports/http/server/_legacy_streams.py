@@ -406,7 +406,7 @@ class StoredOutlet(HttpOutlet):
         try:
             while lines := await self._next_lines():
                 await self._store_lines(lines)
-                while self._fresh_size >= self.limits.outbox_bytes and self._reason is None:
+                while self._fresh_size >= self.limits.outbox_bytes and not self.is_complete:
                     await self._changed.park()
         finally:
             self.is_stored = True

@@ -157,6 +157,9 @@ class RequestOwners:
     _sessions: SessionRegistry
     _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
     """The scopes of the streams of sessions, which do not end by themselves."""
+    _in_flight: int = field(default=0, init=False)
+    """The number of requests that are being forwarded."""
+    _emptied: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _looking_up: dict[str, trio.Lock] = field(factory=dict[str, trio.Lock], init=False)
     """Held for each session that is being looked for, by its id."""
 
@@ -208,6 +211,24 @@ class RequestOwners:
         Args:
             id: that of the JSON-RPC request in it, for an error.
         """
+        self._in_flight += 1
+        try:
+            return await self._forward_to_owner(destination, request, responding, id)
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._emptied.unpark_all()
+
+    async def drained(self, seconds: float) -> None:
+        """Wait until no request is being forwarded, for so many seconds at most."""
+        with trio.move_on_after(seconds):
+            while self._in_flight:
+                await self._emptied.park()
+
+    async def _forward_to_owner(
+        self, destination: Destination, request: HttpRequest, responding: Responding, id: RequestId | None
+    ) -> bool:
+        """Answer a request through its owner, or the process that continues its session; see `forward`."""
         owner = destination.owner
         while True:  # it may move again at any time
             if await self._forward(owner, request, responding, id):
