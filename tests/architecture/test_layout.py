@@ -320,6 +320,7 @@ PRIVATE_MODULES_OF_TESTS = {
         "_event_store",
         "_legacy_session",
         "_legacy_session_manager",
+        "_legacy_streams",
         "_lifespan",
         "_modern",
         "_websocket",

@@ -30,6 +30,7 @@ from trio_mcp import (
     open_http_client,
 )
 from trio_mcp.abc import Shared
+from trio_mcp.gateway import Gateway
 from trio_mcp.server import HttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports.http.server._legacy_session import StreamableSession
@@ -990,3 +991,72 @@ async def test_a_process_that_stops_waits_for_relayed_responses_no_longer_than_f
             await trio.testing.wait_all_tasks_blocked(0.1)
             await nodes.stop(1)
         assert statuses == [502]
+
+
+async def test_a_session_that_cannot_be_claimed_now_is_continued_later() -> None:
+    backend = InterruptedShared()
+    async with service(2, backend) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+        client = nodes.client(1, session)
+
+        async def break_down(method: str, name: str) -> None:
+            backend.is_down = method == "swap" and name.startswith("session/")
+
+        backend.before = break_down
+        assert (await client.post(client.request("ping"))).status == 503
+        backend.before, backend.is_down = None, False
+        assert (await client.post(client.request("ping"))).status == 200
+        assert _sessions(nodes.processes[1]) == 1
+
+
+async def test_a_session_that_fails_when_it_is_handed_over_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    to_json = StreamableSession.to_json
+
+    async def fail_once(self: StreamableSession, most_bytes: int) -> Json | None:
+        if self.id == first:
+            raise ZeroDivisionError
+        return await to_json(self, most_bytes)
+
+    monkeypatch.setattr(StreamableSession, "to_json", fail_once)
+    async with service(2) as nodes:
+        first, second = [await nodes.begin(0) for _ in range(2)]
+        await nodes.stop(0)
+        clients = [nodes.client(1, session) for session in (first, second)]
+        assert [(await each.post(each.request("ping"))).status for each in clients] == [404, 200]
+    assert "a session cannot be handed over" in caplog.text
+
+
+async def test_the_subscriptions_of_a_gateway_go_along() -> None:
+    upstream = Server("up")
+    upstream.resources.add_static("memo://up", "x", name="up")
+    shared = MemoryShared()
+
+    def gateway() -> Server:
+        made = Gateway("gate")
+        made.mount(upstream)
+        made.resources.add_static("memo://own", "x", name="own")
+        return made
+
+    processes = [Process(gateway(), HttpOptions(shared=shared)) for _ in range(2)]
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nodes = Service(processes, [await nursery.start(each.run) for each in processes])
+            session = await nodes.begin(0)
+            client = nodes.client(0, session)
+            for uri in ("memo://up", "memo://own"):
+                subscribed = await client.post(client.request("resources/subscribe", {"uri": uri}))
+                assert "error" not in subscribed.answer
+            await nodes.stop(0)
+            late = nodes.client(1, session)
+            async with late.open("GET") as stream:
+                told = set[str]()
+                while not {"memo://up", "memo://own"} <= told:
+                    message = await stream.message()
+                    told.add(message["params"].get("uri", ""))
+                upstream.resource_updated("memo://up")
+                while (await stream.message())["params"].get("uri") != "memo://up":
+                    pass
+            processes[1].stop.set()

@@ -360,7 +360,7 @@ class Responding(ByteHolder):
 
     @asynccontextmanager
     async def attending(self) -> AsyncGenerator[None]:
-        """Cancel the block when the client leaves; `left` is True then. Must not be entered twice."""
+        """Cancel the block when the client leaves; `left` is True then. Must not be nested."""
         async with owned_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._watch)
