@@ -77,6 +77,8 @@ class SessionMoves(Protocol):
     async def find_session(self, id: str) -> str | LeftSession | None:
         """Return the name of the other process that continues a session, or the session; None if there is neither.
 
+        There is neither if it has ended, and if this process was the last to continue it.
+
         Raises:
             SharedUnavailable: the backend cannot be reached.
         """
