@@ -1029,34 +1029,35 @@ async def test_a_session_that_fails_when_it_is_handed_over_costs_no_other(
     assert "a session cannot be handed over" in caplog.text
 
 
-async def test_the_subscriptions_of_a_gateway_go_along() -> None:
-    upstream = Server("up")
-    upstream.resources.add_static("memo://up", "x", name="up")
+async def test_the_subscriptions_of_a_gateway_go_along_as_far_as_its_servers_have_the_resources() -> None:
+    before, after = Server("before"), Server("after")
+    before.resources.add_static("memo://gone", "x", name="gone")
+    for upstream in (before, after):
+        upstream.resources.add_static("memo://up", "x", name="up")
     shared = MemoryShared()
 
-    def gateway() -> Server:
+    def gateway(upstream: Server) -> Server:
         made = Gateway("gate")
-        made.mount(upstream)
+        made.mount(upstream, prefix="")
         made.resources.add_static("memo://own", "x", name="own")
         return made
 
-    processes = [Process(gateway(), HttpOptions(shared=shared)) for _ in range(2)]
+    processes = [Process(gateway(each), HttpOptions(shared=shared)) for each in (before, after)]
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nodes = Service(processes, [await nursery.start(each.run) for each in processes])
             session = await nodes.begin(0)
             client = nodes.client(0, session)
-            for uri in ("memo://up", "memo://own"):
+            for uri in ("memo://gone", "memo://up", "memo://own"):
                 subscribed = await client.post(client.request("resources/subscribe", {"uri": uri}))
                 assert "error" not in subscribed.answer
             await nodes.stop(0)
             late = nodes.client(1, session)
             async with late.open("GET") as stream:
-                told = set[str]()
-                while not {"memo://up", "memo://own"} <= told:
-                    message = await stream.message()
-                    told.add(message["params"].get("uri", ""))
-                upstream.resource_updated("memo://up")
+                told = list[str]()
+                while not {"memo://up", "memo://own"} <= {*told}:
+                    told.append((await stream.message())["params"].get("uri", ""))
+                after.resource_updated("memo://up")
                 while (await stream.message())["params"].get("uri") != "memo://up":
                     pass
             processes[1].stop.set()

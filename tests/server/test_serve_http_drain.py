@@ -116,7 +116,7 @@ async def test_workers_are_killed_only_after_the_delay_and_the_drain(monkeypatch
     server = make_server(limits=Limits(drain_seconds=20))
     await serve_http(server, port=0, workers=2, drain_delay=7)
 
-    assert given["drain_seconds"] == 7 + 20 + 5
+    assert given["drain_seconds"] == 7 + 20 + 25
 
 
 @pytest.mark.parametrize("delay", [-1, True, float("inf"), float("nan")])

@@ -57,7 +57,7 @@ _SHARED_FILE = "TRIO_MCP_SHARED_FILE"
 """The environment variable with the file that workers share if the program names no backend."""
 _HANG_SECONDS = 30.0
 """The time without a sign of life after which a worker is replaced: longer than a handler should ever block."""
-_LAST_SECONDS = 8.0
+_LAST_SECONDS = 25.0
 """The seconds for writing responses and handing over sessions, after `Limits.drain_seconds`."""
 
 

@@ -166,7 +166,7 @@ class _SessionListener:
         access: Access | None,
         scope: trio.CancelScope,
         *,
-        task_status: trio.TaskStatus[Exception | None] = trio.TASK_STATUS_IGNORED,
+        task_status: trio.TaskStatus[Exception | None],
     ) -> None:
         """Listen through the forwarder until the session unsubscribes; report the refusal, or None if it listens."""
         forwarder = self._serving.forwarder
@@ -201,8 +201,14 @@ class _SessionListener:
                 self._uris[uri] = None
             elif self._serving.forwarder is not None:
                 scope = self._uris[uri] = trio.CancelScope()
-                self._serving.pool.nursery.start_soon(self._listen, uri, self.access, scope)
+                self._serving.pool.nursery.start_soon(self._listen_again, uri, scope)
         self.all_changed()
+
+    async def _listen_again(self, uri: str, scope: trio.CancelScope) -> None:
+        """Listen through the forwarder as the process before did, and report what may have changed until then."""
+        refusal: Exception | None = await self._serving.pool.nursery.start(self._listen, uri, self.access, scope)
+        if refusal is None:
+            self.changed(ResourceUpdated(uri))
 
     def unsubscribe(self, uri: str) -> None:
         scope = self._uris.pop(uri, None)
