@@ -149,6 +149,12 @@ INVALID_ON_PURPOSE = (
         "an invalid answer to a question of a task",
     ),
     InvalidOnPurpose(
+        "tests/tasks/test_answers_elsewhere.py::"
+        "test_an_invalid_answer_is_refused_by_the_process_that_gets_it_and_the_question_stays_open",
+        "client",
+        "an invalid answer to a question of a task",
+    ),
+    InvalidOnPurpose(
         "tests/server/test_context.py::test_invalid_members_of_the_client_info_are_left_out",
         "client",
         "an invalid description of the client",
