@@ -1061,3 +1061,23 @@ async def test_the_subscriptions_of_a_gateway_go_along_as_far_as_its_servers_hav
                 while (await stream.message())["params"].get("uri") != "memo://up":
                     pass
             processes[1].stop.set()
+
+
+async def test_a_backend_that_hangs_while_a_session_arrives_is_waited_for_no_longer_than_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trio_mcp.transports.http.server._legacy_session_manager._ARRIVAL_SECONDS", 0.1)
+    backend, hung = InterruptedShared(), list[str]()
+    async with service(2, backend) as nodes:
+        session = await nodes.begin(0)
+        await nodes.stop(0)
+
+        async def hang_once(method: str, name: str) -> None:
+            if method == "swap" and name.startswith("session/") and not hung:
+                hung.append(name)
+                await trio.sleep_forever()
+
+        backend.before = hang_once
+        client = nodes.client(1, session)
+        assert (await client.post(client.request("ping"))).status == 200  # at the second attempt
+        assert hung

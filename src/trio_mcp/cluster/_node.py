@@ -35,7 +35,7 @@ class Node:
     name: str
     """The name of this process."""
     service: SharedService
-    """What the processes share, for the parts of the server."""
+    """The memory that the processes have in common, for the parts of the server."""
     _ids: OwnerNames
     _membership: Membership
     _places: SessionPlaces

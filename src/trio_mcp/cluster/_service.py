@@ -52,7 +52,7 @@ def _hashed(kind: str, key: str) -> str:
 
 @define(eq=False)
 class KeyedService:
-    """What the processes of a service share, as one of them sees it; see `abc.SharedService`.
+    """The memory that the processes of a service have in common, as one of them sees it; see `abc.SharedService`.
 
     Args:
         state: the backend.

@@ -49,7 +49,7 @@ class _LeftSession:
     record: JsonObject
     _id: str
     _value: bytes
-    """What is stored of it."""
+    """Its value in the backend."""
     _places: SessionPlaces
 
     async def claim(self) -> bool:

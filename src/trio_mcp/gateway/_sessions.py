@@ -43,7 +43,7 @@ class GatewayCaller:
     """Its connection; None if that is not known, and no server asks for it."""
     access: Access | None
     context: ExchangeContext | None = None
-    """What its request says of it; None if that is not known, or not needed."""
+    """The context of its request; None if that is not known, or not needed."""
 
     @property
     def identity(self) -> Hashable:

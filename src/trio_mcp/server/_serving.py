@@ -134,7 +134,7 @@ class ActiveServer:
     home: Callable[[], str]
     """Returns the name of this process in a service of several; empty if there are no others."""
     shared: SharedService | None
-    """What this process shares with the others; None if there are no others."""
+    """The memory that this process has in common with the others of its service; None if there are no others."""
     internals: ServerInternals = field(init=False)
     """The internals of the server."""
     forwarder: Forwarder | None = field(init=False)
@@ -163,7 +163,7 @@ class ActiveServer:
     observers: Sequence[RequestObserver] = field(default=(), init=False)
     """What is told of each request; usually nothing is."""
     doing_once: dict[str, DoneOnce] = field(factory=dict[str, DoneOnce], init=False)
-    """What replayed handlers do once now; see `asking.DoneOnce`."""
+    """The functions of `ctx.once` that run now in replayed handlers; see `asking.DoneOnce`."""
     observed_tools: set[str] = field(factory=set[str], init=False)
     """The names of tools that the observers were told."""
 

@@ -58,7 +58,7 @@ class SenderFetch:
     _fetch: Fetch
     sender: Sender
     shared: SharedService | None = None
-    """What this process shares with the others of its service; None if there are no others."""
+    """The memory that this process has in common with the others of its service; None if there are no others."""
 
     async def __call__(self, call: HttpCall) -> HttpReply:
         """Make one request; see `abc.Fetch`."""

@@ -133,7 +133,7 @@ class TokenGuard:
     _server: ResourceServer
     _fetch: Fetch
     shared: SharedService | None = field(default=None, init=False)
-    """What this process shares with the others of its service; None if there are no others."""
+    """The memory that this process has in common with the others of its service; None if there are no others."""
     _replays: SeenProofs = field(factory=SeenProofs, init=False, repr=False)
     _refusals: RefusalLog = field(init=False, repr=False)
 

@@ -319,12 +319,12 @@ class AskingServing(Protocol):
 
     @property
     def shared(self) -> SharedService | None:
-        """What this process shares with the others of its service; None if there are no others."""
+        """The memory that this process has in common with the others of its service; None if there are no others."""
         ...
 
     @property
     def doing_once(self) -> dict[str, DoneOnce]:
-        """What replayed handlers do once now, by what identifies it."""
+        """The functions of `ctx.once` that run now in replayed handlers, by their keys."""
         ...
 
 

@@ -63,6 +63,8 @@ _RETRY_AFTER = "30"
 """The seconds after which a client that was refused for lack of room may try again."""
 _ID_BYTES = 32
 """The number of random bytes in the id of a session."""
+_ARRIVAL_SECONDS = 10.0
+"""The maximum time for continuing a session of another process: longer than a backend and an event store ever take."""
 _FLUSH_SECONDS = 2.0
 """The maximum time for the last messages to be written."""
 
@@ -383,8 +385,8 @@ class SessionRegistry:
         """
         arrival, is_here = session.arrival, False
         assert arrival is not None
-        with session.request_in_flight(), trio.CancelScope(shield=True):  # the session would be lost in between
-            try:
+        with session.request_in_flight(), trio.move_on_after(_ARRIVAL_SECONDS, shield=True):
+            try:  # shielded, because the session would be lost in between
                 if await left.claim():
                     self._continued.add(session.id)
                     await session.restore(left.record, request.access)

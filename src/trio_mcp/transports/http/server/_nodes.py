@@ -112,7 +112,7 @@ class HttpNodes(SessionMoves, Protocol):
 
     @property
     def service(self) -> SharedService:
-        """What this process shares with the others."""
+        """The memory that this process has in common with the others."""
         ...
 
     def owner_of_home(self, home: str) -> str | None:

@@ -43,7 +43,7 @@ class LeftSession(Protocol):
 
     @property
     def record(self) -> JsonObject:
-        """What it consists of."""
+        """Its contents, as its `to_json` has returned them."""
         ...
 
     async def claim(self) -> bool:
