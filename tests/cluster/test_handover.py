@@ -1081,3 +1081,29 @@ async def test_a_backend_that_hangs_while_a_session_arrives_is_waited_for_no_lon
         client = nodes.client(1, session)
         assert (await client.post(client.request("ping"))).status == 200  # at the second attempt
         assert hung
+
+
+async def test_requests_that_wait_for_a_session_go_to_the_process_that_was_faster() -> None:
+    backend, paused, over = InterruptedShared(), trio.Event(), trio.Event()
+    async with service(3, backend) as nodes:
+        session, statuses = await nodes.begin(0), list[int]()
+        await nodes.stop(0)
+        slow, fast = nodes.client(1, session), nodes.client(2, session)
+
+        async def pause_once(method: str, name: str) -> None:
+            if method == "swap" and name.startswith("session/") and not paused.is_set():
+                paused.set()
+                await over.wait()
+
+        async def ping(number: int) -> None:
+            statuses.append((await slow.post(slow.request("ping", id=number))).status)
+
+        backend.before = pause_once
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ping, 1)
+            await paused.wait()
+            assert (await fast.post(fast.request("ping"))).status == 200
+            nursery.start_soon(ping, 2)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            over.set()
+        assert statuses == [200, 200]

@@ -591,9 +591,10 @@ class StreamableSession(HttpSession):
         await responding.refuse(Refusal(status, McpError(code, sentence)))
 
     async def to_json(self, most_bytes: int) -> JsonObject | None:
-        """End all streams, and return what another process needs to `restore` the session; None before its handshake.
+        """End all streams, and return what another process needs to `restore` the session.
 
-        No request may be in flight, and `close` must follow. Waits only for the event store.
+        None before its handshake, and when it has ended. No request may be in flight, and `close` must follow. Waits
+        only for the event store.
 
         Args:
             most_bytes: the bytes of its events that are of use.

@@ -208,8 +208,9 @@ class SessionRegistry:
         return len(self._table)
 
     def has(self, id: str) -> bool:
-        """Return True if there is an open session *id*, of any principal."""
-        return id in self._table
+        """Return True if there is an open session *id*, of any principal, which has arrived."""
+        session = self._table.get(id)
+        return session is not None and session.arrival is None
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
         """Answer a POST in a session, or one that opens a session."""

@@ -20,7 +20,7 @@ from typing import Protocol
 import trio
 from attrs import define, field
 
-from ...._errors import ConnectionLost, SharedUnavailable
+from ...._errors import SharedUnavailable
 from ....wire import JsonObject
 
 __all__ = ["MISDIRECTED", "LeftSession", "SessionMoves", "StoppingSessions"]
@@ -94,13 +94,8 @@ class MovableSession(Protocol):
 
     id: str
 
-    @property
-    def lost(self) -> ConnectionLost | None:
-        """The reason why it has ended; None if it has not."""
-        ...
-
     async def to_json(self, most_bytes: int) -> JsonObject | None:
-        """End its streams, and return what it consists of; None if it has not begun.
+        """End its streams, and return what it consists of; None if it has not begun, or has ended.
 
         Args:
             most_bytes: the maximum size of its events.
@@ -146,7 +141,7 @@ class StoppingSessions:
 
     async def _hand_over(self, session: MovableSession) -> None:
         most_bytes = min(_MOST_BYTES, _MOST_BYTES_OF_ALL // self._count)
-        record = None if session.lost is not None else await session.to_json(most_bytes)
+        record = await session.to_json(most_bytes)
         if record is not None:
             await self._moves.hand_over(session.id, record, seconds=self._kept_seconds)
 
