@@ -1106,10 +1106,10 @@ async def test_requests_that_wait_for_a_session_go_to_the_process_that_was_faste
 
         backend.before = pause_once
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ping, 1)
+            nursery.start_soon(ping, 11)
             await paused.wait()
             assert (await fast.post(fast.request("ping"))).status == 200
-            nursery.start_soon(ping, 2)
+            nursery.start_soon(ping, 12)
             await trio.testing.wait_all_tasks_blocked(0.05)
             over.set()
         assert statuses == [200, 200]
