@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from copy import copy
 from enum import Enum, IntEnum, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import trio
 from attrs import define, field
@@ -536,7 +536,7 @@ class OutgoingMessageRequest(OutgoingRequest):
 class IncomingRequest(abc.ABC):
     """A request that this side answers. Responding and notifying only queue a message, and never wait."""
 
-    line_end: ClassVar[bytes] = b"\n"
+    line_end: ClassVar[Literal[b"", b"\n"]] = b"\n"
     """What follows a message: messages on a stream are lines."""
     is_notification: ClassVar[bool] = False
     """True if it is a notification, which is handled like a request but has no id and no response."""

@@ -29,7 +29,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, Literal, TypeAlias, TypeGuard, cast
 
 import msgspec
 from attrs import define, field, frozen
@@ -79,6 +79,7 @@ JsonText: TypeAlias = msgspec.Raw
 """A JSON value that is encoded already; `encode` copies it byte for byte."""
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+_encode_lines: Callable[[list[Any]], bytes] = msgspec.json.Encoder().encode_lines
 _encode_sorted: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic").encode
 _decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder().decode
 
@@ -140,8 +141,13 @@ def encode(value: Any) -> bytes:
         NotJsonError: *value* holds something that JSON does not have: NaN, an infinity, a lone surrogate, an object
             of an unknown class, a cycle.
     """
+    return _encoded(value, b"")
+
+
+def _encoded(value: Any, end: Literal[b"", b"\n"]) -> bytes:
+    """Return *value* as JSON, followed by *end*; raise what `encode` raises."""
     try:
-        data = _encode(value)
+        data = _line(value) if end else _encode(value)
         has_null = b"null" in data if len(data) <= _LARGE else _has_null(data, value)
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_nothing) if has_null else None
     except RecursionError:
@@ -154,6 +160,16 @@ def encode(value: Any) -> bytes:
     if path is not None:
         raise NotJsonError(f"{path}: NaN and infinities are not JSON")
     return data
+
+
+def _line(value: Any) -> bytes:
+    """Return *value* as JSON with a newline.
+
+    To append the newline to a large message would copy it, which takes as long as to write it. A small one is copied,
+    because msgspec reserves 1 KiB for it, and thousands may wait to be sent.
+    """
+    line = _encode_lines([value])
+    return line if len(line) > _LARGE else b"".join((line, b""))
 
 
 def _has_null(data: bytes, value: Any) -> bool:
@@ -420,28 +436,30 @@ def _kind(value: object) -> str:
 def encode_request(id: RequestId, method: str, params: JsonObject | None) -> bytes:
     """Return the line of a request; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
-        return encode({"jsonrpc": "2.0", "id": id, "method": method}) + b"\n"
-    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + b"\n"
+        return _encoded({"jsonrpc": "2.0", "id": id, "method": method}, b"\n")
+    return _encoded({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, b"\n")
 
 
-def encode_notification(method: str, params: JsonObject | None, *, end: bytes = b"\n") -> bytes:
+def encode_notification(method: str, params: JsonObject | None, *, end: Literal[b"", b"\n"] = b"\n") -> bytes:
     """Return the line of a notification; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
-        return _ended(encode({"jsonrpc": "2.0", "method": method}), end)
-    return _ended(encode({"jsonrpc": "2.0", "method": method, "params": params}), end)
+        return _encoded({"jsonrpc": "2.0", "method": method}, end)
+    return _encoded({"jsonrpc": "2.0", "method": method, "params": params}, end)
 
 
-def _ended(data: bytes, end: bytes) -> bytes:
-    return data + end if end else data  # a copy of a large message takes as long as writing it
-
-
-def encode_result(id: RequestId, result: JsonObject, *, end: bytes = b"\n") -> bytes:
+def encode_result(id: RequestId, result: JsonObject, *, end: Literal[b"", b"\n"] = b"\n") -> bytes:
     """Return the line of a response with a result; raise `NotJsonError` if it cannot be written as JSON."""
-    return _ended(encode({"jsonrpc": "2.0", "id": id, "result": result}), end)
+    return _encoded({"jsonrpc": "2.0", "id": id, "result": result}, end)
 
 
 def encode_error(
-    id: RequestId | None, code: int, message: str, data: Any = None, *, omit_id: bool = False, end: bytes = b"\n"
+    id: RequestId | None,
+    code: int,
+    message: str,
+    data: Any = None,
+    *,
+    omit_id: bool = False,
+    end: Literal[b"", b"\n"] = b"\n",
 ) -> bytes:
     """Return the line of a response with an error; raise `NotJsonError` if it cannot be written as JSON.
 
@@ -455,8 +473,8 @@ def encode_error(
     if data is not None:
         error["data"] = data
     if id is None and omit_id:
-        return _ended(encode({"jsonrpc": "2.0", "error": error}), end)
-    return _ended(encode({"jsonrpc": "2.0", "id": id, "error": error}), end)
+        return _encoded({"jsonrpc": "2.0", "error": error}, end)
+    return _encoded({"jsonrpc": "2.0", "id": id, "error": error}, end)
 
 
 _PREAMBLE = re.compile(
