@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections.abc
-import datetime
+import datetime as dt
 import decimal
 import fractions
 import ipaddress
@@ -15,7 +15,7 @@ import typing
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import annotated_types
 import pytest
@@ -23,11 +23,12 @@ import trio
 
 from trio_mcp import Image, Server, open_client, types
 from trio_mcp.server.signature import describe_type
+from trio_mcp.wire import is_array, is_object
 
 PAGE = (Path(__file__).parents[2] / "docs" / "argument-types.md").read_text(encoding="utf-8")
 PATTERN = "…"
 """The mark of a regular expression, which the page leaves out."""
-MODULES = (builtins, collections.abc, datetime, decimal, fractions, ipaddress, pathlib, uuid)
+MODULES = (builtins, collections.abc, dt, decimal, fractions, ipaddress, pathlib, uuid)
 
 
 def names() -> dict[str, Any]:
@@ -62,11 +63,10 @@ def value_of(expression: str) -> Any:
 
 def without_patterns(schema: Any) -> Any:
     """Return a schema with the mark in place of each regular expression."""
-    if isinstance(schema, dict):
-        members = cast("dict[str, Any]", schema)
-        return {name: PATTERN if name == "pattern" else without_patterns(each) for name, each in members.items()}
-    if isinstance(schema, list):
-        return [without_patterns(each) for each in cast("list[Any]", schema)]
+    if is_object(schema):
+        return {name: PATTERN if name == "pattern" else without_patterns(each) for name, each in schema.items()}
+    if is_array(schema):
+        return [without_patterns(each) for each in schema]
     return schema
 
 
