@@ -4,6 +4,8 @@ Rules of this file:
 
 1. A link of a staged page leads to a staged page. Links inside fenced blocks are text, and stay.
 2. A linked file that is no Markdown is shown in a block; a linked folder is a page that shows its files.
+3. A bar inside of code in a table is written with a backslash in front of it, as GitHub needs it; the site shows the
+   backslash, so it is removed.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ NAMES = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTI
 LANGUAGES = {".py": "python", ".html": "html", ".md": "markdown", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
 
 _BLOCK = re.compile(r"^(?P<fence>`{3,}).*?^(?P=fence)$", re.MULTILINE | re.DOTALL)
+_CODE_WITH_BAR = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
 
@@ -64,7 +67,7 @@ class _Staging:
             return self._site_link(link[0], source, place)
 
         parts = outside_of_blocks(source.read_text(encoding="utf-8"))
-        text = "".join(_LINK.sub(replace, part) if prose else part for prose, part in parts)
+        text = "".join(_LINK.sub(replace, _without_escapes(part)) if prose else part for prose, part in parts)
         self._write(place, text)
 
     def _site_link(self, link: str, source: Path, place: PurePosixPath) -> str:
@@ -99,6 +102,10 @@ class _Staging:
         path = self.target / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def _without_escapes(prose: str) -> str:
+    return _CODE_WITH_BAR.sub(lambda code: code[0].replace(r"\|", "|"), prose)
 
 
 def _block(file: Path, page: str) -> str:

@@ -77,6 +77,10 @@ def test_a_linked_folder_has_a_page_with_its_files(pages: Path) -> None:
         assert f"## {file.name}\n" in shown
 
 
+def test_a_bar_in_the_code_of_a_table_has_no_backslash(pages: Path) -> None:
+    assert "| `limit: int | None = None` |" in (pages / "troubleshooting.md").read_text(encoding="utf-8")
+
+
 def test_links_inside_of_blocks_are_text() -> None:
     text = "a\n```text\n[b](c)\n```\nd\n````md\n```\ne\n```\n````\n"
 
