@@ -138,6 +138,15 @@ def configuration_of_haproxy(text: str, folder: Path, port: int, certificate: Ce
 PROXIES = {"nginx.conf": configuration_of_nginx, "haproxy-tls.cfg": configuration_of_haproxy}
 
 
+async def is_listening(port: int) -> bool:
+    """Return True if a program of this machine accepts connections at a port."""
+    try:
+        await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+    except OSError:
+        return False
+    return True
+
+
 @asynccontextmanager
 async def example_proxy(name: str, server_port: int, folder: Path, certificate: Certificate) -> AsyncGenerator[str]:
     """Run a proxy with the configuration of the examples in front of a server; yields the URL of the proxy."""
@@ -147,12 +156,8 @@ async def example_proxy(name: str, server_port: int, folder: Path, certificate: 
     command = PROXIES[name](text, folder, port, certificate)
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(trio.run_process, command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
-        while True:
-            try:
-                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
-                break
-            except OSError:
-                await trio.sleep(0.01)
+        while not await is_listening(port):  # noqa: ASYNC110 # another process
+            await trio.sleep(0.01)
         yield f"https://localhost:{port}"
         nursery.cancel_scope.cancel()
 
@@ -179,7 +184,7 @@ async def test_the_proxies_pass_on_streams_and_hide_the_metrics(
             bound = await nursery.start(serve)
             assert bound.port is not None
             async with example_proxy(name, bound.port, tmp_path, certificate) as url:
-                while (await http.get(f"{url}/readyz")).status_code != 200:  # HAProxy has not checked it yet
+                while (await http.get(f"{url}/readyz")).status_code != 200:  # noqa: ASYNC110 # HAProxy checks it
                     await trio.sleep(0.01)
                 async with (
                     open_http_client(f"{url}/mcp", http_client=http) as client,

@@ -88,8 +88,8 @@ def check_pkce(token_issuer: TokenIssuer, known: Collection[str] = ()) -> None:
     if "S256" not in (methods or ()):
         raise AuthorizationFailed(
             f"{shown_text(token_issuer.server.issuer)} does not announce support for PKCE with S256 "
-            "(code_challenge_methods_supported); without it, authorization codes are not safe. If its documentation says "
-            "that it supports this, pass OAuth(issuers_with_pkce=[...])"
+            "(code_challenge_methods_supported); without it, authorization codes are not safe. If its documentation "
+            "says that it supports this, pass OAuth(issuers_with_pkce=[...])"
         )
 
 
@@ -299,8 +299,8 @@ class OAuth(Grant):
     visit: Callable[[str], Awaitable[str]] | None = None
     visit_seconds: float = 300
     issuers_with_pkce: Sequence[str] = ()
-    """Authorization servers that support PKCE with S256, although their metadata does not announce it, by their issuers:
-    that of Microsoft Entra ID, for example. Any other server without it is refused."""
+    """Authorization servers that support PKCE with S256, although their metadata does not announce it, by their
+    issuers: that of Microsoft Entra ID, for example. Any other server without it is refused."""
 
     interactive: ClassVar[bool] = True
 
