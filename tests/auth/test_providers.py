@@ -32,7 +32,7 @@ async def entra() -> AsyncGenerator[tuple[AuthorizationServer, str]]:
         clients=[DESK, ROBOT], registration=False, auto_consent=True, resources=[], change=without_pkce
     ) as authority:
         # Without a resource, this one issues tokens for its own issuer, as Entra ID does for the id of an application.
-        options = {"audiences": [authority.issuer], "scopes": ["api://shop/read"]}
+        options: dict[str, Any] = {"audiences": [authority.issuer], "scopes": ["api://shop/read"]}
         implied = {"read": ["api://shop/read"]}
         async with serving_protected(authority.issuer, implied_scopes=implied, **options) as url:
             yield authority, url

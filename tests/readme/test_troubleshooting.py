@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import logging
 import os
 import re
@@ -25,7 +26,6 @@ import trio
 from trio.testing import memory_stream_pair
 
 import trio_mcp
-import trio_mcp.asyncio
 from tests.cluster.interrupted_backend import InterruptedShared
 from tests.cluster.test_membership import Service
 from tests.cluster.test_once import Shop, asked, served
@@ -79,7 +79,8 @@ def cause_of(said: str) -> Callable[[Provocation], Provocation]:
 def leaves(error: BaseException) -> Generator[BaseException]:
     """Yield an exception, or those of a group."""
     if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
+        group: BaseExceptionGroup[BaseException] = error
+        for each in group.exceptions:
             yield from leaves(each)
     else:
         yield error
@@ -93,7 +94,7 @@ def told_by(provocation: Provocation, folder: Path) -> str:
             return await provocation(folder)
 
     try:
-        if asyncio.iscoroutinefunction(provocation):
+        if inspect.iscoroutinefunction(provocation):
             return str(trio.run(within_time))
         return str(provocation(folder))
     except BaseException as error:  # noqa: BLE001 # a program that ends is told something, too
@@ -282,9 +283,9 @@ def issuer_without_tls(_: Path) -> None:
 
 @cause_of("has no annotation: annotate it with its type")
 def no_annotation(_: Path) -> None:
-    @unchecked(Server("notes").tool)
-    async def find(name):  # noqa: ANN001, ANN202
-        return name
+    namespace: dict[str, Any] = {}
+    exec("def find(name): pass", namespace)  # a type checker would find the mistake
+    Server("notes").tool(namespace["find"])
 
 
 @cause_of("its default … is not a value of …")
@@ -322,9 +323,10 @@ def method_of_class(_: Path) -> None:
 
 @cause_of("@server.resource takes a URI")
 def resource_without_uri(_: Path) -> None:
-    @unchecked(Server("notes").resource)
     async def everything() -> str:
         return ""
+
+    unchecked(Server("notes").resource)(everything)
 
 
 @cause_of("a … … is registered already")
@@ -338,9 +340,10 @@ def two_of_one_name(_: Path) -> None:
 
 @cause_of("a generator function cannot be a handler")
 def generator_as_handler(_: Path) -> None:
-    @unchecked(Server("notes").tool)
     async def count() -> Any:
         yield 1
+
+    unchecked(Server("notes").tool)(count)
 
 
 @cause_of("unknown options: …")
@@ -528,8 +531,8 @@ async def too_many_requests(_: Path) -> None:
     async def look() -> None: ...
 
     async with open_client(server) as client:
-        for _ in range(2):
-            await client.call_tool("look")
+        await client.call_tool("look")
+        await client.call_tool("look")
 
 
 # --- The client cannot connect ---
@@ -568,7 +571,7 @@ async def nothing_listens(_: Path) -> None:
 async def http_instead_of_https(folder: Path) -> None:
     certificate = make_certificate(folder)
     async with trio.open_nursery() as nursery:
-        options = {"certfile": certificate.certfile, "keyfile": certificate.keyfile}
+        options: dict[str, Any] = {"certfile": certificate.certfile, "keyfile": certificate.keyfile}
         bound = await nursery.start(partial(serve_http, notes(), port=0, **options))
         try:
             async with open_client(f"http://127.0.0.1:{bound.port}/mcp"):
@@ -664,7 +667,7 @@ async def open_storage(folder: Path) -> None:
     await FileTokenStorage(path).load("key")
 
 
-async def sign_in(folder: Path, audience: str = "", **options: Any) -> None:
+async def sign_in(audience: str = "", **options: Any) -> None:
     """Sign in at an authorization server, and call a tool."""
     server_options = {name: options.pop(name) for name in ("registration", "change", "resources") if name in options}
     async with (
@@ -677,44 +680,44 @@ async def sign_in(folder: Path, audience: str = "", **options: Any) -> None:
             f"http://127.0.0.1:{port}/mcp", issuers=[authority.issuer], audiences=[audience] if audience else None
         )
         bound = await nursery.start(partial(serve_http, notes(), port=port, auth=resource))
-        options = {"visit": authority.visit, "redirect_uri": "http://127.0.0.1/callback"} | options
+        given: dict[str, Any] = {"visit": authority.visit, "redirect_uri": "http://127.0.0.1/callback", **options}
         try:
-            async with open_http_client(bound.url, auth=OAuth(**options)) as client:
+            async with open_http_client(bound.url, auth=OAuth(**given)) as client:
                 await client.call_tool("add", {"a": 1, "b": 2})
         finally:
             nursery.cancel_scope.cancel()
 
 
 @cause_of("it is for …, not for this server")
-async def other_audience(folder: Path) -> None:
-    await sign_in(folder, audience="another")
+async def other_audience(_: Path) -> None:
+    await sign_in(audience="another")
 
 
 @cause_of("does not support dynamic registration; register this client manually")
-async def no_registration(folder: Path) -> None:
-    await sign_in(folder, registration=False)
+async def no_registration(_: Path) -> None:
+    await sign_in(registration=False)
 
 
 @cause_of("does not announce support for PKCE with S256")
-async def no_pkce(folder: Path) -> None:
-    def change(_: str, members: dict[str, Any]) -> dict[str, Any]:
+async def no_pkce(_: Path) -> None:
+    def change(_endpoint: str, members: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in members.items() if name != "code_challenge_methods_supported"}
 
-    await sign_in(folder, change=change)
+    await sign_in(change=change)
 
 
 @cause_of("was refused: invalid_target")
-async def resource_refused(folder: Path) -> None:
-    await sign_in(folder, resources=[])
+async def resource_refused(_: Path) -> None:
+    await sign_in(resources=[])
 
 
 @cause_of("the sign-in at … was not completed within … s")
-async def nobody_signs_in(folder: Path) -> None:
-    async def visit(_: str) -> str:
+async def nobody_signs_in(_: Path) -> None:
+    async def visit(_url: str) -> str:
         await trio.sleep_forever()
         raise AssertionError
 
-    await sign_in(folder, visit=visit, visit_seconds=0.1)
+    await sign_in(visit=visit, visit_seconds=0.1)
 
 
 # --- HTTP ---
@@ -813,7 +816,7 @@ async def endless_questions(_: Path) -> str:
 
     @server.tool
     async def greet(ctx: Context) -> str:
-        for _ in range(3):
+        for _time in range(3):
             await ctx.elicit("Your name?", Name)
         return ""
 
@@ -860,8 +863,8 @@ async def misfit_result(_: Path) -> None:
 
 @cause_of("tool … returned no structured content, which its output schema requires")
 async def no_structured_content(_: Path) -> None:
-    schema = {"type": "object", "properties": {}}
-    tool = {"name": "add", "inputSchema": schema, "outputSchema": schema}
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    tool: dict[str, Any] = {"name": "add", "inputSchema": schema, "outputSchema": schema}
 
     async def work(client: Any) -> None:
         async for _tool in client.tools():
