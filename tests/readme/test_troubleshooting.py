@@ -18,7 +18,7 @@ import sys
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import httpx2
 import pytest
@@ -79,8 +79,7 @@ def cause_of(said: str) -> Callable[[Provocation], Provocation]:
 def leaves(error: BaseException) -> Generator[BaseException]:
     """Yield an exception, or those of a group."""
     if isinstance(error, BaseExceptionGroup):
-        group: BaseExceptionGroup[BaseException] = error
-        for each in group.exceptions:
+        for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(each)
     else:
         yield error
