@@ -193,8 +193,9 @@ def check_server(function: str, server: object) -> None:
     Raises:
         TypeError: it is not.
     """
-    if not hasattr(server, "serving"):
-        raise TypeError(f"{function}: expected a Server, such as Server('notes'), and got {type(server).__name__}")
+    if isinstance(server, type) or not hasattr(server, "serving"):
+        got = f"the class {server.__name__}" if isinstance(server, type) else type(server).__name__
+        raise TypeError(f"{function}: expected a Server, such as Server('notes'), and got {got}")
 
 
 def unawaited(value: object) -> str:

@@ -19,7 +19,7 @@ import hashlib
 import hmac
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote_plus, urlencode
@@ -68,21 +68,28 @@ class Pkce:
         return cls.of(secrets.token_urlsafe(_RANDOM_BYTES))
 
 
-def check_pkce(token_issuer: TokenIssuer) -> None:
+def check_pkce(token_issuer: TokenIssuer, known: Collection[str] = ()) -> None:
     """Refuse an authorization server that does not support S256.
 
     A server of 2025-03-26 that was found only by its address need not announce this: PKCE is used there all the same.
 
+    Args:
+        token_issuer: the authorization server.
+        known: the issuers that support it without announcing it, as the user says.
+
     Raises:
         AuthorizationFailed: an attacker could redeem a stolen code.
     """
+    if token_issuer.server.issuer in known:
+        return
     methods = token_issuer.server.code_challenge_methods_supported
     if methods is None and (token_issuer.resource is None or token_issuer.server.is_assumed):
         return
     if "S256" not in (methods or ()):
         raise AuthorizationFailed(
             f"{shown_text(token_issuer.server.issuer)} does not announce support for PKCE with S256 "
-            "(code_challenge_methods_supported); without it, authorization codes are not safe"
+            "(code_challenge_methods_supported); without it, authorization codes are not safe. If its documentation "
+            "says that it supports this, pass OAuth(issuers_with_pkce=[...])"
         )
 
 
@@ -106,7 +113,7 @@ def authorize(ask: TokenAsk, profile: ClientProfile) -> Flow[Tokens]:
         raise AuthorizationFailed(
             f"{shown_text(server.issuer)} has no authorization endpoint, so that users cannot sign in"
         )
-    check_pkce(ask.token_issuer)
+    check_pkce(ask.token_issuer, profile.issuers_with_pkce)
     registered = yield from ensure_registration(ask.token_issuer, profile, ask.scopes, dpop=ask.proofs is not None)
     pkce, state = Pkce.make(), secrets.token_urlsafe(_STATE_BYTES)
     url = _with_query(endpoint, _request(ask, registered, pkce, state))
@@ -165,7 +172,6 @@ def _forget_after(failure: AuthorizationFailed, registered: UsableRegistration) 
 
 def _request(ask: TokenAsk, registered: UsableRegistration, pkce: Pkce, state: str) -> dict[str, str]:
     """Return the parameters of the authorization request."""
-    identifier = ask.token_issuer.identifier
     parameters = {
         "response_type": "code",
         "client_id": registered.registration.client_id,
@@ -174,9 +180,8 @@ def _request(ask: TokenAsk, registered: UsableRegistration, pkce: Pkce, state: s
         "code_challenge_method": "S256",
         "state": state,
         **scope_member(ask.scopes),
+        **ask.token_issuer.resource_member,
     }
-    if identifier is not None:
-        parameters["resource"] = identifier
     if ask.scopes is not None and "offline_access" in ask.scopes:
         parameters["prompt"] = "consent"  # without it, OpenID providers ignore the scope
     if ask.proofs is not None:
@@ -293,6 +298,9 @@ class OAuth(Grant):
     show: Callable[[str], Awaitable[None]] | None = None
     visit: Callable[[str], Awaitable[str]] | None = None
     visit_seconds: float = 300
+    issuers_with_pkce: Sequence[str] = ()
+    """Authorization servers that support PKCE with S256, although their metadata does not announce it, by their
+    issuers: that of Microsoft Entra ID, for example. Any other server without it is refused."""
 
     interactive: ClassVar[bool] = True
 
@@ -357,6 +365,7 @@ class OAuth(Grant):
             registration=self.client,
             metadata_url=self.client_metadata_url,
             redirect_uri=self._redirect_uri,
+            issuers_with_pkce=self.issuers_with_pkce,
             names={name: value for name, value in names.items() if value is not None},
         )
 

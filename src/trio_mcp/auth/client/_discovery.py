@@ -94,11 +94,18 @@ class TokenIssuer:
     resource: ResourceMetadata | None
     """The server's metadata; None if it has none, which 2025-03-26 allows."""
     server: ServerMetadata
+    accepts_resource: bool = True
+    """False if the user says that the authorization server refuses the `resource` parameter."""
 
     @property
     def identifier(self) -> str | None:
-        """The `resource` parameter of all token requests; None if none is sent."""
+        """The server's identifier in its metadata; None if it has none."""
         return None if self.resource is None else self.resource.resource
+
+    @property
+    def resource_member(self) -> dict[str, str]:
+        """The `resource` parameter of authorization and token requests (RFC 8707); no parameter if none is sent."""
+        return {} if self.identifier is None or not self.accepts_resource else {"resource": self.identifier}
 
 
 def read_resource_metadata(body: bytes, url: str) -> ResourceMetadata:

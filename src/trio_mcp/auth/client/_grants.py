@@ -85,6 +85,9 @@ class Grant(abc.ABC):
     """True if tokens are bound to a key of this client (DPoP, RFC 9449), so that a stolen token is useless."""
     trusted_hosts: Sequence[str] = ()
     """Names of hosts that may be reached without TLS and at private addresses, although a server has named them."""
+    issuers_without_resource: Sequence[str] = ()
+    """Authorization servers that refuse the parameter `resource` (RFC 8707), by their issuers: that of Microsoft Entra
+    ID, for example. They are not told for which server a token is; the scopes have to say it."""
     clock: Callable[[], float] = time.time
     """The clock that decides when tokens expire, as `time.time` counts."""
     _caches: TokenCaches | None = field(default=None, init=False, repr=False)

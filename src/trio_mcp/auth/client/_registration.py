@@ -16,6 +16,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/au
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
@@ -218,6 +219,8 @@ class ClientProfile:
     """The URL of the client ID metadata document, which is the client's id at servers that support such documents."""
     redirect_uri: str | None
     """The required redirect URI; None means any one of this machine."""
+    issuers_with_pkce: Sequence[str] = ()
+    """The issuers that support PKCE without announcing it."""
     names: dict[str, Any] = field(factory=dict[str, Any])
     """The members of a registration that users see, such as `client_name`."""
 

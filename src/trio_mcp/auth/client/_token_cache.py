@@ -25,7 +25,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed, ConnectionClosed
 from ..._util import outlast
@@ -78,6 +78,7 @@ class TokenProvider(Protocol):
     account: str
     dpop: bool
     trusted_hosts: Sequence[str]
+    issuers_without_resource: Sequence[str]
     clock: Callable[[], float]
     interactive: ClassVar[bool]
 
@@ -278,7 +279,9 @@ class TokenRenewal:
     async def _discovered(self, record: TokenRecord | None) -> TokenIssuer:
         prefer = None if record is None else record.issuer
         trusted, challenge = self._grant.trusted_hosts, self._requirement.challenge
-        return await drive(discover(self._cache.url, challenge, trusted_hosts=trusted, prefer=prefer), self._services)
+        flow = discover(self._cache.url, challenge, trusted_hosts=trusted, prefer=prefer)
+        found = await drive(flow, self._services)
+        return evolve(found, accepts_resource=found.server.issuer not in self._grant.issuers_without_resource)
 
     async def _refresh(self, record: TokenRecord, token_issuer: TokenIssuer) -> ActiveToken | None:
         """Replace the tokens by means of their refresh token; return None if the result is not better."""

@@ -303,8 +303,7 @@ def request_tokens(ask: TokenAsk, registration: Registration | None, form: Mappi
     Raises:
         AuthorizationFailed: the request failed, was refused (`error` has the error code), or returned an invalid token.
     """
-    identifier = ask.token_issuer.identifier
-    whole = {**form} if identifier is None else {**form, "resource": identifier}
+    whole = {**form, **ask.token_issuer.resource_member}
     sent_at = yield from now()
     members = yield from post_token_request(ask.token_issuer.server, registration, whole, proofs=ask.proofs)
     wanted: TokenType = "Bearer" if ask.proofs is None else "DPoP"
