@@ -89,7 +89,13 @@ class HasTools(Protocol):
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, on_progress: OnProgress | None = None
     ) -> types.CallToolResult:
-        """Call the tool that has this name in `tools`."""
+        """Call a tool, as `Client.call_tool` does.
+
+        Args:
+            name: the name of the tool in `tools`.
+            arguments: the arguments of the tool, as JSON; None for none.
+            on_progress: called with each report of progress.
+        """
         ...
 
 

@@ -609,23 +609,39 @@ class Bridge:
     # --- Answers to the view ---
 
     def respond(self, id: RequestId, result: JsonObject | None = None) -> None:
-        """Answer a request of the view; do nothing if the view no longer waits for it."""
+        """Answer a request of the view; do nothing if the view no longer waits for it.
+
+        Args:
+            id: the id of the event that reported the request.
+            result: the JSON of the result; None for an empty one.
+        """
         if self._is_answered(id):
             self._send({"id": id, "result": result or {}})
 
     def refuse(self, id: RequestId, message: str, *, code: int = REFUSED, data: Any = types.UNSET) -> None:
-        """Answer a request of the view with an error; do nothing if the view no longer waits for it."""
+        """Answer a request of the view with an error; do nothing if the view no longer waits for it.
+
+        Args:
+            id: the id of the event that reported the request.
+            message: one sentence, which the page can read.
+            code: the number of the JSON-RPC error.
+            data: any JSON value with details; omitted by default.
+        """
         if self._is_answered(id):
             self._send_error(id, code, message, data)
 
     def forget(self, id: RequestId) -> None:
-        """Send no response to a request that the view has cancelled."""
+        """Forget the request *id*, which the view has cancelled: no response to it is sent any more."""
         self._open.discard(id)
 
     def display_mode_is(self, id: RequestId, mode: McpUiDisplayMode) -> None:
         """Answer a request for another place with the place that the view has now, and tell the view if it is new.
 
         A view is never put into a place that it does not declare; it then stays where it is.
+
+        Args:
+            id: the id of the `DisplayModeRequested` event.
+            mode: the place that the host has chosen: ``"inline"``, ``"fullscreen"`` or ``"pip"``.
 
         Raises:
             StructureError: there is no such place.
@@ -672,6 +688,9 @@ class Bridge:
     def tool_cancelled(self, reason: str | None = None) -> None:
         """Tell the view that there will be no result.
 
+        Args:
+            reason: one sentence for the page; None to give no reason.
+
         Raises:
             LocalProtocolError: the call is over.
         """
@@ -689,7 +708,10 @@ class Bridge:
     def close(self, reason: str | None = None) -> Sequence[BridgeEvent]:
         """Ask the view to end, and to save what it has; a later `ViewClosed` says that it has ended.
 
-        A view that is not initialized ends at once. Asking again changes nothing.
+        A view that is not initialized ends at once: the `ViewClosed` event is returned. Asking again changes nothing.
+
+        Args:
+            reason: one sentence for the page; None to give no reason.
         """
         if self.state in {ViewState.CLOSING, ViewState.CLOSED}:
             return ()

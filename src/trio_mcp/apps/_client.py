@@ -53,7 +53,11 @@ class App:
 
 
 async def read_app(client: Client, tool: types.Tool) -> App | None:
-    """Read the app that shows the results of a tool; see `Client.app_of`.
+    """Read the app that shows the results of a tool; None if the tool has none. `Client.app_of` calls this.
+
+    Args:
+        client: a client of the server that has the tool.
+        tool: the tool, as `Client.tools` lists it.
 
     Raises:
         RemoteProtocolError: the URI of the app, or its resource, is not that of an app.

@@ -188,6 +188,15 @@ def tool_options(
 ) -> dict[str, Any]:
     """Declare the extension, and return the options of a tool with *app* and *visibility* as part of its `_meta`.
 
+    `Server.tool` calls this if it is given one of the two.
+
+    Args:
+        server: the server of the tool. It checks before each serving that it has the resource *app*.
+        app: the URI of the app that shows the results of the tool, which begins with ``ui://``; None for no app.
+        visibility: the callers that may see and call the tool: ``"model"``, ``"app"`` or both; None for both.
+        meta: the other members of the tool's `_meta`.
+        options: the other options of the tool, which are returned unchanged.
+
     Raises:
         ValueError: *app* is not the URI of an app, *visibility* has an unknown caller or none, or *meta* has the
             members that these options make.

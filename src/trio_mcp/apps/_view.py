@@ -170,7 +170,12 @@ class AppHost:
         return Extension(EXTENSION, {"mimeTypes": [APP_TYPE]})
 
     def capabilities(self, client: Client, app: App) -> McpUiHostCapabilities:
-        """Return what views of *app* learn about the abilities of this host."""
+        """Return the abilities of this host that a view of *app* is told.
+
+        Args:
+            client: the client of the app's server; the view can read resources if the server has any.
+            app: the app of the view; of the permissions that it requests, it gets those in `permissions`.
+        """
         granted: JsonObject = {PERMISSIONS[each]: {} for each in self.permissions if each in app.permissions}
         sandbox = types.structure({"permissions": granted, "csp": app.csp.to_wire()}, McpUiHostCapabilitiesSandbox)
         has_resources = client.server_capabilities.resources is not None
@@ -325,6 +330,9 @@ class View:
 
     async def tool_cancelled(self, reason: str | None = None) -> None:
         """Tell the view that there will be no result.
+
+        Args:
+            reason: one sentence for the page; None to give no reason.
 
         Raises:
             LocalProtocolError: the call is over.

@@ -341,7 +341,12 @@ class OutgoingRequest(abc.ABC):
         self._wake()
 
     def deliver(self, method: str, params: JsonObject) -> bool:
-        """Take a notification of the subscription that this request opened; False if it opened none, or is over."""
+        """Take a notification of the subscription that this request opened; False if it opened none, or is over.
+
+        Args:
+            method: the method of the notification.
+            params: its params.
+        """
         if self.listener is None or self.state is not _OPEN:
             return False
         self.listener.on_notification(method, params)
@@ -598,6 +603,9 @@ class IncomingRequest(abc.ABC):
     def respond(self, outcome: JsonObject | McpError) -> None:
         """Send the response. The caller has waited for `room`, or it is the reader, which sends only small responses.
 
+        Args:
+            outcome: the JSON of the result, or the error.
+
         Raises:
             LocalProtocolError: the request was answered or cancelled before.
         """
@@ -612,6 +620,10 @@ class IncomingRequest(abc.ABC):
     def notify(self, method: str, params: JsonObject) -> None:
         """Send an update that belongs to this exchange. It is dropped if the exchange is over.
 
+        Args:
+            method: the method of the notification.
+            params: its params as JSON.
+
         Raises:
             NotJsonError: *params* cannot be written as JSON.
         """
@@ -619,7 +631,11 @@ class IncomingRequest(abc.ABC):
             self._notify(method, params)
 
     def cancel(self, reason: str) -> None:
-        """Stop the handler run of this request, because the requester cancelled it."""
+        """Stop the handler run of this request, because the requester cancelled it. No response is sent.
+
+        Args:
+            reason: the cause, for the `trio.Cancelled` of the handler.
+        """
         run = self._cut(ExchangeEvent.CANCEL)
         if run is not None:
             run.stop(reason)
@@ -698,7 +714,12 @@ class IncomingRequest(abc.ABC):
 
     @abc.abstractmethod
     def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
-        """Return a request to the peer that belongs to this exchange; enter it to send it, leave it to end it."""
+        """Return a request to the peer that belongs to this exchange; enter it to send it, leave it to end it.
+
+        Args:
+            method: the method of the request.
+            params: its params as JSON; None to send none.
+        """
 
     def may_run_inline(self) -> bool:
         """Return True if a handler that never waits may run, and answer, before the reader continues."""

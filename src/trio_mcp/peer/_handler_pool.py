@@ -155,6 +155,9 @@ class HandlerPool:
         """Answer *exchange* with the outcome of *forwarding*, as soon as a slot is free; see `ForwardingRun`.
 
         Args:
+            exchange: the request, which was admitted.
+            forwarding: sends the request on, and returns its outcome.
+            slots: the places of the connection, of which the run takes one.
             deadline: the deadline of the caller, on Trio's clock; *forwarding* keeps it, or its handler is cancelled.
         """
         run = ForwardingRun(
@@ -413,7 +416,14 @@ class HandlerRun:
 
     @contextmanager
     def asking(self, questions: Sequence[Question]) -> Generator[QuestionBatch]:
-        """Open a batch of questions for the duration of the block. It fails if the handler ends or has ended."""
+        """Open a batch of questions for the duration of the block. Its answers fail if the handler ends meanwhile.
+
+        Args:
+            questions: the questions, which are sent at once.
+
+        Raises:
+            AskExpired: the handler has ended already.
+        """
         if self.has_ended:
             raise AskExpired("the call is over")
         asking = QuestionBatch(questions)
@@ -429,12 +439,20 @@ class HandlerRun:
             asking.fail(failure)
 
     def stop(self, reason: str) -> None:
-        """Cancel the handler. The questions of a shielded clean-up fail with `AskExpired`."""
+        """Cancel the handler. The questions of a shielded clean-up fail with `AskExpired`.
+
+        Args:
+            reason: the cause, for the `trio.Cancelled` of the handler.
+        """
         self.scope.cancel(reason=reason)
         self.fail_all(AskExpired("the call is over"))
 
     def stop_soon(self, reason: str) -> None:
-        """Cancel the handler in its turn (rule 7)."""
+        """Cancel the handler when its turn comes: the cancellations of many handlers are spread over time (rule 7).
+
+        Args:
+            reason: the cause, for the `trio.Cancelled` of the handler.
+        """
         if self.has_task or self.has_slot:
             self.pool.cancellations.add(partial(self.stop, reason))
         else:

@@ -136,7 +136,12 @@ class FairLimiter:
         members[begin] = None
 
     def forget(self, group: Hashable, begin: Begin) -> None:
-        """Stop waiting. Harmless if *begin* does not wait."""
+        """Stop waiting for a place. Does nothing if *begin* does not wait.
+
+        Args:
+            group: the group in which it waits.
+            begin: the function that `enter` would call.
+        """
         members = self._members.get(group)
         if members is not None and begin in members:
             self._leave(group, members, begin)

@@ -142,6 +142,7 @@ class ChangeFilter:
         """Return the filter of a request or an acknowledgement; a repeated URI counts once.
 
         Args:
+            wire: the filter, as it was received.
             custom: the members of extensions to take over, if they are lists of strings.
         """
         return cls(

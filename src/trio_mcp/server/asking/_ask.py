@@ -64,11 +64,25 @@ class Ask(abc.ABC, Generic[A_co]):
 
     @abc.abstractmethod
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the error that names the capability the client would have to declare; None if it has declared it."""
+        """Return the error that names the capability the client would have to declare; None if it has declared it.
+
+        The server calls this before it sends the question.
+
+        Args:
+            context: the revision and the capabilities of the client.
+        """
 
     @abc.abstractmethod
     def read(self, answer: Any, revision: str) -> A_co:
-        """Return the value for the handler; raises `McpError` if the client's answer is invalid."""
+        """Return the value for the handler. The server calls this with the answer of the client.
+
+        Args:
+            answer: the JSON of the answer, which has not been checked.
+            revision: the protocol revision of the answer.
+
+        Raises:
+            McpError: the client is at fault: the answer is invalid.
+        """
 
 
 def structured(answer: Any, cls: type[T], revision: str) -> T:
@@ -151,11 +165,11 @@ class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
         return {**mode, "message": self.message, "requestedSchema": form_of(self.form).requested_schema(revision)}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client can show forms."""
+        """Return an error unless the client can show forms; see `Ask.lacking`."""
         return missing(context, "elicitation", "form", since=WITH_ELICITATION, bare_means=True)
 
     def read(self, answer: Any, revision: str) -> Accepted[T] | Declined | Dismissed:
-        """Return the decision of the user, and the content of the form.
+        """Return the decision of the user, and the content of the form; see `Ask.read`.
 
         Raises:
             McpError: the content does not fit the form.
@@ -192,11 +206,11 @@ class Visit(Ask["Accepted[None] | Declined | Dismissed"]):
         return {"mode": "url", "message": self.message, "url": self.url, **id}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client can open pages."""
+        """Return an error unless the client can open pages; see `Ask.lacking`."""
         return missing(context, "elicitation", "url", since=WITH_MODES)
 
     def read(self, answer: Any, revision: str) -> Accepted[None] | Declined | Dismissed:
-        """Return the decision of the user."""
+        """Return the decision of the user; see `Ask.read`."""
         return _not_accepted(answer, revision) or Accepted(None)
 
 
@@ -259,13 +273,13 @@ class Sample(Ask["types.CreateMessageResult"]):
         return _params(self, revision)
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client has a model, which can use tools if there are any."""
+        """Return an error unless the client has a model, which can use tools if there are any; see `Ask.lacking`."""
         if self.tools is not None or self.tool_choice is not None:
             return missing(context, "sampling", "tools", since=WITH_MODES)
         return missing(context, "sampling")
 
     def read(self, answer: Any, revision: str) -> types.CreateMessageResult:
-        """Return the completion."""
+        """Return the completion; see `Ask.read`."""
         return structured(answer, types.CreateMessageResult, revision)
 
 
@@ -281,11 +295,11 @@ class ListRoots(Ask["Sequence[types.Root]"]):
         return {}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client has roots."""
+        """Return an error unless the client has roots; see `Ask.lacking`."""
         return missing(context, "roots")
 
     def read(self, answer: Any, revision: str) -> Sequence[types.Root]:
-        """Return the roots."""
+        """Return the roots; see `Ask.read`."""
         return structured(answer, types.ListRootsResult, revision).roots
 
 

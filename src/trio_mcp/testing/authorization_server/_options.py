@@ -72,7 +72,7 @@ class KnownClient:
     secret_expires_at: float | None = field(default=None, kw_only=True)
 
     def may_use(self, grant_type: str) -> bool:
-        """Return True if it may use a grant type."""
+        """Return True if it may use *grant_type*, such as ``"authorization_code"``."""
         return self.grant_types is None or grant_type in self.grant_types
 
     @property

@@ -256,7 +256,7 @@ TEXT_TYPE = "text/plain; charset=utf-8"
 
 
 def json_fields(size: int) -> Sequence[tuple[str, str]]:
-    """Return the header fields of a JSON document. A tuple, because many responses have the same ones."""
+    """Return the header fields of a JSON document of *size* bytes. A tuple: many responses have the same ones."""
     return (*_JSON_FIELDS, ("content-length", str(size)))
 
 
@@ -462,14 +462,17 @@ class BegunRequest(abc.ABC):
 
     @abc.abstractmethod
     def take_answer(self, most_bytes: int) -> tuple[int, bytes] | None:
-        """Return the status and the JSON of the response, if that is all and it has at most this size. Synchronous.
+        """Return the status and the JSON of the response, if that is all of it. Synchronous.
 
         If it returns None, `go_on` must follow.
+
+        Args:
+            most_bytes: the size of the JSON above which this returns None.
         """
 
     @abc.abstractmethod
     async def go_on(self, responding: Responding) -> None:
-        """Answer the request."""
+        """Answer the request by *responding*, which sends the response."""
 
 
 @define(eq=False)
