@@ -397,7 +397,7 @@ class Toolkit:
 
     @property
     def skills(self) -> str:
-        """What to tell the model of the skills, in the system prompt: names, servers and descriptions; "" without them.
+        """The part of the system prompt about the skills: names, servers and descriptions; "" without skills.
 
         They are as the servers describe them.
         """

@@ -172,7 +172,7 @@ class ViewReady:
     info: types.Implementation
     """The name and version that the view states."""
     capabilities: McpUiAppCapabilities
-    """What the view states that it can do."""
+    """The abilities that the view declares."""
 
 
 @frozen
@@ -180,8 +180,11 @@ class ToolCallRequested:
     """The view wants to call a tool that its server makes for apps."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     name: str
+    """The name of the tool."""
     arguments: JsonObject
+    """The arguments of the tool."""
 
 
 @frozen
@@ -189,8 +192,11 @@ class ServerRequested:
     """The view sends its server a request that only reads."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     method: str
+    """The method of the request."""
     params: JsonObject
+    """The params of the request, which have not been checked."""
 
 
 @frozen
@@ -198,7 +204,9 @@ class LinkRequested:
     """The view wants the user to visit a page, or to write a mail."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     url: str
+    """The URL, which the page has chosen: do not visit it before the user has seen it."""
 
 
 @frozen
@@ -206,7 +214,9 @@ class MessageRequested:
     """The view wants to add a message of the user to the conversation."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     content: Sequence[types.ContentBlock]
+    """The content of the message."""
 
 
 @frozen
@@ -214,7 +224,9 @@ class DownloadRequested:
     """The view wants the user to save files: their contents, or links to resources of the server."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     contents: Sequence[types.EmbeddedResource | types.ResourceLink]
+    """The files: their contents, or links to resources of the server."""
 
 
 @frozen
@@ -222,7 +234,9 @@ class ModelContextChanged:
     """The view states what the model shall know; it replaces what the view has stated before."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     context: McpUiUpdateModelContextRequestParams
+    """The content for the model, as text or other blocks and as JSON."""
 
 
 @frozen
@@ -230,15 +244,19 @@ class DisplayModeRequested:
     """The view wants to be shown in another place. Answer with `Bridge.display_mode_is`."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     mode: McpUiDisplayMode
+    """The place: ``"inline"``, ``"fullscreen"`` or ``"pip"``."""
 
 
 @frozen
 class SizeChanged:
-    """The content of the view has another size, in CSS pixels; None if the view does not say."""
+    """The content of the view has another size."""
 
     width: float | None
+    """The width in CSS pixels; None if the view does not say."""
     height: float | None
+    """The height in CSS pixels; None if the view does not say."""
 
 
 @frozen
@@ -246,8 +264,11 @@ class ViewLogged:
     """The view has written a log message."""
 
     level: types.LoggingLevel
+    """The severity, such as ``"info"``."""
     data: Any
+    """The message: a string or any other JSON value. Do not trust it."""
     logger: str | None
+    """The name of the logger of the page; None if it has none."""
 
 
 @frozen
@@ -257,9 +278,10 @@ class CloseRequested:
 
 @frozen
 class RequestCancelled:
-    """The view no longer needs the response to a request that was not answered."""
+    """The view no longer needs the response to a request that was not answered. Call `Bridge.forget`."""
 
     id: RequestId
+    """The id of the request."""
 
 
 @frozen
@@ -282,7 +304,8 @@ BridgeEvent: TypeAlias = (
     | RequestCancelled
     | ViewClosed
 )
-"""What a view says or asks. Those with an `id` are requests: answer each with `Bridge.respond` or `Bridge.refuse`."""
+"""An event of a view: something that it says or asks. Those with an `id` are requests: answer each with
+`Bridge.respond` or `Bridge.refuse`."""
 
 
 # --- Reading the params of a view ---

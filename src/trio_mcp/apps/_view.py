@@ -90,7 +90,7 @@ _ALL_CONTENT = McpUiSupportedContentBlockModalities(text={}, image={}, audio={},
 
 @frozen(kw_only=True, eq=False)
 class AppHost:
-    """What a host does for the views of apps: its callbacks, and what the views learn about it.
+    """A host of apps: its callbacks for views, and the facts about it that views learn.
 
     The callbacks are functions of these forms, each optional::
 
@@ -154,9 +154,9 @@ class AppHost:
     info: types.Implementation = field(factory=_this_package)
     """The name and version that views see."""
     context: McpUiHostContext = field(factory=McpUiHostContext)
-    """What views learn about the host at once: theme, language, styles and so on."""
+    """The facts that views learn about the host at once: theme, language, styles and so on."""
     permissions: Iterable[AppPermission] = ()
-    """What the host lets the browser grant to pages that ask for it."""
+    """The permissions that the host lets the browser grant to pages that ask for them."""
     max_message_bytes: int = 16 * 1024 * 1024
     """The size of the largest message of a view; a larger one is refused."""
     max_requests: int = 32

@@ -69,7 +69,7 @@ class Node:
         await self._places.hand_over(id, record, seconds=seconds)
 
     async def find_session(self, id: str) -> str | LeftSession | None:
-        """Return the process that continues the session *id*, or the session that was left; see `lowlevel.HttpNodes`."""
+        """Return the process that has the session *id*, or the session that was left; see `lowlevel.HttpNodes`."""
         return await self._places.find(id)
 
     async def session_ended(self, id: str) -> None:

@@ -188,14 +188,18 @@ class OutgoingRequest(abc.ABC):
     """
 
     method: str
+    """The method of the request."""
     params: JsonObject | None
+    """The params of the request; None if it has none."""
     wants_updates: bool
+    """True to receive the updates that belong to the request."""
     _budget: UpdateBudget
     skipped: int = field(init=False)
     """The number of updates that were dropped because too many waited."""
     waiting_bytes: int = field(init=False)
     """The number of bytes of the updates that wait."""
     state: ExchangeState = field(init=False)
+    """The state of the exchange: open, or the way in which it ended."""
     last_update_at: float = field(init=False)
     """The time at which the latest update arrived, on Trio's clock."""
     id: int = field(init=False)
@@ -542,15 +546,18 @@ class IncomingRequest(abc.ABC):
     """A request that this side answers. Responding and notifying only queue a message, and never wait."""
 
     line_end: ClassVar[bytes] = b"\n"
-    """What follows a message: messages on a stream are lines."""
+    """The bytes that follow a message: messages on a stream are lines."""
     is_notification: ClassVar[bool] = False
     """True if it is a notification, which is handled like a request but has no id and no response."""
     outlasts: ClassVar[bool] = False
     """True if it belongs to no connection, so that no transport waits for its handler when the server stops."""
 
     method: str
+    """The method of the request."""
     params: JsonObject | None
+    """The params of the request; None if it has none."""
     context: ExchangeContext
+    """The revision, the capabilities and the caller, as the admission has found them."""
     id: RequestId
     """The id that the peer gave it."""
     peer: Peer
@@ -558,6 +565,7 @@ class IncomingRequest(abc.ABC):
     run: HandlerRun | None = field(init=False)
     """The handler run that works on this request now."""
     state: ExchangeState = field(init=False)
+    """The state of the exchange: open, or the way in which it ended."""
     _watches: tuple[RequestWatch, ...] = field(init=False)
     """The span of the request, if the application traces, and its measures."""
 

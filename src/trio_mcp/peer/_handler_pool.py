@@ -102,7 +102,9 @@ class HandlerPool:
     """The nursery of all handlers of one server or client, their number, and the parked ones."""
 
     nursery: trio.Nursery
+    """The nursery in which handlers that wait get a task."""
     limits: Limits = field(factory=Limits)
+    """The limits of the server or client."""
     running: int = field(default=0, init=False)
     """The number of handlers that have started and not ended, including those that clean up or wait for answers."""
     live: dict[HandlerRun, trio.lowlevel.Task] = field(factory=dict["HandlerRun", trio.lowlevel.Task], init=False)
@@ -228,6 +230,7 @@ class HandlerRun:
     """One handler at work, from its first exchange to its last. `Context` is a view of it."""
 
     pool: HandlerPool
+    """The pool that runs it."""
     exchange: IncomingRequest | None
     """The exchange it works for now; None after that was answered, cancelled or lost."""
     context: ExchangeContext
@@ -255,6 +258,7 @@ class HandlerRun:
     """The batches of questions whose answers it waits for."""
     _task: trio.lowlevel.Task | None = field(init=False)
     has_slot: bool = field(init=False)
+    """True while it has one of `slots`."""
     _slot_taken: trio.Event | None = field(init=False)
     """Set when it has a slot again after a question; None unless it waits for one."""
     has_ended: bool = field(init=False)
@@ -419,7 +423,7 @@ class HandlerRun:
         """Open a batch of questions for the duration of the block. Its answers fail if the handler ends meanwhile.
 
         Args:
-            questions: the questions, which are sent at once.
+            questions: the questions of the batch.
 
         Raises:
             AskExpired: the handler has ended already.

@@ -104,6 +104,7 @@ class ServerSession:
     answers_unreadable: bool = field(default=True, init=False)
     """True: a server answers messages whose id it could not read."""
     state: HandshakeState = field(default=HandshakeState.NOT_BEGUN, init=False)
+    """The state of the handshake; clients of 2026-07-28 and later make none."""
     log_level: str | None = field(default="debug", init=False)
     """The least severe log level that the client wants after a handshake; all levels until it sets one."""
     _agreed: ExchangeContext | None = field(default=None, init=False)

@@ -140,7 +140,7 @@ class FairLimiter:
 
         Args:
             group: the group in which it waits.
-            begin: the function that `enter` would call.
+            begin: the function that was passed to `wait`.
         """
         members = self._members.get(group)
         if members is not None and begin in members:

@@ -81,7 +81,9 @@ class TasklessResponder(abc.ABC):
     """A `ForwardingResponder` that can answer some requests without a task."""
 
     waits: bool
+    """True if `call` may wait for anything."""
     may_ask: bool
+    """True if `call` may ask the client something."""
 
     @abc.abstractmethod
     def begin_nowait(self, request: TasklessRequest) -> bool:

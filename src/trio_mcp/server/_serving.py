@@ -118,7 +118,9 @@ class ActiveServer:
     """One serving of a server, shared by all its connections. `Server.serving` makes it."""
 
     server: Server
+    """The server."""
     pool: HandlerPool
+    """The pool in which its handlers run."""
     state: Any
     """The value that the server's lifespan yielded."""
     changes: ChangeHub
@@ -130,7 +132,7 @@ class ActiveServer:
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
     parts: Mapping[Any, Any]
-    """What packages beside the core keep for this serving, by `ServingPart`."""
+    """The objects that packages beside the core keep for this serving, by `ServingPart`."""
     home: Callable[[], str]
     """Returns the name of this process in a service of several; empty if there are no others."""
     shared: SharedService | None
@@ -161,7 +163,7 @@ class ActiveServer:
     lists: Mapping[str, ListResponder] = field(init=False)
     """The responders of the list requests, by method."""
     observers: Sequence[RequestObserver] = field(default=(), init=False)
-    """What is told of each request; usually nothing is."""
+    """The observers that are told of each request; usually there are none."""
     doing_once: dict[str, DoneOnce] = field(factory=dict[str, DoneOnce], init=False)
     """The functions of `ctx.once` that run now in replayed handlers; see `asking.DoneOnce`."""
     observed_tools: set[str] = field(factory=set[str], init=False)

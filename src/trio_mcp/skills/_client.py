@@ -93,7 +93,7 @@ class ClientSkill:
 
     @property
     def description(self) -> str:
-        """What the skill is for, and when to use it, as the server says. Do not trust it more than the server."""
+        """The purpose of the skill, and when to use it, as the server says. Do not trust it more than the server."""
         description: str = self.entry.frontmatter["description"]
         return description
 

@@ -201,7 +201,7 @@ class SharedTaskStore:
     _doomed: dict[str, str] = field(factory=dict[str, str], init=False)
     """The seats of tasks whose creation or deletion was interrupted, by id; they are to be deleted (rule 5)."""
     _undecided: dict[str, _Undecided] = field(factory=dict[str, "_Undecided"], init=False)
-    """What `swap` was changing when it was interrupted, by id; it is to be undone (rule 5)."""
+    """The change of a `swap` that was interrupted, by the id of the task; it is to be undone (rule 5)."""
     _seen: dict[str, tuple[bytes, float]] = field(factory=dict[str, tuple[bytes, float]], init=False)
     """The latest beat of each keeper, and the time at which it was read first (rule 2)."""
     _stuck: dict[str, tuple[bytes, float]] = field(factory=dict[str, tuple[bytes, float]], init=False)

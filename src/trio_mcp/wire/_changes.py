@@ -73,6 +73,7 @@ class CustomChange:
     method: str = field(eq=False)
     """The notification."""
     params: JsonObject = field(eq=False, repr=False)
+    """The params of the notification."""
 
 
 SpecifiedChange: TypeAlias = ListChanged | ResourceUpdated

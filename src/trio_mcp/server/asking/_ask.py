@@ -55,12 +55,17 @@ class Ask(abc.ABC, Generic[A_co]):
     """One question to the client. Its type parameter is the type of the answer that the handler gets."""
 
     method: str
+    """The method of the request to the client, such as ``"elicitation/create"``."""
     key: str | None
     """The name of the question, if its params do not identify it; see `Context.elicit`."""
 
     @abc.abstractmethod
     def params(self, revision: str) -> JsonObject:
-        """Return the params of the request; raises `MissingCapability` if the revision cannot express them."""
+        """Return the params of the request, as JSON in the protocol revision *revision*.
+
+        Raises:
+            MissingCapability: the revision cannot express them.
+        """
 
     @abc.abstractmethod
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
@@ -155,8 +160,11 @@ class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
     """A question to the user: a form to fill in; see `Context.elicit`."""
 
     message: str
+    """The sentence that the user reads."""
     form: type[T] | Mapping[str, Any]
+    """The form: a class whose attributes are the fields, or the JSON Schema of an object."""
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="elicitation/create", init=False)
 
     def params(self, revision: str) -> JsonObject:
@@ -191,9 +199,14 @@ class Visit(Ask["Accepted[None] | Declined | Dismissed"]):
     """A request that the user visit a page, for data that must not pass through the client; see `Context.elicit`."""
 
     message: str
+    """The sentence that the user reads."""
     url: str
+    """The URL of the page, with https or http. Other URLs raise `ValueError`."""
     elicitation_id: str = field(factory=lambda: secrets.token_urlsafe(16), kw_only=True)
+    """The id of the visit, with which `Context.elicitation_complete` tells the client that it is done. By default it is
+    random."""
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="elicitation/create", init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -257,15 +270,25 @@ class Sample(Ask["types.CreateMessageResult"]):
     """A request for a completion by the client's model; see `Context.sample`."""
 
     messages: Sequence[types.SamplingMessage] = field(converter=_conversation)
+    """The conversation: messages, one message, or a string as the only message of the user."""
     max_tokens: int = field(kw_only=True)
+    """The number of tokens after which the model stops."""
     system_prompt: str | None = field(default=None, kw_only=True)
+    """Instructions for the model, which the client may change; None for none."""
     temperature: float | None = field(default=None, kw_only=True)
+    """The randomness of the model, in its own scale; None leaves it to the client."""
     stop_sequences: Sequence[str] | None = field(default=None, kw_only=True)
+    """The strings at which the model stops; None for none."""
     model_preferences: types.ModelPreferences | None = field(default=None, kw_only=True)
+    """The kind of model that the server prefers; the client chooses."""
     metadata: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """JSON for the provider of the model; None for none."""
     tools: Sequence[types.Tool] | None = field(default=None, kw_only=True)
+    """The tools that the model may call; None for none. The server runs the calls, and asks again with the results."""
     tool_choice: types.ToolChoice | None = field(default=None, kw_only=True)
+    """The rule that the model may, must or must not call a tool; None leaves it to the model."""
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="sampling/createMessage", init=False)
 
     def params(self, revision: str) -> JsonObject:
@@ -288,6 +311,7 @@ class ListRoots(Ask["Sequence[types.Root]"]):
     """A request for the folders and files that the client works on; see `Context.list_roots`."""
 
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="roots/list", init=False)
 
     def params(self, revision: str) -> JsonObject:  # noqa: ARG002 # the same in every revision
