@@ -22,6 +22,8 @@ from attrs import frozen
 
 import trio_mcp
 
+from ._classes import parameters_of
+
 __all__ = ["COMMANDS", "PAGES", "ReferencePage", "names_on", "public_names", "stage_reference", "text_of"]
 
 COMMANDS = "commands"
@@ -190,6 +192,9 @@ def _signature(value: object) -> str:
     if not callable(value):
         return ""
     try:
-        return str(inspect.signature(value))
+        if not inspect.isclass(value):
+            return str(inspect.signature(value))
+        parameters = parameters_of(value)
+        return "" if parameters is None else str(inspect.Signature(parameters))
     except (TypeError, ValueError):
         return ""  # of exceptions and aliases, Python knows none

@@ -250,8 +250,9 @@ class HttpStatusError(TrioMcpError):
 class AuthorizationFailed(TrioMcpError):
     """A server requires authentication, and the client could not get a token. The next request tries again.
 
-    The message says which step failed and why. `error` is the error code of the authorization server, such as
-    ``"access_denied"`` or ``"invalid_client"``; None if it sent none. The message and the code contain no secret.
+    Its message says which step failed and why, and so whether the user, the authorization server or the options of the
+    client are at fault. `error` is the error code of the authorization server, such as
+    ``"access_denied"`` or ``"invalid_client"``; None if it sent none. `message` and `error` contain no secret.
     """
 
     def __init__(self, message: str, *, error: str | None = None) -> None:

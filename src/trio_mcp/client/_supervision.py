@@ -76,6 +76,7 @@ class ServerStatus:
     """The state of one of many servers; see `Clients.status`."""
 
     state: ServerState
+    """The state: ``"connected"``, and so on; see `ServerState`."""
     failure: Exception | None = None
     """The reason why the latest attempt failed, or why the latest connection was lost; None while connected."""
     restarts: int = 0

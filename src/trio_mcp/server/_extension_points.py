@@ -68,6 +68,7 @@ class ServerExtensionPoints:
     """The points at which a package adds an extension to a server; see also `Server.method` and `Server.middleware`."""
 
     server: Server
+    """The server to which the extension is added."""
 
     def before_serving(self, check: Callable[[], None]) -> None:
         """Call a function before each serving, when the program has registered what it registers before it serves.

@@ -105,7 +105,7 @@ class HttpRequest:
     """One HTTP request and its sender. The router adds the access and the body when they are known."""
 
     method: str
-    """In capitals."""
+    """The HTTP method, in capitals."""
     path: str
     """The requested path, percent-decoded, including the mount point of the application."""
     local_path: str = field(default="", repr=False)
@@ -113,7 +113,7 @@ class HttpRequest:
     query: str = field(default="", repr=False)
     """The query without its question mark, still encoded."""
     headers: Headers = field(repr=False)
-    """By lower-case name; the values of repeated fields are joined with ``", "``."""
+    """The header fields, by lower-case name; the values of repeated fields are joined with ``", "``."""
     client: str | None = None
     """The address of the client; None if there is none, as over a Unix socket."""
     access: Access | None = None
@@ -121,6 +121,7 @@ class HttpRequest:
     access_until: float = math.inf
     """The expiry of the access, on Trio's clock: no stream that it has opened lasts longer."""
     body: bytes = field(default=b"", repr=False)
+    """The whole body; empty until it was read."""
     has_known_head: bool = False
     """True if a request with the same head was begun on the same connection: its head needs no check."""
     is_framed_twice: bool = False
