@@ -1,17 +1,20 @@
-"""Reads classes as their users see them: the parameters with which a program makes one, and the texts of attributes."""
+"""Reads the sources for what Python does not keep: the texts of attributes and values, and who may pass a parameter."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import attrs
 
-__all__ = ["attribute_texts", "class_text", "is_described", "parameters_of"]
+__all__ = ["attribute_texts", "class_text", "is_described", "parameters_of", "value_text"]
 
 
 def parameters_of(cls: type) -> list[inspect.Parameter] | None:
@@ -53,16 +56,50 @@ def attribute_texts(cls: type) -> Mapping[str, str]:
     """Return the strings below the attributes of a class, inherited ones included, by the names of the attributes."""
     texts: dict[str, str] = {}
     for base in reversed(_own_bases(cls)):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        assert isinstance(tree, ast.ClassDef)
-        for node, following in zip(tree.body, tree.body[1:], strict=False):
-            target = node.target if isinstance(node, ast.AnnAssign) else None
-            if isinstance(target, ast.Name) and isinstance(following, ast.Expr):
-                text: Any = ast.literal_eval(following.value)
-                texts[target.id] = inspect.cleandoc(text)
+        body: Sequence[ast.stmt] = _tree_of(Path(import_module(base.__module__).__file__ or "")).body
+        for part in base.__qualname__.split("."):
+            body = next((each.body for each in body if isinstance(each, ast.ClassDef) and each.name == part), ())
+        texts |= _texts_in(body)
     return texts
+
+
+@cache
+def _tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_bytes())
+
+
+def value_text(name: str) -> str:
+    """Return the string below a constant or an alias; an empty one if there is none.
+
+    Args:
+        name: its dotted public name. Of several values of the last name, that of the same folder counts.
+    """
+    module, _, last = name.rpartition(".")
+    home = Path(import_module(module).__file__ or "")
+    found = [(file, texts[last]) for file, texts in _texts_of_package() if last in texts]
+    near = [text for file, text in found if file == home or (home.stem == "__init__" and home.parent == file.parent)]
+    return next(iter([*near, *(text for _, text in found)]), "")
+
+
+@cache
+def _texts_of_package() -> Sequence[tuple[Path, Mapping[str, str]]]:
+    """Return the texts below the values of each module of the package."""
+    root = Path(import_module("trio_mcp").__file__ or "").parent
+    return [(file, dict(_texts_in(_tree_of(file).body))) for file in sorted(root.rglob("*.py"))]
+
+
+def _texts_in(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for node, following in pairwise(body):
+        targets = (
+            [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+        )
+        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        for target in targets:
+            if is_text and isinstance(target, ast.Name):
+                text: Any = ast.literal_eval(following.value)
+                yield target.id, inspect.cleandoc(text)
 
 
 def _own_bases(cls: type) -> list[type]:
     package = cls.__module__.partition(".")[0]
-    return [base for base in cls.__mro__ if base.__module__.partition(".")[0] == package]
+    return [base for base in cls.__mro__ if package != "builtins" and base.__module__.partition(".")[0] == package]

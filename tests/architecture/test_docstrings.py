@@ -19,7 +19,7 @@ import pytest
 from attrs import define, field
 
 import trio_mcp
-from website import PAGES, attribute_texts, class_text, is_described, names_on, parameters_of
+from website import PAGES, attribute_texts, class_text, is_described, names_on, parameters_of, value_text
 
 UNRAISED = {"AssertionError", "NotImplementedError", "StopAsyncIteration", "StopIteration"}
 """Exceptions that say that the program is wrong, or that belong to the protocols of Python."""
@@ -45,6 +45,16 @@ def methods(name: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], str
             continue
         inherited = [vars(base)[key] for base in cls.__mro__ if key in vars(base)]
         yield f"{name}.{key}", function, "\n".join(inspect.getdoc(each) or "" for each in inherited)
+
+
+def public_values() -> Iterator[str]:
+    """Yield the names of the public constants and aliases, except for those of the generated types."""
+    for page in PAGES:
+        for name in names_on(page) if page != "types" else ():
+            module, _, last = name.rpartition(".")
+            value = getattr(import_module(module), last)
+            if not inspect.isclass(value) and not inspect.isfunction(value):
+                yield name
 
 
 OBJECTS = dict(public_objects())
@@ -144,6 +154,13 @@ def riddles(cls: type) -> list[str]:
 def test_a_public_name_and_its_members_have_docstrings(name: str) -> None:
     assert OBJECTS[name].__doc__
     assert not silent_members(CLASSES.get(name, object))
+
+
+def test_public_constants_and_aliases_have_a_text() -> None:
+    texts = {name: value_text(name) for name in public_values()}
+
+    assert len(texts) > 20
+    assert [name for name, text in texts.items() if not text or _RIDDLE.match(text)] == []
 
 
 def test_docstrings_name_every_parameter() -> None:
@@ -249,6 +266,12 @@ def test_an_attribute_or_parameter_without_a_text_is_found() -> None:
 
 def test_a_property_without_a_docstring_is_found() -> None:
     assert silent_members(Badly) == ["width"]
+
+
+def test_a_constant_without_a_text_is_found() -> None:
+    assert value_text("trio_mcp.HttpRoute")
+    assert value_text("trio_mcp.types.ProgressToken") == ""
+    assert value_text("trio_mcp.apps.EXTENSION") != value_text("trio_mcp.tasks._record.CHANGED")
 
 
 def test_a_docstring_that_opens_with_a_question_word_is_found() -> None:
