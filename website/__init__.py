@@ -6,6 +6,11 @@ README and examples; on the site each of these files has a page of its own.
 
 from ._check import broken_links as broken_links
 from ._check import outside_assets as outside_assets
+from ._classes import attribute_texts as attribute_texts
+from ._classes import class_text as class_text
+from ._classes import is_described as is_described
+from ._classes import parameters_of as parameters_of
+from ._classes import value_text as value_text
 from ._llms import first_sentence as first_sentence
 from ._llms import navigation as navigation
 from ._llms import summaries as summaries

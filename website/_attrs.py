@@ -16,6 +16,8 @@ from typing import Any
 import attrs
 import griffe
 
+from ._classes import parameters_of
+
 __all__ = ["AttrsExtension"]
 
 _KINDS: Mapping[Any, griffe.ParameterKind] = {
@@ -31,14 +33,16 @@ class AttrsExtension(griffe.Extension):
     """An extension that gives classes and methods the parameters that callers know."""
 
     def on_class(self, *, cls: griffe.Class, **kwargs: Any) -> None:  # noqa: ARG002  # the interface of Griffe
-        """Add the method to a class that attrs has made."""
-        if "__init__" in cls.members or not any(str(each.value).startswith(_DECORATORS) for each in cls.decorators):
-            return
-        made = _running(cls)
+        """Add the method to a class that attrs has made; remove that of a class which only the package makes."""
+        made = _running(cls) if any(str(each.value).startswith(_DECORATORS) for each in cls.decorators) else None
         if made is None or not attrs.has(made):
             return
+        found = parameters_of(made)
+        if found is None:
+            cls.members.pop("__init__", None)
+        if found is None or "__init__" in cls.members:
+            return
         annotations = {field.alias: _annotation(cls, field) for field in attrs.fields(made)}
-        found = list(inspect.signature(made.__init__).parameters.values())[1:]
         shown = [
             griffe.Parameter(
                 parameter.name,
@@ -53,9 +57,14 @@ class AttrsExtension(griffe.Extension):
         cls.set_member("__init__", method)
 
     def on_class_members(self, *, cls: griffe.Class, **kwargs: Any) -> None:  # noqa: ARG002  # the interface of Griffe
-        """Give the implementations of overloaded methods the parameters that their docstrings describe."""
+        """Give methods the parameters that their docstrings describe: those of overloads, none that nobody may pass."""
         for member in cls.members.values():
-            if isinstance(member, griffe.Function) and member.overloads:
+            if not isinstance(member, griffe.Function):
+                continue
+            member.parameters = griffe.Parameters(
+                *(each for each in member.parameters if str(each.annotation) != "Never")
+            )
+            if member.overloads:
                 each = {parameter.name: parameter for overload in member.overloads for parameter in overload.parameters}
                 member.parameters = griffe.Parameters(*each.values())
 

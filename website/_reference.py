@@ -14,13 +14,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
 import trio_mcp
+
+from ._classes import attribute_texts, parameters_of, value_text
 
 __all__ = ["COMMANDS", "PAGES", "ReferencePage", "names_on", "public_names", "stage_reference", "text_of"]
 
@@ -161,7 +164,7 @@ def _help_of(*command: str) -> str:
 
 
 def text_of(page: str) -> str:
-    """Return the text of a page of the reference: each name with its signature and its docstring.
+    """Return the text of a page of the reference: each name with its signature, its docstring and its members.
 
     Args:
         page: a key of `PAGES`.
@@ -169,27 +172,66 @@ def text_of(page: str) -> str:
     parts = [f"# {PAGES[page].title}\n\n{PAGES[page].summary}"]
     for name in names_on(page):
         value = _value_of(name)
-        parts.append(f"## {name}{_signature(value)}\n\n{_doc(value)}")
+        text = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else value_text(name)
+        parts.append(f"## {name}{_signature(value)}\n\n{text or ''}")
         if inspect.isclass(value):
-            parts += [f"### {name}.{key}{_signature(each)}\n\n{_doc(each)}" for key, each in _methods(value)]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+            parts.append(_attributes(value))
+            parts += [
+                f"### {name}.{key}{_signature(each)}\n\n{inspect.getdoc(each) or ''}" for key, each in _methods(value)
+            ]
+    return (
+        "\n\n".join(inspect.cleandoc(part) if part.startswith("### ") else part.rstrip() for part in parts if part)
+        + "\n"
+    )
 
 
-def _methods(cls: type) -> Iterator[tuple[str, object]]:
+def _attributes(cls: type) -> str:
+    """Return a list of the public attributes and properties of a class, each with its text."""
+    properties = {key: inspect.getdoc(each) or "" for key, each in vars(cls).items() if isinstance(each, property)}
+    texts = {**attribute_texts(cls), **properties}
+    return "\n".join(f"- `{key}`: {' '.join(text.split())}" for key, text in texts.items() if not key.startswith("_"))
+
+
+def _methods(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
     for key, member in vars(cls).items():
-        function: object = getattr(member, "__func__", member)  # of class methods and static methods
+        function: Any = getattr(member, "__func__", member)  # of class methods and static methods
         if inspect.isfunction(function) and not key.startswith("_"):
             yield key, function
-
-
-def _doc(value: object) -> str:
-    return (inspect.getdoc(value) or "") if inspect.isclass(value) or inspect.isroutine(value) else ""
 
 
 def _signature(value: object) -> str:
     if not callable(value):
         return ""
     try:
-        return str(inspect.signature(value))
+        signature = inspect.signature(value)
+        parameters = parameters_of(value) if inspect.isclass(value) else [*signature.parameters.values()]
     except (TypeError, ValueError):
-        return ""  # of exceptions and aliases, Python knows none
+        return ""  # of aliases, Python knows none
+    if parameters is None:
+        return ""
+    shown = [
+        each.replace(annotation=_annotation(each.annotation), default=_default(each.default))
+        for each in parameters
+        if each.annotation != "Never"  # such a parameter only explains a mistake
+    ]
+    returned = signature.empty if inspect.isclass(value) else _annotation(signature.return_annotation)
+    return str(inspect.Signature(shown, return_annotation=returned))
+
+
+class _Plain(str):
+    """A string that a signature shows without quotation marks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _annotation(value: Any) -> Any:
+    return _Plain(value) if isinstance(value, str) else value
+
+
+def _default(value: Any) -> Any:
+    """Return a default as a signature shows it: a literal, or dots for a function or an object."""
+    literal = value is inspect.Parameter.empty or value is None or isinstance(value, (str, bytes, int, float, tuple))
+    return value if literal else _Plain("...")

@@ -120,14 +120,19 @@ class ResourceNotFound(McpError):
 
 
 class ToolError(TrioMcpError):
-    """An error that a tool raises to answer with `isError` and this message, which the calling model reads."""
+    """An error that a tool raises to answer with `isError` and this message, which the calling model reads.
+
+    Raise it for a fault that the model can mend, such as a wrong argument. The message is sent unchanged, even with
+    ``Server(mask_errors=True)``: do not put secrets in it.
+    """
 
 
 class ToolFailed(TrioMcpError):
     """A tool answered with `isError`, and the caller had passed `raise_on_error=True` or `returns=`.
 
-    `tool` is the name of the tool; None if it is unknown, as that of a task of `Client.task`. `result` is the complete
-    `types.CallToolResult`.
+    The tool or its arguments are at fault; the client and the connection are not. `tool` is the name of the tool; None
+    if it is unknown, as that of a task of `Client.task`. `text` is the text of the result, which comes from the server:
+    do not trust it. `result` is the complete `types.CallToolResult`.
     """
 
     def __init__(self, tool: str | None, text: str, result: Any) -> None:
@@ -170,7 +175,7 @@ class ProtocolError(TrioMcpError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This program tried to violate the protocol; nothing was sent. The calling code must be fixed."""
+    """This program tried to violate the protocol; nothing was sent. The calling code is at fault and must be fixed."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -178,10 +183,11 @@ class RemoteProtocolError(ProtocolError):
 
 
 class StructureError(TrioMcpError):
-    """A JSON value does not fit its type.
+    """A JSON value does not fit its type. The code that made the value is at fault.
 
-    `faults` has one line for each fault, with its path on the wire, as in
-    ``$.messages[0].content.text: expected string, got integer``.
+    Functions that read JSON raise it, such as `types.structure`. For a message of the peer, a client raises
+    `RemoteProtocolError` instead. `type_name` is the name of the type. `faults` has one line for each fault, with its
+    path on the wire, as in ``$.messages[0].content.text: expected string, got integer``.
     """
 
     def __init__(self, type_name: str, faults: Sequence[str]) -> None:
@@ -196,7 +202,8 @@ class StructureError(TrioMcpError):
 class UnexpectedResult(StructureError):
     """The result of a tool does not fit the type that the caller asked for: `call_tool(..., returns=...)`.
 
-    `tool` is the name of the tool, `result` the complete `types.CallToolResult`. `faults` has one line for each fault,
+    The server has broken its word, or the caller asks for the wrong type. `tool` is the name of the tool, `type_name`
+    that of the type, `result` the complete `types.CallToolResult`. `faults` has one line for each fault,
     with its path in the structured content, as in ``$.result[0].score: expected number, got string``. The tool has run.
     """
 
@@ -213,8 +220,8 @@ class UnexpectedResult(StructureError):
 class ResponseLost(TrioMcpError):
     """The HTTP exchange of one request broke, so its response is lost. Other requests are not affected.
 
-    `sent` is False if the request certainly did not reach the server (the connection failed). If it is True, the
-    request may have taken effect.
+    The network, a proxy or the server is at fault; *message* says what happened. `sent` is False if the request
+    certainly did not reach the server (the connection failed). If it is True, the request may have taken effect.
     """
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
@@ -243,8 +250,9 @@ class HttpStatusError(TrioMcpError):
 class AuthorizationFailed(TrioMcpError):
     """A server requires authentication, and the client could not get a token. The next request tries again.
 
-    The message says which step failed and why. `error` is the error code of the authorization server, such as
-    ``"access_denied"`` or ``"invalid_client"``; None if it sent none. The message and the code contain no secret.
+    Its message says which step failed and why, and so whether the user, the authorization server or the options of the
+    client are at fault. `error` is the error code of the authorization server, such as
+    ``"access_denied"`` or ``"invalid_client"``; None if it sent none. `message` and `error` contain no secret.
     """
 
     def __init__(self, message: str, *, error: str | None = None) -> None:
@@ -281,8 +289,9 @@ class SkillChanged(TrioMcpError):
 class MissingCapability(TrioMcpError):
     """The request needs a capability that the peer did not declare. Nothing was sent.
 
-    `required` is the JSON of the capabilities that the peer would have to declare, such as
-    ``{"elicitation": {"form": {}}}``.
+    This program may check the capabilities before: `Client.server_capabilities`, `Context.client_capabilities`. If a
+    handler lets it pass, the client receives it as an error. `message` names the capability. `required` is the JSON of
+    the capabilities that the peer would have to declare, such as ``{"elicitation": {"form": {}}}``.
     """
 
     def __init__(self, message: str, required: dict[str, Any]) -> None:
@@ -302,7 +311,11 @@ class AskExpired(TrioMcpError):
 
 
 class TooManyParked(TrioMcpError):
-    """A question was refused: `Limits.max_parked` handlers wait for answers, and no client has more than this one."""
+    """A question was refused: `Limits.max_parked` handlers wait for answers, and no client has more than this one.
+
+    Raised to the handler that asked. The client that leaves so many questions open is at fault, or the limit is too low
+    for the service.
+    """
 
 
 class TooManyTasks(TrioMcpError):
@@ -349,7 +362,10 @@ class ConnectionLost(TrioMcpError):
 
 
 class ConnectionClosed(ConnectionLost):
-    """This side closed the connection, before or during the call."""
+    """This side closed the connection, before or during the call: the block of the client was left, or it was closed.
+
+    The program is at fault if it did not intend this.
+    """
 
 
 class ConnectionBroken(ConnectionLost):

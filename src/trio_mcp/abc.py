@@ -130,13 +130,20 @@ class Serving(Protocol):
         ...
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Begin to answer a request; synchronous, and never raises."""
+        """Begin to answer a request; synchronous, and never raises.
+
+        Args:
+            exchange: the request, which was admitted. It gets exactly one response, unless its requester cancels it.
+        """
         ...
 
     def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = ...) -> None:
         """Take a notification of *peer* that belongs to no exchange; synchronous, and never raises.
 
         Args:
+            method: the method of the notification.
+            params: its params; empty if it has none.
+            peer: the connection or session by which it arrived.
             envelope: the headers and the access of the message, if the transport knows them.
         """
         ...
@@ -153,6 +160,11 @@ class HttpServing(Serving, Protocol):
         """Return a tool's input schema, as modern clients list it; None if the caller sees no such tool.
 
         Returns the same object each time, as long as the tool is the same. Its `x-mcp-header` annotations are valid.
+        Synchronous, and never raises.
+
+        Args:
+            tool: the name of the tool.
+            access: the authenticated caller; None without authentication.
         """
         ...
 
@@ -162,6 +174,8 @@ class HttpServing(Serving, Protocol):
         Synchronous, and never raises, for any *params*.
 
         Args:
+            method: the method of the request.
+            params: its params, which have not been checked.
             access: the authenticated caller; None without authentication.
         """
         ...
@@ -177,6 +191,7 @@ class HttpServing(Serving, Protocol):
         """Let a new session continue one that another process has ended; synchronous.
 
         Args:
+            peer: the new session, of which no message has been answered yet.
             record: returned by `session_record` there.
             access: the principal of the session; None without authentication.
 
@@ -210,6 +225,12 @@ class EventLog(Protocol):
         """Store events of a stream; the first of them has the number *first*.
 
         The calls for one stream are made in order, one at a time; calls for other streams may run at the same time.
+
+        Args:
+            owner: the owner of the stream.
+            stream: the number of the stream among those of its owner.
+            first: the number of the first event in the stream.
+            events: the bytes of each event, as `read` has to return them.
         """
         ...
 
@@ -218,6 +239,11 @@ class EventLog(Protocol):
 
         The events have no gap between them, and are some tens of KiB together unless a single one is larger. If there
         is no such event, the list is empty and the number has no meaning.
+
+        Args:
+            owner: the owner of the stream.
+            stream: the number of the stream among those of its owner.
+            after: the number of the last event that the client has; 0 for none.
         """
         ...
 
@@ -249,6 +275,7 @@ class StreamPart:
     first: int
     """The number of the first of these entries."""
     entries: Sequence[bytes]
+    """The bytes of each entry, oldest first."""
     is_gap: bool = False
     """True if entries before these may have been lost to this reader: they were dropped before it read them, or the
     backend has lost its data. There may be no entries then."""
@@ -275,13 +302,16 @@ class SharedState(Protocol):
         ...
 
     async def get(self, key: str) -> bytes | None:
-        """Return a value; None if there is none, or it has expired."""
+        """Return the value of *key*; None if there is none, or it has expired."""
         ...
 
     async def swap(self, key: str, old: bytes | None, new: bytes | None, *, seconds: float = math.inf) -> bool:
-        """Atomically set a value to *new* if it is *old*; return True if it was set. None means no value.
+        """Atomically set the value of *key* to *new* if it is *old*; return True if it was set. None means no value.
 
         Args:
+            key: the key of the value.
+            old: the value that it must have; None if there must be no value.
+            new: the value to set; None to delete it.
             seconds: the time after which the new value expires.
         """
         ...
@@ -292,6 +322,8 @@ class SharedState(Protocol):
         The first entry of a stream has the number 1, and each other one the next number.
 
         Args:
+            stream: the name of the stream, which begins to exist with its first entry.
+            entries: the bytes of each entry; at least one.
             at_most: the number of entries to keep; older ones may be dropped.
             seconds: the time after the latest `append` after which the whole stream may be dropped. Then it begins
                 again with number 1, and its followers get a part with `is_gap`.
@@ -299,18 +331,19 @@ class SharedState(Protocol):
         ...
 
     async def read(self, stream: str, after: int) -> StreamPart:
-        """Return the entries after a number, some of them if there are many. If there are none, *first* is the next.
+        """Return entries of *stream* after the number *after*; only the first of them if there are many.
 
-        The part has `is_gap` if entries after that number were dropped, or if that number is beyond the last.
+        If there are none, `StreamPart.first` is the number of the next one. The part has `is_gap` if entries after that
+        number were dropped, or if that number is beyond the last.
         """
         ...
 
     async def last(self, stream: str) -> int:
-        """Return the number of the last entry of a stream; 0 if there never was one."""
+        """Return the number of the last entry of *stream*; 0 if there never was one."""
         ...
 
     def follow(self, stream: str) -> AbstractAsyncContextManager[AsyncIterator[StreamPart]]:
-        """Follow a stream: iterate over what is appended after the block was entered, as soon as it is.
+        """Follow *stream*: iterate over what is appended after the block was entered, as soon as it is.
 
         This is how processes publish and subscribe. The iterator never ends, and waits while the backend cannot be
         reached; afterwards it continues where it was, or yields a part with `is_gap`.
@@ -321,15 +354,22 @@ class SharedState(Protocol):
         ...
 
     async def lease(self, group: str, name: str, value: bytes, *, seconds: float) -> None:
-        """Hold a lease in a group, or renew it with this value: others see it until it expires or is released."""
+        """Hold a lease in a group, or renew it with a new value: others see it until it expires or is released.
+
+        Args:
+            group: the name of the group, which is all that `leases` returns together.
+            name: the name of the lease in its group.
+            value: the bytes that others read.
+            seconds: the time after which the lease expires unless it is renewed.
+        """
         ...
 
     async def release(self, group: str, name: str) -> None:
-        """Give a lease back, if it is held."""
+        """Give back the lease *name* of *group*, if it is held."""
         ...
 
     async def leases(self, group: str) -> Mapping[str, bytes]:
-        """Return the values of the leases of a group that have not expired, by name."""
+        """Return the values of the leases of *group* that have not expired, by name."""
         ...
 
 
@@ -366,24 +406,40 @@ class SharedService(Protocol):
             key: the bucket, which is full at first.
             per_second: the number of tokens that the bucket gets in a second.
             burst: the number of tokens that it holds.
+
+        Raises:
+            SharedUnavailable: the backend cannot be reached.
         """
         ...
 
     async def is_first(self, key: str, *, seconds: float) -> bool:
-        """Return True for one call with a key, in all processes together, within a time."""
+        """Return True to the first call with a key, in all processes together, and False to every other.
+
+        Args:
+            key: identifies the event that must count once only, such as the id of a token.
+            seconds: the time after which the key is forgotten.
+
+        Raises:
+            SharedUnavailable: the backend cannot be reached.
+        """
         ...
 
     async def recall(self, key: str) -> bytes | None:
-        """Return the value that a process has kept; None if there is none, or the backend cannot be reached.
+        """Return the value that a process has kept for *key*; None if there is none, or no backend can be reached.
 
         Nothing is kept unless the program has given the service its keys (``Server(keys=[...])``).
         """
         ...
 
     async def keep(self, key: str, value: bytes, *, seconds: float) -> None:
-        """Store a value for a time, for `recall` in all processes; do nothing if the backend cannot be reached.
+        """Store a value for `recall` in all processes; do nothing if the backend cannot be reached.
 
         A value that is there already stays.
+
+        Args:
+            key: the key of the value.
+            value: the bytes to store.
+            seconds: the time after which the value expires.
         """
         ...
 
@@ -393,10 +449,13 @@ class HttpCall:
     """An HTTP request that authorization makes, and whose response is read as a whole."""
 
     method: Literal["GET", "POST"]
+    """The HTTP method."""
     url: str
+    """The absolute URL, with http or https."""
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
     """By lower-case name."""
     body: bytes = field(default=b"", repr=False)
+    """The body of a POST; empty for a GET."""
     named_by: Literal["user", "server"]
     """The side that chose the host: a server must not direct a client into networks that it cannot reach itself."""
 
@@ -406,9 +465,11 @@ class HttpReply:
     """The response to an `HttpCall`."""
 
     status: int
+    """The HTTP status."""
     headers: Mapping[str, str] = field(factory=dict[str, str])
     """By lower-case name; the values of repeated fields are joined with ``", "``."""
     body: bytes = field(default=b"", repr=False)
+    """The whole body."""
 
 
 class Fetch(Protocol):
@@ -474,6 +535,10 @@ class AuthAttempt(Protocol):
         """Take the status and header fields of the response; return True to call `resolve` and repeat the request.
 
         Synchronous. Returns True only a bounded number of times for one request.
+
+        Args:
+            status: the HTTP status.
+            headers: the header fields, by lower-case name.
         """
         ...
 
@@ -562,11 +627,20 @@ class TransportClient(Protocol):
         ...
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Begin to answer a request of the server; synchronous, and never raises."""
+        """Begin to answer a request of the server; synchronous, and never raises.
+
+        Args:
+            exchange: the request, which was admitted. It gets exactly one response, unless the server cancels it.
+        """
         ...
 
     def notified(self, method: str, params: JsonObject) -> None:
-        """Take a notification that belongs to no exchange; synchronous, and never raises."""
+        """Take a notification that belongs to no exchange; synchronous, and never raises.
+
+        Args:
+            method: the method of the notification.
+            params: its params; empty if it has none.
+        """
         ...
 
     def asking_person(self) -> AbstractContextManager[None]:
@@ -594,11 +668,21 @@ class Transport(Protocol):
         """Return an exchange to enter with `async with`: entering sends the request, leaving ends it.
 
         Leaving the block before the outcome has arrived cancels the request on the other side.
+
+        Args:
+            method: the method of the request.
+            params: its params as JSON, in the revision of the connection; None to send none.
+            wants_updates: True to receive the notifications that belong to the request, such as its progress. Without
+                it, a transport may drop them.
         """
         ...
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         """Send a notification that belongs to no exchange.
+
+        Args:
+            method: the method of the notification.
+            params: its params as JSON; None to send none.
 
         Raises:
             ConnectionLost: the connection is gone.
@@ -636,8 +720,9 @@ class KnownOpener:
     """A `TransportOpener` that tells to which server it connects, so that clients can remember it (`probe`)."""
 
     connect: TransportOpener
+    """The function that connects a client."""
     server: Sequence[str] | None = None
-    """What identifies the server in every process, such as the words of a command; None if nothing does."""
+    """Strings that identify the server in every process, such as the words of a command; None if nothing does."""
     starts_process: bool = False
     """True if each opening starts a new process of the server."""
 

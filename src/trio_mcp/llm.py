@@ -89,7 +89,13 @@ class HasTools(Protocol):
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, on_progress: OnProgress | None = None
     ) -> types.CallToolResult:
-        """Call the tool that has this name in `tools`."""
+        """Call a tool, as `Client.call_tool` does.
+
+        Args:
+            name: the name of the tool in `tools`.
+            arguments: the arguments of the tool, as JSON; None for none.
+            on_progress: called with each report of progress.
+        """
         ...
 
 
@@ -391,7 +397,7 @@ class Toolkit:
 
     @property
     def skills(self) -> str:
-        """What to tell the model of the skills, in the system prompt: names, servers and descriptions; "" without them.
+        """The part of the system prompt about the skills: names, servers and descriptions; "" without skills.
 
         They are as the servers describe them.
         """

@@ -134,6 +134,22 @@ def test_the_text_of_a_page_has_signatures_and_docstrings() -> None:
     assert "Raises:" in text
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_the_text_of_a_page_shows_signatures_as_they_are_written(page: str) -> None:
+    text = text_of(page)
+
+    assert " at 0x" not in text
+    assert not re.search(r"^#+ .*(?:NOTHING|: Never|: '|-> ')", text, re.MULTILINE)
+
+
+def test_the_text_of_a_page_has_attributes_and_constants() -> None:
+    client, http = text_of("client"), text_of("http")
+
+    assert "\n- `server_capabilities`: The capabilities that the server declared.\n" in client
+    assert re.search(r"^## trio_mcp.HttpRoute\n\n\w", http, re.MULTILINE)
+    assert "\n## trio_mcp.Client\n\nA connection to a server." in client, "programs do not make clients"
+
+
 def test_the_texts_for_models_have_every_page(pages: Path, tmp_path: Path) -> None:
     for _, _, file in navigation():
         (tmp_path / file).parent.mkdir(exist_ok=True)

@@ -172,7 +172,7 @@ class ViewReady:
     info: types.Implementation
     """The name and version that the view states."""
     capabilities: McpUiAppCapabilities
-    """What the view states that it can do."""
+    """The abilities that the view declares."""
 
 
 @frozen
@@ -180,8 +180,11 @@ class ToolCallRequested:
     """The view wants to call a tool that its server makes for apps."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     name: str
+    """The name of the tool."""
     arguments: JsonObject
+    """The arguments of the tool."""
 
 
 @frozen
@@ -189,8 +192,11 @@ class ServerRequested:
     """The view sends its server a request that only reads."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     method: str
+    """The method of the request."""
     params: JsonObject
+    """The params of the request, which have not been checked."""
 
 
 @frozen
@@ -198,7 +204,9 @@ class LinkRequested:
     """The view wants the user to visit a page, or to write a mail."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     url: str
+    """The URL, which the page has chosen: do not visit it before the user has seen it."""
 
 
 @frozen
@@ -206,7 +214,9 @@ class MessageRequested:
     """The view wants to add a message of the user to the conversation."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     content: Sequence[types.ContentBlock]
+    """The content of the message."""
 
 
 @frozen
@@ -214,7 +224,9 @@ class DownloadRequested:
     """The view wants the user to save files: their contents, or links to resources of the server."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     contents: Sequence[types.EmbeddedResource | types.ResourceLink]
+    """The files: their contents, or links to resources of the server."""
 
 
 @frozen
@@ -222,7 +234,9 @@ class ModelContextChanged:
     """The view states what the model shall know; it replaces what the view has stated before."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     context: McpUiUpdateModelContextRequestParams
+    """The content for the model, as text or other blocks and as JSON."""
 
 
 @frozen
@@ -230,15 +244,19 @@ class DisplayModeRequested:
     """The view wants to be shown in another place. Answer with `Bridge.display_mode_is`."""
 
     id: RequestId
+    """The id of the request, for `Bridge.respond` and `Bridge.refuse`."""
     mode: McpUiDisplayMode
+    """The place: ``"inline"``, ``"fullscreen"`` or ``"pip"``."""
 
 
 @frozen
 class SizeChanged:
-    """The content of the view has another size, in CSS pixels; None if the view does not say."""
+    """The content of the view has another size."""
 
     width: float | None
+    """The width in CSS pixels; None if the view does not say."""
     height: float | None
+    """The height in CSS pixels; None if the view does not say."""
 
 
 @frozen
@@ -246,8 +264,11 @@ class ViewLogged:
     """The view has written a log message."""
 
     level: types.LoggingLevel
+    """The severity, such as ``"info"``."""
     data: Any
+    """The message: a string or any other JSON value. Do not trust it."""
     logger: str | None
+    """The name of the logger of the page; None if it has none."""
 
 
 @frozen
@@ -257,9 +278,10 @@ class CloseRequested:
 
 @frozen
 class RequestCancelled:
-    """The view no longer needs the response to a request that was not answered."""
+    """The view no longer needs the response to a request that was not answered. Call `Bridge.forget`."""
 
     id: RequestId
+    """The id of the request."""
 
 
 @frozen
@@ -282,7 +304,8 @@ BridgeEvent: TypeAlias = (
     | RequestCancelled
     | ViewClosed
 )
-"""What a view says or asks. Those with an `id` are requests: answer each with `Bridge.respond` or `Bridge.refuse`."""
+"""An event of a view: something that it says or asks. Those with an `id` are requests: answer each with
+`Bridge.respond` or `Bridge.refuse`."""
 
 
 # --- Reading the params of a view ---
@@ -609,23 +632,39 @@ class Bridge:
     # --- Answers to the view ---
 
     def respond(self, id: RequestId, result: JsonObject | None = None) -> None:
-        """Answer a request of the view; do nothing if the view no longer waits for it."""
+        """Answer a request of the view; do nothing if the view no longer waits for it.
+
+        Args:
+            id: the id of the event that reported the request.
+            result: the JSON of the result; None for an empty one.
+        """
         if self._is_answered(id):
             self._send({"id": id, "result": result or {}})
 
     def refuse(self, id: RequestId, message: str, *, code: int = REFUSED, data: Any = types.UNSET) -> None:
-        """Answer a request of the view with an error; do nothing if the view no longer waits for it."""
+        """Answer a request of the view with an error; do nothing if the view no longer waits for it.
+
+        Args:
+            id: the id of the event that reported the request.
+            message: one sentence, which the page can read.
+            code: the number of the JSON-RPC error.
+            data: any JSON value with details; omitted by default.
+        """
         if self._is_answered(id):
             self._send_error(id, code, message, data)
 
     def forget(self, id: RequestId) -> None:
-        """Send no response to a request that the view has cancelled."""
+        """Forget the request *id*, which the view has cancelled: no response to it is sent any more."""
         self._open.discard(id)
 
     def display_mode_is(self, id: RequestId, mode: McpUiDisplayMode) -> None:
         """Answer a request for another place with the place that the view has now, and tell the view if it is new.
 
         A view is never put into a place that it does not declare; it then stays where it is.
+
+        Args:
+            id: the id of the `DisplayModeRequested` event.
+            mode: the place that the host has chosen: ``"inline"``, ``"fullscreen"`` or ``"pip"``.
 
         Raises:
             StructureError: there is no such place.
@@ -672,6 +711,9 @@ class Bridge:
     def tool_cancelled(self, reason: str | None = None) -> None:
         """Tell the view that there will be no result.
 
+        Args:
+            reason: one sentence for the page; None to give no reason.
+
         Raises:
             LocalProtocolError: the call is over.
         """
@@ -689,7 +731,10 @@ class Bridge:
     def close(self, reason: str | None = None) -> Sequence[BridgeEvent]:
         """Ask the view to end, and to save what it has; a later `ViewClosed` says that it has ended.
 
-        A view that is not initialized ends at once. Asking again changes nothing.
+        A view that is not initialized ends at once: the `ViewClosed` event is returned. Asking again changes nothing.
+
+        Args:
+            reason: one sentence for the page; None to give no reason.
         """
         if self.state in {ViewState.CLOSING, ViewState.CLOSED}:
             return ()

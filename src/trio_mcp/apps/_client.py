@@ -43,17 +43,21 @@ class App:
     csp: Csp = field(factory=Csp)
     """The origins that it may use."""
     permissions: frozenset[AppPermission] = frozenset()
-    """What it asks the browser for. A host need not grant it."""
+    """The permissions that it asks the browser for. A host need not grant them."""
     prefers_border: bool | None = None
     """True if it wants a border, False if it wants none; None if the host decides."""
     domain: str | None = None
     """The origin that the server wants for the sandbox, in a form that the host defines."""
     ignored: Sequence[str] = ()
-    """What is left out of the server's metadata because it does not fit, each with the reason."""
+    """The parts of the server's metadata that are left out because it does not fit, each with the reason."""
 
 
 async def read_app(client: Client, tool: types.Tool) -> App | None:
-    """Read the app that shows the results of a tool; see `Client.app_of`.
+    """Read the app that shows the results of a tool; None if the tool has none. `Client.app_of` calls this.
+
+    Args:
+        client: a client of the server that has the tool.
+        tool: the tool, as `Client.tools` lists it.
 
     Raises:
         RemoteProtocolError: the URI of the app, or its resource, is not that of an app.

@@ -51,7 +51,7 @@ _FLAT_URI = "ui/resourceUri"
 Visibility: TypeAlias = Literal["model", "app"]
 """A caller to which hosts offer a tool: the model, or the apps of the same server."""
 AppPermission: TypeAlias = Literal["camera", "microphone", "geolocation", "clipboard_write"]
-"""What a page may ask the browser for."""
+"""A permission that a page may ask the browser for."""
 PERMISSIONS: Mapping[AppPermission, str] = {
     "camera": "camera",
     "microphone": "microphone",
@@ -122,14 +122,23 @@ class AppResourceOptions(TypedDict, total=False):
     """The options that an app has as a resource; see `Server.resource`."""
 
     name: str | None
+    """The name of the resource; by default the name of the function."""
     title: str | None
+    """The name to display to users."""
     description: str | None
+    """A description of the app; by default the docstring of the function."""
     annotations: types.Annotations | None
+    """Hints for the client about the resource."""
     icons: Sequence[types.Icon] | None
+    """Icons of the app."""
     meta: Mapping[str, Any] | None
+    """The other members of the `_meta` of the resource, as JSON."""
     cache: CacheHint | None
+    """The cache hint of the page; by default that of the server for ``resources/read``."""
     scopes: Sequence[str]
+    """The scopes that a caller needs to read the page; none by default."""
     visible: Any
+    """A function that decides who sees the app; see `Server.resource`."""
 
 
 def app_options(
@@ -187,6 +196,15 @@ def tool_options(
     **options: Any,
 ) -> dict[str, Any]:
     """Declare the extension, and return the options of a tool with *app* and *visibility* as part of its `_meta`.
+
+    `Server.tool` calls this if it is given one of the two.
+
+    Args:
+        server: the server of the tool. It checks before each serving that it has the resource *app*.
+        app: the URI of the app that shows the results of the tool, which begins with ``ui://``; None for no app.
+        visibility: the callers that may see and call the tool: ``"model"``, ``"app"`` or both; None for both.
+        meta: the other members of the tool's `_meta`.
+        options: the other options of the tool, which are returned unchanged.
 
     Raises:
         ValueError: *app* is not the URI of an app, *visibility* has an unknown caller or none, or *meta* has the

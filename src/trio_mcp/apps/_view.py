@@ -90,7 +90,7 @@ _ALL_CONTENT = McpUiSupportedContentBlockModalities(text={}, image={}, audio={},
 
 @frozen(kw_only=True, eq=False)
 class AppHost:
-    """What a host does for the views of apps: its callbacks, and what the views learn about it.
+    """A host of apps: its callbacks for views, and the facts about it that views learn.
 
     The callbacks are functions of these forms, each optional::
 
@@ -154,9 +154,9 @@ class AppHost:
     info: types.Implementation = field(factory=_this_package)
     """The name and version that views see."""
     context: McpUiHostContext = field(factory=McpUiHostContext)
-    """What views learn about the host at once: theme, language, styles and so on."""
+    """The facts that views learn about the host at once: theme, language, styles and so on."""
     permissions: Iterable[AppPermission] = ()
-    """What the host lets the browser grant to pages that ask for it."""
+    """The permissions that the host lets the browser grant to pages that ask for them."""
     max_message_bytes: int = 16 * 1024 * 1024
     """The size of the largest message of a view; a larger one is refused."""
     max_requests: int = 32
@@ -170,7 +170,12 @@ class AppHost:
         return Extension(EXTENSION, {"mimeTypes": [APP_TYPE]})
 
     def capabilities(self, client: Client, app: App) -> McpUiHostCapabilities:
-        """Return what views of *app* learn about the abilities of this host."""
+        """Return the abilities of this host that a view of *app* is told.
+
+        Args:
+            client: the client of the app's server; the view can read resources if the server has any.
+            app: the app of the view; of the permissions that it requests, it gets those in `permissions`.
+        """
         granted: JsonObject = {PERMISSIONS[each]: {} for each in self.permissions if each in app.permissions}
         sandbox = types.structure({"permissions": granted, "csp": app.csp.to_wire()}, McpUiHostCapabilitiesSandbox)
         has_resources = client.server_capabilities.resources is not None
@@ -325,6 +330,9 @@ class View:
 
     async def tool_cancelled(self, reason: str | None = None) -> None:
         """Tell the view that there will be no result.
+
+        Args:
+            reason: one sentence for the page; None to give no reason.
 
         Raises:
             LocalProtocolError: the call is over.

@@ -317,7 +317,9 @@ class ClientExtensionPoints:
     def take_other_notifications(self, callback: Callable[[str, JsonObject], None]) -> None:
         """Call a function with each custom notification that has no handler, its method and params, from now on.
 
-        It is called where the notification is read, before any later message is. It must neither wait nor raise.
+        Args:
+            callback: called where the notification is read, before any later message is. It must neither wait nor
+                raise.
         """
         _connection_of(self.client).custom.on_other_notification = callback
 
@@ -329,7 +331,8 @@ class ClientExtensionPoints:
     def after_logs(self, callback: Callable[[], None]) -> None:
         """Call a function when `on_log` has taken the log messages that have arrived, or when the client is closed.
 
-        It must not raise, and may be called before this returns.
+        Args:
+            callback: called once, without arguments. It must not raise, and may be called before this returns.
         """
         _connection_of(self.client).answering.after_logs(callback)
 
@@ -343,6 +346,7 @@ class ClientExtensionPoints:
         """Return the typed result of a tool call, checked as `Client.call_tool` checks it.
 
         Args:
+            json: the JSON of the result, in the revision of the connection.
             name: the name of the tool, for the check of its output schema if this client has listed the tool, and for
                 errors; None if it is unknown.
 

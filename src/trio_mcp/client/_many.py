@@ -114,7 +114,11 @@ Offer: TypeAlias = tuple[str, str]
 
 
 def qualified_name(offer: Offer) -> str:
-    """Return a tool's name with its server's prefix."""
+    """Return a tool's name with its server's prefix, and with a digest in place of its end if it is too long.
+
+    Args:
+        offer: the name of the server, and the name of the tool there.
+    """
     server, tool = offer
     name = f"{_server_prefix(server)}{tool}"
     return name if len(name) <= MAX_NAME_LENGTH else with_digest(name, _identity(offer, 0))

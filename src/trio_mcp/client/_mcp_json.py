@@ -223,7 +223,11 @@ async def read_server_table(source: TableSource) -> ServerTable:
 
 
 def load_server_table(source: TableSource) -> ServerTable:
-    """Read the table of servers as `read_server_table` does, without an event loop; raises the same exceptions."""
+    """Read the table of servers as `read_server_table` does, without an event loop; raises the same exceptions.
+
+    Args:
+        source: the path of the file, or its content: a mapping from the names of servers to their entries.
+    """
     if isinstance(source, Mapping):
         return _table(source, "the table of servers", {})
     return _table_in(Path(source).read_bytes(), os.fspath(source))

@@ -169,8 +169,8 @@ class ClientOptions(TypedDict, total=False):
     revision: str | None
     """The only protocol revision to speak; by default the client finds out the newest one that both sides speak."""
     probe: ProbeChoice | None
-    """How the client finds that out. It probes a server with a request of the newest revision, and makes the handshake
-    of earlier revisions if the server does not know that request.
+    """The way in which the client finds that out. It probes a server with a request of the newest revision, and makes
+    the handshake of earlier revisions if the server does not know that request.
 
     ``"remember"``, the default: a server that was started by a command or is reached by a URL, and that knows only the
     handshake, gets no probe for a day. It is remembered in a small file in the user's cache folder
@@ -259,7 +259,7 @@ class ClientOptions(TypedDict, total=False):
     it sees what they would be. Messages may contain secrets.
     """
     stderr: StderrTarget
-    """Where the standard error of a server goes that is run as a child process; no other targets have one.
+    """The destination of the standard error of a server that is run as a child process; no other targets have one.
 
     By default it is passed on to the standard error of this process as it arrives. `subprocess.DEVNULL` drops it; a
     path names a file to append to, in UTF-8; a file that is open for text is written to, and not closed; a plain

@@ -46,7 +46,7 @@ from ._negotiate import Negotiation
 __all__ = ["Beginning", "ProbeChoice", "WrongBeginningError", "check_probe"]
 
 ProbeChoice: TypeAlias = Literal["always", "never", "remember"]
-"""Whether a client probes a server before the handshake; see `ClientOptions.probe`."""
+"""The rule by which a client probes a server before the handshake; see `ClientOptions.probe`."""
 
 _SECONDS = 24 * 3600
 """How long a server is remembered. A server is asked once a day whether it has learned the newest revision."""

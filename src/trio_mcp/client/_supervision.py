@@ -76,6 +76,7 @@ class ServerStatus:
     """The state of one of many servers; see `Clients.status`."""
 
     state: ServerState
+    """The state: ``"connected"``, and so on; see `ServerState`."""
     failure: Exception | None = None
     """The reason why the latest attempt failed, or why the latest connection was lost; None while connected."""
     restarts: int = 0
@@ -101,12 +102,14 @@ class SupervisedServer:
     """
 
     name: str
+    """The name of the server."""
     _start: Callable[[trio.Nursery], Awaitable[Client]]
     _restart: Restart | None
     _report: Callable[[Exception | None], None]
     client: Client | None = field(default=None, init=False)
     """The current client, also when it was closed at the end; None while there is none."""
     status: ServerStatus = field(default=ServerStatus("connecting"), init=False)
+    """The current status."""
     changed: trio.Event = field(factory=trio.Event, init=False)
     """Set when the status changes, and replaced then."""
     tried: trio.Event = field(factory=trio.Event, init=False)
@@ -298,7 +301,7 @@ class ServerChanges(AsyncForOnly, AsyncIterator[Change]):
     _changes: Changes | None = field(default=None, init=False)
     """The changes of the current connection; None while there is none."""
     _missed: deque[Change] = field(factory=deque[Change], init=False)
-    """What counts as changed since the server is back, and was not read yet."""
+    """The changes that count as made since the server is back, and were not read yet."""
     _failures: int = field(default=0, init=False)
     """The number of attempts to listen that failed, in a row."""
 

@@ -52,27 +52,36 @@ class Node:
         return self._ids.new_id()
 
     def owner_of(self, id: str) -> str | None:
-        """Return the name of the other process that has a session; see `lowlevel.HttpNodes`."""
+        """Return the name of the other process that has the session *id*; see `lowlevel.HttpNodes`."""
         return self._places.known_owner(id) or self._ids.owner_of(id)
 
     async def hand_over(self, id: str, record: JsonObject, *, seconds: float) -> None:
-        """Leave a session to the other processes; see `lowlevel.HttpNodes`."""
+        """Leave the session *id* to the other processes; see `lowlevel.HttpNodes`.
+
+        Args:
+            id: the id of the session.
+            record: the JSON that another process needs to continue it.
+            seconds: the time for which it is kept.
+
+        Raises:
+            SharedUnavailable: the backend cannot be reached.
+        """
         await self._places.hand_over(id, record, seconds=seconds)
 
     async def find_session(self, id: str) -> str | LeftSession | None:
-        """Return the process that continues a session, or the session that was left; see `lowlevel.HttpNodes`."""
+        """Return the process that has the session *id*, or the session that was left; see `lowlevel.HttpNodes`."""
         return await self._places.find(id)
 
     async def session_ended(self, id: str) -> None:
-        """Forget a session that this process has continued, and that has ended."""
+        """Forget the session *id*, which this process has continued, and which has ended."""
         await self._places.ended(id)
 
     def owner_of_home(self, home: str) -> str | None:
-        """Return the name of the other process whose request states begin so; None if no other's do."""
+        """Return the name of the process whose request states begin with *home*; None if no other's do."""
         return self._ids.owner_of_home(home)
 
     def forward(self, owner: str, request: HttpRequest) -> ForwardedExchange:
-        """Send a request to another process; see `lowlevel.HttpNodes`."""
+        """Send *request* to the process *owner*; see `lowlevel.HttpNodes`."""
         remote = self._remotes.get(owner)
         if remote is None:
             for name in [name for name, each in self._remotes.items() if each.is_idle]:

@@ -261,7 +261,13 @@ class Gateway(Server):
         return [client for serving in self._active for client in serving.clients_of(upstream.mount)]
 
     def own_list(self, method: str, revision: str, access: Access | None) -> JsonText | list[Any] | None:
-        """Return what the gateway itself has registered of one kind; None if it never has."""
+        """Return the entries that the gateway itself has registered of one kind; None if it never had any.
+
+        Args:
+            method: the method that lists them, such as ``tools/list``.
+            revision: the protocol revision in which they are returned.
+            access: the authenticated caller, who gets the visible ones; None without authentication.
+        """
         catalog: Any = {
             "tools/list": self.tools.catalog,
             "prompts/list": self.prompts.catalog,

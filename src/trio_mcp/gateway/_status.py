@@ -42,6 +42,7 @@ class Upstream:
     """One server of a gateway. `Gateway.mount` makes it."""
 
     mount: Mount = field(repr=False)
+    """The name, the address and the options with which it was mounted."""
     _clients: Callable[[Upstream], Sequence[UpstreamClient]] = field(repr=False)
 
     @property

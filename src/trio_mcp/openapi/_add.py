@@ -39,10 +39,11 @@ class AddedTools:
     """The tools that were made of the operations of a web API."""
 
     names: Sequence[str]
+    """The names of the tools."""
     left_out: Mapping[str, str]
-    """Why operations that are selected could not become tools, by method and path."""
+    """The reasons why operations that were selected could not become tools, by method and path."""
     estimated_tokens: int
-    """About how many tokens the definitions of the tools take in the context of a model."""
+    """The estimated number of tokens that the definitions of the tools take in the context of a model."""
 
 
 def add_openapi(

@@ -197,14 +197,19 @@ class MessageConnection(abc.ABC):
     """
 
     admission: Admission
+    """Admits or refuses the requests of the peer."""
     _answer: Callable[[IncomingMessageRequest], None]
     _notified: Callable[[str, JsonObject], None]
     limits: Limits
+    """The bounds of the connection."""
     ledger: Ledger[OutgoingMessageRequest, IncomingMessageRequest] = field(
         factory=Ledger["OutgoingMessageRequest", "IncomingMessageRequest"], init=False
     )
+    """The requests in flight, by id."""
     budget: UpdateBudget = field(init=False)
+    """The limits of the updates that wait unread."""
     slots: HandlerSlots = field(init=False)
+    """The handler slots of all other requests."""
     listens: HandlerSlots = field(init=False)
     """The handler slots of requests that listen for changes."""
     lost: ConnectionLost | None = field(default=None, init=False)

@@ -92,10 +92,12 @@ class ExchangeContext:
     """The header fields of the message, if the transport has any."""
 
     def arrived_by(self, origin: MessageOrigin) -> ExchangeContext:
-        """Return the same facts with those that the transport knows.
+        """Return a copy with the caller and the header fields that the transport knows.
 
-        Not by `attrs.evolve`, which takes ten times as long.
+        Args:
+            origin: the caller and the header fields of the message.
         """
+        # not by `attrs.evolve`, which takes ten times as long
         return ExchangeContext(
             revision=self.revision,
             capabilities=self.capabilities,
@@ -156,7 +158,11 @@ class Admission(Protocol):
         ...
 
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
-        """Return the context of a request.
+        """Return the context of a request. Synchronous.
+
+        Args:
+            method: the method of the request.
+            params: its params; None if it has none.
 
         Raises:
             McpError: the request is refused with this error.
@@ -164,11 +170,16 @@ class Admission(Protocol):
         ...
 
     def answered_handshake(self, context: ExchangeContext, *, success: bool) -> None:
-        """Take note that an admitted `initialize` was answered; *context* is that of its admission."""
+        """Take note that an admitted `initialize` was answered.
+
+        Args:
+            context: the context that `admit` returned for it.
+            success: True if the answer is a result, False if it is an error.
+        """
         ...
 
     def notified(self, method: str) -> None:
-        """Take note of a notification of the peer."""
+        """Take note of a notification of the peer, by its *method*."""
         ...
 
 
@@ -206,7 +217,12 @@ class Peer(Protocol):
         ...
 
     def notify_nowait(self, method: str, params: JsonObject) -> None:
-        """Queue a notification that belongs to no exchange. There must be room."""
+        """Queue a notification that belongs to no exchange. The caller has waited for room.
+
+        Args:
+            method: the method of the notification.
+            params: its params as JSON.
+        """
         ...
 
     def standalone_request(self, method: str, params: JsonObject) -> OutgoingRequest | None:
@@ -214,6 +230,10 @@ class Peer(Protocol):
 
         None if such a request would not reach the peer now: before the handshake is complete, after the connection was
         lost, while an HTTP client has no stream open for it, and always if there is no connection that lasts.
+
+        Args:
+            method: the method of the request.
+            params: its params as JSON.
         """
         ...
 

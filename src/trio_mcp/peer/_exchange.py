@@ -188,14 +188,18 @@ class OutgoingRequest(abc.ABC):
     """
 
     method: str
+    """The method of the request."""
     params: JsonObject | None
+    """The params of the request; None if it has none."""
     wants_updates: bool
+    """True to receive the updates that belong to the request."""
     _budget: UpdateBudget
     skipped: int = field(init=False)
     """The number of updates that were dropped because too many waited."""
     waiting_bytes: int = field(init=False)
     """The number of bytes of the updates that wait."""
     state: ExchangeState = field(init=False)
+    """The state of the exchange: open, or the way in which it ended."""
     last_update_at: float = field(init=False)
     """The time at which the latest update arrived, on Trio's clock."""
     id: int = field(init=False)
@@ -341,7 +345,12 @@ class OutgoingRequest(abc.ABC):
         self._wake()
 
     def deliver(self, method: str, params: JsonObject) -> bool:
-        """Take a notification of the subscription that this request opened; False if it opened none, or is over."""
+        """Take a notification of the subscription that this request opened; False if it opened none, or is over.
+
+        Args:
+            method: the method of the notification.
+            params: its params.
+        """
         if self.listener is None or self.state is not _OPEN:
             return False
         self.listener.on_notification(method, params)
@@ -537,15 +546,18 @@ class IncomingRequest(abc.ABC):
     """A request that this side answers. Responding and notifying only queue a message, and never wait."""
 
     line_end: ClassVar[Literal[b"", b"\n"]] = b"\n"
-    """What follows a message: messages on a stream are lines."""
+    """The bytes that follow a message: messages on a stream are lines."""
     is_notification: ClassVar[bool] = False
     """True if it is a notification, which is handled like a request but has no id and no response."""
     outlasts: ClassVar[bool] = False
     """True if it belongs to no connection, so that no transport waits for its handler when the server stops."""
 
     method: str
+    """The method of the request."""
     params: JsonObject | None
+    """The params of the request; None if it has none."""
     context: ExchangeContext
+    """The revision, the capabilities and the caller, as the admission has found them."""
     id: RequestId
     """The id that the peer gave it."""
     peer: Peer
@@ -553,6 +565,7 @@ class IncomingRequest(abc.ABC):
     run: HandlerRun | None = field(init=False)
     """The handler run that works on this request now."""
     state: ExchangeState = field(init=False)
+    """The state of the exchange: open, or the way in which it ended."""
     _watches: tuple[RequestWatch, ...] = field(init=False)
     """The span of the request, if the application traces, and its measures."""
 
@@ -598,6 +611,9 @@ class IncomingRequest(abc.ABC):
     def respond(self, outcome: JsonObject | McpError) -> None:
         """Send the response. The caller has waited for `room`, or it is the reader, which sends only small responses.
 
+        Args:
+            outcome: the JSON of the result, or the error.
+
         Raises:
             LocalProtocolError: the request was answered or cancelled before.
         """
@@ -612,6 +628,10 @@ class IncomingRequest(abc.ABC):
     def notify(self, method: str, params: JsonObject) -> None:
         """Send an update that belongs to this exchange. It is dropped if the exchange is over.
 
+        Args:
+            method: the method of the notification.
+            params: its params as JSON.
+
         Raises:
             NotJsonError: *params* cannot be written as JSON.
         """
@@ -619,7 +639,11 @@ class IncomingRequest(abc.ABC):
             self._notify(method, params)
 
     def cancel(self, reason: str) -> None:
-        """Stop the handler run of this request, because the requester cancelled it."""
+        """Stop the handler run of this request, because the requester cancelled it. No response is sent.
+
+        Args:
+            reason: the cause, for the `trio.Cancelled` of the handler.
+        """
         run = self._cut(ExchangeEvent.CANCEL)
         if run is not None:
             run.stop(reason)
@@ -698,7 +722,12 @@ class IncomingRequest(abc.ABC):
 
     @abc.abstractmethod
     def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
-        """Return a request to the peer that belongs to this exchange; enter it to send it, leave it to end it."""
+        """Return a request to the peer that belongs to this exchange; enter it to send it, leave it to end it.
+
+        Args:
+            method: the method of the request.
+            params: its params as JSON; None to send none.
+        """
 
     def may_run_inline(self) -> bool:
         """Return True if a handler that never waits may run, and answer, before the reader continues."""

@@ -102,7 +102,9 @@ class HandlerPool:
     """The nursery of all handlers of one server or client, their number, and the parked ones."""
 
     nursery: trio.Nursery
+    """The nursery in which handlers that wait get a task."""
     limits: Limits = field(factory=Limits)
+    """The limits of the server or client."""
     running: int = field(default=0, init=False)
     """The number of handlers that have started and not ended, including those that clean up or wait for answers."""
     live: dict[HandlerRun, trio.lowlevel.Task] = field(factory=dict["HandlerRun", trio.lowlevel.Task], init=False)
@@ -155,6 +157,9 @@ class HandlerPool:
         """Answer *exchange* with the outcome of *forwarding*, as soon as a slot is free; see `ForwardingRun`.
 
         Args:
+            exchange: the request, which was admitted.
+            forwarding: sends the request on, and returns its outcome.
+            slots: the places of the connection, of which the run takes one.
             deadline: the deadline of the caller, on Trio's clock; *forwarding* keeps it, or its handler is cancelled.
         """
         run = ForwardingRun(
@@ -225,6 +230,7 @@ class HandlerRun:
     """One handler at work, from its first exchange to its last. `Context` is a view of it."""
 
     pool: HandlerPool
+    """The pool that runs it."""
     exchange: IncomingRequest | None
     """The exchange it works for now; None after that was answered, cancelled or lost."""
     context: ExchangeContext
@@ -252,6 +258,7 @@ class HandlerRun:
     """The batches of questions whose answers it waits for."""
     _task: trio.lowlevel.Task | None = field(init=False)
     has_slot: bool = field(init=False)
+    """True while it has one of `slots`."""
     _slot_taken: trio.Event | None = field(init=False)
     """Set when it has a slot again after a question; None unless it waits for one."""
     has_ended: bool = field(init=False)
@@ -413,7 +420,14 @@ class HandlerRun:
 
     @contextmanager
     def asking(self, questions: Sequence[Question]) -> Generator[QuestionBatch]:
-        """Open a batch of questions for the duration of the block. It fails if the handler ends or has ended."""
+        """Open a batch of questions for the duration of the block. Its answers fail if the handler ends meanwhile.
+
+        Args:
+            questions: the questions of the batch.
+
+        Raises:
+            AskExpired: the handler has ended already.
+        """
         if self.has_ended:
             raise AskExpired("the call is over")
         asking = QuestionBatch(questions)
@@ -429,12 +443,20 @@ class HandlerRun:
             asking.fail(failure)
 
     def stop(self, reason: str) -> None:
-        """Cancel the handler. The questions of a shielded clean-up fail with `AskExpired`."""
+        """Cancel the handler. The questions of a shielded clean-up fail with `AskExpired`.
+
+        Args:
+            reason: the cause, for the `trio.Cancelled` of the handler.
+        """
         self.scope.cancel(reason=reason)
         self.fail_all(AskExpired("the call is over"))
 
     def stop_soon(self, reason: str) -> None:
-        """Cancel the handler in its turn (rule 7)."""
+        """Cancel the handler when its turn comes: the cancellations of many handlers are spread over time (rule 7).
+
+        Args:
+            reason: the cause, for the `trio.Cancelled` of the handler.
+        """
         if self.has_task or self.has_slot:
             self.pool.cancellations.add(partial(self.stop, reason))
         else:

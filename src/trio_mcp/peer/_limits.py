@@ -74,14 +74,16 @@ class Limits:
     stall_seconds: float = field(default=120.0, validator=_positive)
     """A peer that reads nothing for this long, while messages wait for it, loses the link."""
     drain_seconds: float = field(default=5.0, validator=_positive)
-    """How long accepted requests may continue after the input of the peer ended, or after a stop was requested."""
+    """The seconds for which accepted requests may continue after the input of the peer ended, or after a stop was
+    requested."""
     stop_seconds: float = field(default=10.0, validator=_positive)
-    """How long handlers and background tasks that go on after they were cancelled, and the clean-up of a lifespan, may
-    keep the process of a stopped server alive. Then it ends with exit status 199. In a program that stops its server
-    itself, `Server(on_stuck=...)` is told, and nothing is ended."""
+    """The seconds that handlers and background tasks that go on after they were cancelled, and the clean-up of a
+    lifespan, may keep the process of a stopped server alive. Then it ends with exit status 199. In a program that stops
+    its server itself, `Server(on_stuck=...)` is told, and nothing is ended."""
     notification_seconds: float = field(default=60.0, validator=_positive)
-    """How long the handler of one notification may run, middleware included, and each of a client's callbacks for
-    notifications. Then it is cancelled, and the log names it. For longer work there is `Server.background`."""
+    """The seconds for which the handler of one notification may run, middleware included, and each of a client's
+    callbacks for notifications. Then it is cancelled, and the log names it. For longer work there is
+    `Server.background`."""
     max_posts: int = field(default=256, validator=_positive)
     """The number of requests that a client over HTTP has in flight at once, each on its own connection; more wait.
     Requests that listen for changes do not count."""
@@ -99,9 +101,10 @@ class Limits:
     the client that has the most expires. If that is the client that would be asked, its new question fails with
     `TooManyParked`."""
     ask_seconds: float = field(default=600.0, validator=_positive)
-    """How long a question to the client, its user or its model stays open. Then it raises `AskExpired`."""
+    """The seconds for which a question to the client, its user or its model stays open. Then it raises `AskExpired`."""
     max_rounds: int = field(default=32, validator=_positive)
-    """How often a modern server may ask a client for input before it answers one request. Then the request fails."""
+    """The number of times that a modern server may ask a client for input before it answers one request. Then the
+    request fails."""
     max_progress_per_second: float = field(default=100.0, validator=_positive)
     """The number of progress updates that one handler may send its client in a second, on average. Of more, the newest
     is sent as soon as the limit allows, or before the result. `math.inf` lifts the limit."""
@@ -121,7 +124,7 @@ class PausableTimeouts:
     """
 
     pauses: int = field(default=0, init=False)
-    """How often the timeouts were paused."""
+    """The number of times that the timeouts were paused."""
     _limits: dict[trio.CancelScope, float] = field(factory=dict[trio.CancelScope, float], init=False)
     """The scopes of the blocks that run, each with the seconds that it had left when the timeouts were paused."""
     _pausing_blocks: int = field(default=0, init=False)

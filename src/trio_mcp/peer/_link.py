@@ -292,8 +292,10 @@ class Link(MessageConnection):
     """
 
     stream: trio.abc.Stream
+    """The byte stream."""
     _send_now: Callable[[bytes | memoryview], int] | None = field(default=None, kw_only=True, alias="send_now")
     outbox: Outbox = field(init=False)
+    """The queue of messages that the stream has not taken yet."""
     _stopped: bool = field(default=False, init=False)
     _reading: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _has_message: bool = field(default=False, init=False)

@@ -104,6 +104,7 @@ class ServerSession:
     answers_unreadable: bool = field(default=True, init=False)
     """True: a server answers messages whose id it could not read."""
     state: HandshakeState = field(default=HandshakeState.NOT_BEGUN, init=False)
+    """The state of the handshake; clients of 2026-07-28 and later make none."""
     log_level: str | None = field(default="debug", init=False)
     """The least severe log level that the client wants after a handshake; all levels until it sets one."""
     _agreed: ExchangeContext | None = field(default=None, init=False)
@@ -135,7 +136,16 @@ class ServerSession:
         return self.state is HandshakeState.OPERATING
 
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
-        """Return the context of a request: from its envelope, from the handshake, or of a handshake that begins."""
+        """Return the context of a request: from its envelope, from the handshake, or of a handshake that begins.
+
+        Args:
+            method: the method of the request.
+            params: its params; None if it has none.
+
+        Raises:
+            McpError: the client is at fault: it names no supported revision, or has not begun the handshake. This is
+                the response to send.
+        """
         meta = _meta_of(method, params)
         if REVISION_KEY in meta:
             return self._admit_modern(meta)
@@ -155,7 +165,12 @@ class ServerSession:
         )
 
     def answered_handshake(self, context: ExchangeContext, *, success: bool) -> None:
-        """Apply the context of `initialize` after its answer. In a modern envelope it starts no handshake."""
+        """Apply the context of `initialize` after its answer. In a modern envelope it starts no handshake.
+
+        Args:
+            context: the context that `admit` returned for it.
+            success: True if the answer is a result, False if it is an error.
+        """
         if not context.modern:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ANSWER if success else HandshakeEvent.REFUSE)
             if success:
@@ -190,7 +205,7 @@ class ServerSession:
         self.state = HandshakeState.OPERATING if outcome["operating"] else HandshakeState.ANSWERED
 
     def notified(self, method: str) -> None:
-        """Complete the handshake on `notifications/initialized`; ignore it at any other time."""
+        """Complete the handshake when *method* is `notifications/initialized`; ignore it at any other time."""
         if method == "notifications/initialized" and self.state is HandshakeState.ANSWERED:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.INITIALIZED)
 
@@ -239,7 +254,13 @@ class ClientSession:
     _server_info: JsonObject | None = field(default=None, init=False)
 
     def agree(self, revision: str, capabilities: JsonObject, server_info: JsonObject | None) -> None:
-        """Take note of the answer of the server."""
+        """Take note of the revision on which the two sides agree, from the answer of the server.
+
+        Args:
+            revision: the protocol revision.
+            capabilities: the JSON of the capabilities that the server declares.
+            server_info: the JSON of the server's name and version; None if it states none.
+        """
         self.revision, self._capabilities, self._server_info = revision, capabilities, server_info
 
     @property
@@ -268,17 +289,30 @@ class ClientSession:
         return self.revision is not None
 
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
-        """Return the context of a request of the server. Before the handshake is complete only `ping` is admitted."""
+        """Return the context of a request of the server. Before the handshake is complete only `ping` is admitted.
+
+        Args:
+            method: the method of the request.
+            params: its params; None if it has none.
+
+        Raises:
+            McpError: the server is at fault: the handshake is not complete. This is the response to send.
+        """
         meta = _meta_of(method, params)
         if self.revision is None and method != "ping":
             raise McpError(METHOD_NOT_FOUND, f"{method!r} is refused: the handshake is not complete")
         return _context(self.revision or LEGACY_REVISIONS[-1], self._capabilities, self._server_info, meta)
 
     def answered_handshake(self, context: ExchangeContext, *, success: bool) -> None:
-        """Do nothing: a client answers no handshake."""
+        """Do nothing: a client answers no handshake.
+
+        Args:
+            context: not used.
+            success: not used.
+        """
 
     def notified(self, method: str) -> None:
-        """Do nothing: the context of requests does not depend on notifications."""
+        """Do nothing, for any *method*: the context of requests does not depend on notifications."""
 
 
 def _meta_of(method: str, params: JsonObject | None) -> JsonObject:

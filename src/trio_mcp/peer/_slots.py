@@ -136,7 +136,12 @@ class FairLimiter:
         members[begin] = None
 
     def forget(self, group: Hashable, begin: Begin) -> None:
-        """Stop waiting. Harmless if *begin* does not wait."""
+        """Stop waiting for a place. Does nothing if *begin* does not wait.
+
+        Args:
+            group: the group in which it waits.
+            begin: the function that was passed to `wait`.
+        """
         members = self._members.get(group)
         if members is not None and begin in members:
             self._leave(group, members, begin)
@@ -189,8 +194,8 @@ class HandlerSlots:
     """The running and the waiting handlers of one sender.
 
     Args:
-        max_running: how many handlers may run at once.
-        max_waiting: how many requests may wait for a slot; more are refused with `BUSY`.
+        max_running: the number of handlers that may run at once.
+        max_waiting: the number of requests that may wait for a slot; more are refused with `BUSY`.
         listens: True if these are the slots of requests that listen for changes. They take no place of the limiter of
             the pool, because they last.
         is_alone: True if these are the slots of a connection without an address (rule 4).
@@ -201,6 +206,7 @@ class HandlerSlots:
     listens: bool = False
     is_alone: bool = field(default=True, kw_only=True)
     running: int = field(default=0, init=False)
+    """The number of handlers that have a slot."""
     _waiting: OrderedDict[HandlerRun, None] = field(factory=OrderedDict["HandlerRun", None], init=False)
     """An ordered set, so that a cancelled run is removed in constant time."""
     _limiter: FairLimiter = field(init=False)

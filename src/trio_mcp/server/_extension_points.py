@@ -52,7 +52,7 @@ class ServingPart(Generic[T]):
     """Makes the part of one serving."""
 
     def of(self, context: Context) -> T | None:
-        """Return the part of the serving that a handler belongs to.
+        """Return the part of the serving that the handler with this *context* belongs to.
 
         None if that serving was opened before the part was added, or for a single request (an HTTP application whose
         lifespan is not running).
@@ -68,6 +68,7 @@ class ServerExtensionPoints:
     """The points at which a package adds an extension to a server; see also `Server.method` and `Server.middleware`."""
 
     server: Server
+    """The server to which the extension is added."""
 
     def before_serving(self, check: Callable[[], None]) -> None:
         """Call a function before each serving, when the program has registered what it registers before it serves.
@@ -167,8 +168,9 @@ class ServerExtensionPoints:
     def relaying_changes(self, relay: Callable[[Change], None]) -> AbstractContextManager[None]:
         """Return a context manager in which each change of the server is passed to a function as well.
 
-        The function is called from any thread, must neither wait nor raise, and passes the change to other processes.
-        There, `deliver_change` notifies those who listen for it.
+        Args:
+            relay: called from any thread; it must neither wait nor raise, and passes the change to other processes.
+                There, `deliver_change` notifies the clients that listen for it.
         """
         return internals_of(self.server).changes.relaying(relay)
 

@@ -88,6 +88,8 @@ class ExtensionResult:
         """Return the result in the form for a request.
 
         Args:
+            method: the method of the request.
+            context: the context of the request, which has the revision and the extensions of the client.
             declared: the extensions that this server declares.
 
         Raises:

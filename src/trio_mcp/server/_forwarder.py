@@ -35,6 +35,10 @@ class ForwardingResponder(Protocol):
         """Answer: take typed params (JSON for a method that the specification does not have), and return a result.
 
         The result is typed, or JSON in the revision of the request. JSON may be of any result type.
+
+        Args:
+            context: the context of the request.
+            params: its params.
         """
         ...
 
@@ -61,7 +65,11 @@ class TasklessRequest(Protocol):
         ...
 
     def answer(self, outcome: types.Model | JsonObject | Exception) -> None:
-        """Take the result, typed or JSON in the revision of the request, or the exception that `call` would raise."""
+        """Answer the request.
+
+        Args:
+            outcome: the result, typed or JSON in the revision of the request, or the exception that `call` would raise.
+        """
         ...
 
     def needs_task(self) -> None:
@@ -73,7 +81,9 @@ class TasklessResponder(abc.ABC):
     """A `ForwardingResponder` that can answer some requests without a task."""
 
     waits: bool
+    """True if `call` may wait for anything."""
     may_ask: bool
+    """True if `call` may ask the client something."""
 
     @abc.abstractmethod
     def begin_nowait(self, request: TasklessRequest) -> bool:
@@ -88,20 +98,24 @@ class TasklessResponder(abc.ABC):
 
     @abc.abstractmethod
     def call(self, context: Context, params: Any, /) -> Awaitable[Any]:
-        """Answer in a task; see `ForwardingResponder`."""
+        """Answer in a task; see `lowlevel.ForwardingResponder.call`."""
 
 
 class Forwarder(Protocol):
     """An object that answers requests of a server; see `ServerExtensionPoints.forward`. Its methods never wait."""
 
     def find(self, exchange: IncomingRequest, params: Any) -> ForwardingResponder | None:
-        """Return what answers a request, or None if the server itself does; raise `McpError` to refuse it.
+        """Return what answers a request, or None if the server itself does.
 
         Called for each request but ``initialize``, ``ping``, ``server/discover``, ``logging/setLevel`` and those that
         are about subscriptions; also for methods that the server has not, and for those of extensions.
 
         Args:
+            exchange: the request.
             params: typed params; JSON for a method that the specification does not have.
+
+        Raises:
+            McpError: the response that refuses the request.
         """
         ...
 
@@ -110,11 +124,19 @@ class Forwarder(Protocol):
 
         Called before `find`, unless there is middleware. It must not refuse a request. If the responder needs a task,
         the params are read then, and the request is refused if they do not fit.
+
+        Args:
+            exchange: the request.
         """
         ...
 
     def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
-        """Return the input schema of a tool as it is listed; None if the caller sees no such tool, or it is unknown."""
+        """Return the input schema of a tool as it is listed; None if the caller sees no such tool, or it is unknown.
+
+        Args:
+            tool: the name of the tool.
+            access: the authenticated caller; None without authentication.
+        """
         ...
 
     async def notified(self, notification: IncomingRequest, params: Any) -> None:
@@ -137,6 +159,8 @@ class Forwarder(Protocol):
 
         Args:
             wanted: resources, and strings of `listen_members`, that the server itself does not know.
+            peer: the connection or session of the listener.
+            access: the authenticated caller; None without authentication.
             changed: called with each change; it never waits and never raises.
 
         Returns:

@@ -102,7 +102,7 @@ class HttpOptions(TypedDict, total=False):
     any of them answers, and what it tells is true of that one alone; give each an address of its own to read them all.
     """
     routes: Mapping[str, HttpRoute] | None
-    """What to serve beside the endpoint, by path: ASGI applications, as of Starlette or FastAPI, and async functions
+    """The routes beside the endpoint, by path: ASGI applications, as of Starlette or FastAPI, and async functions
     that take the `HttpRequest`, or nothing, and return a string, bytes, JSON, or an ASGI application such as a response
     of Starlette. A function answers GET and HEAD. A path that ends in a slash is a mount point: it has all paths below.
 

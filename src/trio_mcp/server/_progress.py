@@ -68,7 +68,7 @@ class TokenBucket:
         return True
 
     def is_full(self, now: float) -> bool:
-        """Return True if the bucket is full, as a new one is."""
+        """Return True if the bucket is full at the time *now* (of the clock of `take`), as a new one is."""
         return self._left + (now - self._seen) * self.per_second >= self._size
 
     def due(self, now: float) -> float:

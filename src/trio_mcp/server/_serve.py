@@ -77,7 +77,8 @@ async def serve_listeners(
     `Limits.drain_seconds`, and answers the rest with an error. A failing connection does not affect the others.
 
     Args:
-        listeners: closed at the end.
+        server: the server.
+        listeners: the listeners, which are closed at the end.
         signals: True to listen for SIGINT and SIGTERM, if this is the main thread and the function was not started
             through `nursery.start`. A program that starts it so stops it by cancellation.
         max_connections: the maximum number of open connections; by default three quarters of the descriptors that the
@@ -85,6 +86,7 @@ async def serve_listeners(
             idle longest, or else one of the address that has the most; if that is its own address, the new one is
             closed. Idle connections of an address with more than a quarter of all are replaced first, and one with more
             than half replaces only its own. A connection is idle while none of its requests is in flight.
+        task_status: passed by `nursery.start`, which returns *listeners* as soon as connections are accepted.
 
     Raises:
         ValueError: *max_connections* is not above 0.
@@ -120,8 +122,10 @@ async def serve_stdio(
     Meanwhile the output of a stray `print` goes to standard error, with a warning.
 
     Args:
+        server: the server.
         signals: True to listen for SIGINT and SIGTERM, if this is the main thread and the function was not started
             through `nursery.start`. A program that starts it so stops it by cancellation.
+        task_status: passed by `nursery.start`, which returns as soon as messages are read.
 
     Raises:
         OSError: standard input or output is closed.

@@ -446,6 +446,11 @@ class Server(ForeignAttributes):
         reads of the params what the handler will read; params that the handler will refuse need no scopes. Lists are
         never restricted, because a client must find a tool before it can request its scopes.
 
+        Args:
+            method: the method of the request.
+            params: its params, which have not been checked.
+            access: the authenticated caller; None without authentication.
+
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-challenge-handling
         """
         match method:

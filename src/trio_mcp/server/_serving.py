@@ -118,7 +118,9 @@ class ActiveServer:
     """One serving of a server, shared by all its connections. `Server.serving` makes it."""
 
     server: Server
+    """The server."""
     pool: HandlerPool
+    """The pool in which its handlers run."""
     state: Any
     """The value that the server's lifespan yielded."""
     changes: ChangeHub
@@ -130,7 +132,7 @@ class ActiveServer:
     asking: AskingMode
     """The place where a handler waits for the answer of a modern client."""
     parts: Mapping[Any, Any]
-    """What packages beside the core keep for this serving, by `ServingPart`."""
+    """The objects that packages beside the core keep for this serving, by `ServingPart`."""
     home: Callable[[], str]
     """Returns the name of this process in a service of several; empty if there are no others."""
     shared: SharedService | None
@@ -161,7 +163,7 @@ class ActiveServer:
     lists: Mapping[str, ListResponder] = field(init=False)
     """The responders of the list requests, by method."""
     observers: Sequence[RequestObserver] = field(default=(), init=False)
-    """What is told of each request; usually nothing is."""
+    """The observers that are told of each request; usually there are none."""
     doing_once: dict[str, DoneOnce] = field(factory=dict[str, DoneOnce], init=False)
     """The functions of `ctx.once` that run now in replayed handlers; see `asking.DoneOnce`."""
     observed_tools: set[str] = field(factory=set[str], init=False)
@@ -219,20 +221,25 @@ class ActiveServer:
         return name in self.internals.custom.methods
 
     def has_tool(self, name: str, access: Access | None) -> bool:
-        """Return True if the caller sees a tool of this name."""
+        """Return True if the caller sees a tool of this name.
+
+        Args:
+            name: the name of the tool.
+            access: the authenticated caller; None without authentication.
+        """
         return self.input_schema(name, access) is not None
 
     def resource_updated(self, uri: str) -> None:
-        """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
+        """Notify every client that subscribed to the resource *uri*; never waits, and may be called from any thread."""
         self.internals.changes.resource_updated(uri)
 
     def input_schema(self, tool: str, access: Access | None) -> JsonObject | None:
-        """Return a tool's input schema, as modern clients list it; None if the caller sees no such tool."""
+        """Return a tool's input schema, or None; see `abc.HttpServing.input_schema`."""
         forwarded = None if self.forwarder is None else self.forwarder.input_schema(tool, access)
         return self.server.tools.input_schema(tool, access) if forwarded is None else forwarded
 
     def needed_scopes(self, method: str, params: JsonObject, access: Access | None) -> frozenset[str]:
-        """Return the scopes that a request needs; empty if it needs none."""
+        """Return the scopes that a request needs; see `abc.HttpServing.needed_scopes`."""
         return self.server.needed_scopes(method, params, access)
 
     def admission(self) -> Admission:
@@ -240,7 +247,7 @@ class ActiveServer:
         return ServerSession(self.server.revisions)
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Begin to answer a request; synchronous."""
+        """Begin to answer a request; see `abc.Serving.answer`."""
         if self.observers:
             observe(self, exchange)
         span = exchange.begin_span() if TRACING_MODULE in sys.modules else None
@@ -251,15 +258,15 @@ class ActiveServer:
                 _dispatch(self, exchange)
 
     def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
-        """Take a notification that belongs to no request."""
+        """Take a notification that belongs to no request; see `abc.Serving.notified`."""
         self.notifications.take(method, params, peer, envelope)
 
     def session_record(self, peer: Peer) -> JsonObject | None:
-        """Return what another process needs to continue a session; None before its handshake."""
+        """Return the record with which another process continues a session; see `abc.HttpServing.session_record`."""
         return self.subscribers.to_json(peer)
 
     def restore_session(self, peer: Peer, record: JsonObject, access: Access | None) -> None:
-        """Let a new session continue one of another process; see `abc.HttpServing`."""
+        """Let a new session continue one of another process; see `abc.HttpServing.restore_session`."""
         self.subscribers.restore(peer, record, self.server.capabilities, access)
 
     def observe(self, observer: RequestObserver) -> None:

@@ -82,6 +82,7 @@ class RequestSnapshot:
     age: float
     """The seconds since the handler began, or since the request began to wait for a place."""
     state: HandlerState
+    """The work that the handler does now, or what it waits for."""
     is_cancelled: bool
     """True if nobody waits for the result any more: the handler cleans up, or swallows its cancellation."""
     place: str | None
@@ -98,9 +99,11 @@ class BackgroundSnapshot:
     """One background task."""
 
     name: str
+    """The name of the function that it runs."""
     place: str
-    """As in `RequestSnapshot`."""
+    """The line of the application at which it stands, as in `RequestSnapshot`."""
     waits_in: str | None
+    """The function that this line has called and not returned from, as in `RequestSnapshot`."""
 
 
 @frozen(kw_only=True)

@@ -93,7 +93,7 @@ class ClientSkill:
 
     @property
     def description(self) -> str:
-        """What the skill is for, and when to use it, as the server says. Do not trust it more than the server."""
+        """The purpose of the skill, and when to use it, as the server says. Do not trust it more than the server."""
         description: str = self.entry.frontmatter["description"]
         return description
 
@@ -308,7 +308,13 @@ def _write(directory: Path, name: str, contents: Mapping[str, bytes]) -> Path:
 
 
 def list_skills(client: Client, server: str | None, max_pages: int) -> AsyncIterator[ClientSkill]:
-    """Iterate over the skills of a server; see `Client.skills`."""
+    """Iterate over the skills of a server; `Client.skills` calls this.
+
+    Args:
+        client: a client of the server.
+        server: the name of the server in a `Clients`; None if the client stands alone.
+        max_pages: the number of pages after which the list is considered endless.
+    """
     if not _is_declared(client):
         return _NoSkills()
 

@@ -262,7 +262,14 @@ class TaskHandle:
 async def start_task(
     client: Client, name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
 ) -> TaskHandle:
-    """Call a tool; return when the server has made a task of the call, or has answered it. See `Client.start_task`."""
+    """Call a tool; return when the server has made a task of the call, or has answered it; see `Client.start_task`.
+
+    Args:
+        client: a client of the server.
+        name: the name of the tool.
+        arguments: the arguments of the tool, as JSON; None for none.
+        meta: the `_meta` of the request; None for none.
+    """
     points = ClientExtensionPoints(client)
     members: dict[str, Any] = {} if meta is None else {"_meta": dict(meta)}
     if await takes_legacy_tasks(client, name):
@@ -279,7 +286,12 @@ async def start_task(
 
 
 def open_task(client: Client, id: str) -> TaskHandle:
-    """Return the handle of a task that was started before; see `Client.task`."""
+    """Return the handle of a task that was started before; see `Client.task`. Sends nothing.
+
+    Args:
+        client: a client of the server that has the task.
+        id: the id of the task.
+    """
     is_legacy = client.revision == LEGACY_REVISION
     methods = LegacyMethods(client, id) if is_legacy else ExtensionMethods(client, id)
     return TaskHandle(client, id, None, methods, None)

@@ -35,6 +35,7 @@ LISTENED = "taskIds"
 """The member of the filter of `subscriptions/listen` that names tasks."""
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""The status of a task, as the specification names it; the last three are final."""
 
 _ENDED = frozenset[TaskStatus]()
 TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
@@ -58,7 +59,7 @@ _OUTCOME_MEMBERS: Mapping[TaskStatus, str] = {
 
 @frozen(kw_only=True)
 class TaskReplay:
-    """What is needed to run the handler of a task again, in any process, with the answers to its questions."""
+    """The data with which any process runs the handler of a task again, with the answers to its questions."""
 
     params: JsonObject
     """The params of the call, without those of a single request."""
@@ -79,10 +80,13 @@ class TaskRecord:
     principal: str | None
     """The authenticated principal whose call it is; None without authentication."""
     status: TaskStatus = "working"
+    """The status of the task."""
     message: str | None = None
     """One line about the state, for the user."""
     created_at: float
+    """The time of its creation."""
     updated_at: float
+    """The time of its latest change."""
     ttl: float | None
     """The seconds from the creation for which it is kept; None for ever."""
     poll_interval: float
@@ -108,17 +112,24 @@ class TaskRecord:
         return {key: each for key, each in questions.items() if key not in self.answers}
 
     def changed(self, now: float, status: TaskStatus, outcome: JsonObject | None, message: str | None) -> TaskRecord:
-        """Return the record with another status; the same record if the task has ended (rule 1)."""
+        """Return the record with another status; the same record if the task has ended (rule 1).
+
+        Args:
+            now: the time, as `time.time` counts it.
+            status: the new status.
+            outcome: the questions by key, the result or the error, as the status requires; None for none.
+            message: one line about the state, for the user.
+        """
         if status not in TRANSITIONS[self.status]:
             return self
         return evolve(self, status=status, outcome=outcome, message=message, updated_at=now, answers={}, replay=None)
 
     def told(self, now: float, message: str) -> TaskRecord:
-        """Return the record with another message; the same record if the task has ended."""
+        """Return the record with another *message* at the time *now*; the same record if the task has ended."""
         return self if self.is_final else evolve(self, message=message, updated_at=now)
 
     def answered(self, now: float, answers: JsonObject) -> TaskRecord:
-        """Return the record with further answers, of which none has an answer already."""
+        """Return the record at the time *now* with further *answers*, by key, to questions that have none yet."""
         return evolve(self, answers={**self.answers, **answers}, updated_at=now)
 
     def keeping(self, stored: TaskRecord) -> TaskRecord:
@@ -131,11 +142,22 @@ class TaskRecord:
         return (self.is_final and self.owner != stored.owner) or not self.answers.keys() <= stored.answers.keys()
 
     def failed(self, now: float, message: str, code: int) -> TaskRecord:
-        """Return the record of the task as failed for a reason that its handler did not give."""
+        """Return the record of the task as failed for a reason that its handler did not give.
+
+        Args:
+            now: the time, as `time.time` counts it.
+            message: the message of the JSON-RPC error.
+            code: its number.
+        """
         return self.changed(now, "failed", {"code": code, "message": message}, message)
 
     def overdue(self, now: float, code: int) -> TaskRecord:
-        """Return the record of a task that has not ended by its expiry (rule 3)."""
+        """Return the record of a task as failed because it has not ended by its expiry (rule 3).
+
+        Args:
+            now: the time, as `time.time` counts it.
+            code: the number of the JSON-RPC error.
+        """
         ttl = self.ttl or 0.0
         failed = self.failed(now, f"the task did not end within {ttl:g} s and was cancelled", code)
         return evolve(failed, expires_at=now + min(max(ttl, 1.0), _LONGEST_AFTERLIFE))

@@ -37,6 +37,7 @@ class ServerTasks:
 
     Args:
         server: the server, which declares the extension from now on.
+        settings: the settings of its tasks.
     """
 
     server: Server
@@ -56,6 +57,7 @@ class ServerTasks:
         """Return the function around a tool whose calls may become tasks, or must.
 
         Args:
+            mode: ``"required"`` if every call becomes a task; otherwise a call becomes one if its client can take it.
             inner: another function around the tool, which is called within the task.
         """
         become = self._required if mode == "required" else self._optional

@@ -201,7 +201,7 @@ class SharedTaskStore:
     _doomed: dict[str, str] = field(factory=dict[str, str], init=False)
     """The seats of tasks whose creation or deletion was interrupted, by id; they are to be deleted (rule 5)."""
     _undecided: dict[str, _Undecided] = field(factory=dict[str, "_Undecided"], init=False)
-    """What `swap` was changing when it was interrupted, by id; it is to be undone (rule 5)."""
+    """The change of a `swap` that was interrupted, by the id of the task; it is to be undone (rule 5)."""
     _seen: dict[str, tuple[bytes, float]] = field(factory=dict[str, tuple[bytes, float]], init=False)
     """The latest beat of each keeper, and the time at which it was read first (rule 2)."""
     _stuck: dict[str, tuple[bytes, float]] = field(factory=dict[str, tuple[bytes, float]], init=False)
@@ -441,12 +441,12 @@ class SharedTaskStore:
         return value, _stored(value)
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
+        """Return a task; see `tasks.TaskStore.get`."""
         _, stored = await self._find(id)
         return None if stored is None else stored.record
 
     async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
-        """Replace tasks, one by one."""
+        """Replace tasks, one by one; see `tasks.TaskStore.put`."""
         return {record.id for record in records if not await self._put(record)}
 
     async def _put(self, record: TaskRecord) -> bool:
@@ -477,7 +477,7 @@ class SharedTaskStore:
         return True
 
     async def swap(self, record: TaskRecord, changed: TaskRecord) -> bool:
-        """Replace a task that has not changed."""
+        """Replace a task that has not changed; see `tasks.TaskStore.swap`."""
         value, stored = await self._find(record.id)
         if value is None or stored is None or stored.record != record or record.is_final:
             return False
@@ -494,7 +494,7 @@ class SharedTaskStore:
             raise
 
     async def delete(self, id: str) -> None:
-        """Delete a task, and free its seat."""
+        """Delete a task, and free its seat; see `tasks.TaskStore.delete`."""
         _, stored = await self._find(id)
         kept = self._kept.get(id)
         if stored is not None:
@@ -553,7 +553,7 @@ class SharedTaskStore:
         return kept is not None and kept.expires_at == expiry
 
     async def due(self, now: float) -> Sequence[TaskRecord]:
-        """Return tasks that expire, of those that a keeper of this process sees to."""
+        """Return tasks that expire, of those that a keeper of this process sees to; see `tasks.TaskStore.due`."""
         due: set[tuple[float, str]] = set()
         while self._expiries and self._expiries[0][0] <= now and len(due) < _MOST_AT_ONCE:
             earliest = heapq.heappop(self._expiries)
@@ -583,7 +583,7 @@ class SharedTaskStore:
         return self._expiries[0][0] if self._expiries else None
 
     async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
-        """Return what others have changed (rule 6)."""
+        """Return the tasks that others have changed (rule 6); see `tasks.TaskStore.changed_by_others`."""
         group = self._key("changed", owner)
         changed: dict[str, TaskRecord | None] = {}
         seen: list[str] = []

@@ -149,7 +149,7 @@ class SqliteTaskStore:
     # --- Tasks ---
 
     async def create(self, record: TaskRecord, most: int) -> None:
-        """Keep a new task."""
+        """Keep a new task; see `tasks.TaskStore.create`."""
 
         def create(tables: sqlite3.Connection) -> None:
             counted = tables.execute("SELECT COUNT(*) FROM tasks WHERE principal IS ?", (record.principal,))
@@ -160,7 +160,7 @@ class SqliteTaskStore:
         await self._run(create)
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
+        """Return a task; see `tasks.TaskStore.get`."""
 
         def get(tables: sqlite3.Connection) -> TaskRecord | None:
             row = tables.execute("SELECT record FROM tasks WHERE id = ?", (id,)).fetchone()
@@ -169,7 +169,7 @@ class SqliteTaskStore:
         return await self._run(get, writes=False)
 
     async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
-        """Replace tasks."""
+        """Replace tasks; see `tasks.TaskStore.put`."""
 
         def put(tables: sqlite3.Connection) -> Collection[str]:
             return {record.id for record in records if not _replace(tables, record)}
@@ -177,7 +177,7 @@ class SqliteTaskStore:
         return await self._run(put)
 
     async def swap(self, record: TaskRecord, changed: TaskRecord) -> bool:
-        """Replace a task that has not changed."""
+        """Replace a task that has not changed; see `tasks.TaskStore.swap`."""
 
         def swap(tables: sqlite3.Connection) -> bool:
             row = tables.execute("SELECT record FROM tasks WHERE id = ?", (record.id,)).fetchone()
@@ -186,7 +186,7 @@ class SqliteTaskStore:
         return await self._run(swap)
 
     async def delete(self, id: str) -> None:
-        """Delete a task."""
+        """Delete a task; see `tasks.TaskStore.delete`."""
         await self._run(lambda tables: tables.execute("DELETE FROM tasks WHERE id = ?", (id,)))
 
     async def abandoned(self) -> Sequence[TaskRecord]:
@@ -226,7 +226,7 @@ class SqliteTaskStore:
             os.close(descriptor)
 
     async def due(self, now: float) -> Sequence[TaskRecord]:
-        """Return the tasks that expire."""
+        """Return the tasks that expire; see `tasks.TaskStore.due`."""
 
         def due(tables: sqlite3.Connection) -> Sequence[TaskRecord]:
             query = "SELECT record FROM tasks WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
@@ -244,7 +244,7 @@ class SqliteTaskStore:
         return await self._run(next_expiry, writes=False)
 
     async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
-        """Return what others have changed."""
+        """Return the tasks that others have changed; see `tasks.TaskStore.changed_by_others`."""
 
         def changed(tables: sqlite3.Connection) -> Mapping[str, TaskRecord | None]:
             query = "SELECT id, record FROM changed_by_others AS c LEFT JOIN tasks USING (id) WHERE c.owner = ?"

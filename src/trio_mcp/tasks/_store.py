@@ -50,6 +50,7 @@ class TaskStore(Protocol):
         """Keep a new task.
 
         Args:
+            record: the state of the task.
             most: the number of tasks that its principal may have.
 
         Raises:
@@ -58,7 +59,7 @@ class TaskStore(Protocol):
         ...
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task; None if there is none of this id."""
+        """Return the task *id*; None if there is none."""
         ...
 
     async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
@@ -79,7 +80,7 @@ class TaskStore(Protocol):
         ...
 
     async def delete(self, id: str) -> None:
-        """Delete a task, if it is there."""
+        """Delete the task *id*, if it is there."""
         ...
 
     async def abandoned(self) -> Sequence[TaskRecord]:
@@ -143,7 +144,7 @@ class MemoryTaskStore:
             self._changed.pop(name, None)
 
     async def create(self, record: TaskRecord, most: int) -> None:
-        """Keep a new task."""
+        """Keep a new task; see `tasks.TaskStore.create`."""
         await trio.lowlevel.checkpoint()
         number = self._numbers.get(record.principal, 0)
         if number >= most:
@@ -158,12 +159,12 @@ class MemoryTaskStore:
             heapq.heappush(self._expiries, (record.expires_at, record.id))
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
+        """Return a task; see `tasks.TaskStore.get`."""
         await trio.lowlevel.checkpoint()
         return self._records.get(id)
 
     async def put(self, records: Collection[TaskRecord]) -> Collection[str]:
-        """Replace tasks."""
+        """Replace tasks; see `tasks.TaskStore.put`."""
         await trio.lowlevel.checkpoint()
         return {record.id for record in records if not self._replace(record)}
 
@@ -178,12 +179,12 @@ class MemoryTaskStore:
         return True
 
     async def swap(self, record: TaskRecord, changed: TaskRecord) -> bool:
-        """Replace a task that has not changed."""
+        """Replace a task that has not changed; see `tasks.TaskStore.swap`."""
         await trio.lowlevel.checkpoint()
         return self._records.get(record.id) == record and self._replace(changed)
 
     async def delete(self, id: str) -> None:
-        """Delete a task."""
+        """Delete a task; see `tasks.TaskStore.delete`."""
         await trio.lowlevel.checkpoint()
         record = self._records.pop(id, None)
         if record is not None:
@@ -197,7 +198,7 @@ class MemoryTaskStore:
         return [each for each in self._records.values() if not each.is_final and each.owner not in self._owners]
 
     async def due(self, now: float) -> Sequence[TaskRecord]:
-        """Return the tasks that expire."""
+        """Return the tasks that expire; see `tasks.TaskStore.due`."""
         await trio.lowlevel.checkpoint()
         due: Iterable[tuple[float, str]] = [each for each in self._expiries if each[0] <= now]
         return [self._records[id] for expiry, id in due if self._is_current(expiry, id)]
@@ -214,6 +215,6 @@ class MemoryTaskStore:
         return record is not None and record.expires_at == expiry
 
     async def changed_by_others(self, owner: str) -> Mapping[str, TaskRecord | None]:
-        """Return what others have changed."""
+        """Return the tasks that others have changed; see `tasks.TaskStore.changed_by_others`."""
         await trio.lowlevel.checkpoint()
         return {id: self._records.get(id) for id in self._changed.pop(owner, ())}

@@ -53,7 +53,9 @@ class TaskState:
     """The state of a task, as its server reported it."""
 
     id: str
+    """The id of the task, with which `Client.task` finds it again."""
     status: TaskStatus
+    """The status of the task."""
     message: str | None = None
     """One line about the state, for the user."""
     created_at: str

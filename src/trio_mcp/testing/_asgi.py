@@ -165,7 +165,17 @@ class AsgiEngine:
         *,
         on_sent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[HttpResponse]:
-        """Call the application with one request; see `HttpEngine.request`."""
+        """Call the application with one request.
+
+        Leaving the block disconnects, and waits until the application returns.
+
+        Args:
+            method: the HTTP method, in capitals.
+            url: the absolute URL.
+            headers: the header fields, without those about the framing and the host.
+            content: the body.
+            on_sent: called synchronously when the application has read the whole body.
+        """
         exchange = _Exchange(content, on_sent)
         async with owned_nursery() as nursery:
             nursery.start_soon(exchange.run, self.app, self._scope(method, url, headers, content))
@@ -368,10 +378,10 @@ class AsgiNetwork:
         *,
         on_sent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[HttpResponse]:
-        """Call the application at the origin of *url*; see `HttpEngine.request`.
+        """Call the application at the origin of *url*; see `testing.AsgiEngine.request`.
 
         Raises:
-            EngineError: there is none.
+            EngineError: no application has that origin.
         """
         engine = self._engines.get(_origin_of(url))
         if engine is None:

@@ -110,7 +110,13 @@ class Fault:
 
 
 def delay(seconds: float, when: When = None) -> Fault:
-    """Delay messages by *seconds*, on Trio's clock. Later messages wait too, so the order stays."""
+    """Delay messages. Later messages wait too, so the order stays.
+
+    Args:
+        seconds: the delay, on Trio's clock.
+        when: chooses the messages, as the number of a message from 1 on, a method, or a function of the JSON of a
+            message that returns True; None for every message.
+    """
     return Fault(when, lambda line: [_Wait(seconds), _Deliver(line)])
 
 
@@ -120,6 +126,9 @@ def cut(after_bytes: int = 0, when: When = None, *, broken: bool = False) -> Fau
     The reader at the other end of the bytes sees the first *after_bytes* bytes of the message and then the end.
 
     Args:
+        after_bytes: the number of bytes of the message that are still delivered.
+        when: chooses the messages, as the number of a message from 1 on, a method, or a function of the JSON of a
+            message that returns True; None for the first.
         broken: a reader of the `FaultyStream` sees a broken connection (`trio.BrokenResourceError`) instead of the
             end. A writer always does.
     """
@@ -159,12 +168,23 @@ def stall(when: When = None) -> Fault:
     """Stop the stream at a message, by default the first, until the stream is closed.
 
     A sender waits, as for a peer that does not read. A receiver gets nothing.
+
+    Args:
+        when: chooses the messages, as the number of a message from 1 on, a method, or a function of the JSON of a
+            message that returns True; None for the first.
     """
     return Fault(when, lambda line: [_Wait(math.inf), _Deliver(line)])
 
 
 def rewrite(change: Callable[[bytes], bytes | None], when: When = None) -> Fault:
-    """Replace a message with the result of *change*, both without newline; None drops the message."""
+    """Replace messages.
+
+    Args:
+        change: called with the bytes of a message, and returns the bytes of another, both without newline; None drops
+            the message.
+        when: chooses the messages, as the number of a message from 1 on, a method, or a function of the JSON of a
+            message that returns True; None for every message.
+    """
 
     def changed(line: bytes) -> Iterable[_Step]:
         new = change(line.removesuffix(b"\n"))

@@ -272,12 +272,23 @@ class WireRecorder:  # noqa: PLW1641 # it changes
             yield message.direction, value
 
     def save(self, path: Path | str, *, normalised: bool = True) -> None:
-        """Write the conversation to a text file, for comparison with later ones."""
+        """Write the conversation to a text file in UTF-8, for comparison with later ones.
+
+        Args:
+            path: the file, which is replaced if it exists.
+            normalised: True to write it as `text` does by default, False to keep the values that differ in each run.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         Path(path).write_text(self.text(normalised=normalised), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str) -> WireRecorder:
         """Return the conversation in a file that `save` has written.
+
+        Args:
+            path: the file.
 
         Raises:
             OSError: the file cannot be read.
@@ -287,7 +298,15 @@ class WireRecorder:  # noqa: PLW1641 # it changes
 
     @classmethod
     def parse(cls, text: str, *, name: str = "conversation") -> WireRecorder:
-        """Return the conversation of a string that `text` returned. Raises `ValueError` as `load` does."""
+        """Return the conversation of a string that `text` returned.
+
+        Args:
+            text: the string.
+            name: the name of the conversation in error messages.
+
+        Raises:
+            ValueError: the string has another format; the message names the line.
+        """
         recorder = cls()
         recorder.messages += (WireMessage(direction, value) for direction, value in parse_text(text, name))
         return recorder

@@ -131,7 +131,12 @@ class ScriptedPeer:
     # --- Either role ---
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification."""
+        """Send a notification.
+
+        Args:
+            method: its method.
+            params: its params; None to send none.
+        """
         await self.send({"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params}))
 
     async def request(
@@ -140,6 +145,8 @@ class ScriptedPeer:
         """Send a request, and return the next message, which must be its response.
 
         Args:
+            method: the method of the request.
+            params: its params; None to send none, unless there is an envelope.
             envelope: the `_meta` of the params. By default, it is the envelope that the revision of `greet` requires,
                 which is empty in legacy revisions. None adds no `_meta`.
         """
@@ -149,7 +156,7 @@ class ScriptedPeer:
     async def begin(
         self, method: str, params: Mapping[str, Any] | None = None, *, envelope: Mapping[str, Any] | None = _DEFAULT
     ) -> int:
-        """Send a request as `request` does, and return its id without waiting for the response."""
+        """Send a request as `request` does, and return its id without waiting for the response; see `request`."""
         id = next(self._ids)
         meta = self._envelope if envelope is _DEFAULT else envelope
         if meta:
@@ -164,7 +171,14 @@ class ScriptedPeer:
         return request
 
     async def refuse(self, code: int, data: Any = None, *, message: str = "no", method: str | None = None) -> Json:
-        """Receive a request, for *method* if given, and send an error response; return the request."""
+        """Receive a request, and send an error response; return the request.
+
+        Args:
+            code: the number of the JSON-RPC error.
+            data: any JSON value with details; omitted if None.
+            message: the message of the error.
+            method: the method that the request must have; None for any.
+        """
         request = await self.expect_request(method)
         error: Json = {"code": code, "message": message} | ({} if data is None else {"data": data})
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
@@ -214,7 +228,12 @@ class ScriptedPeer:
         return await self.answer(result | {"ttlMs": 0, "cacheScope": "private"}, method="server/discover")
 
     async def answer_initialize(self, revision: str, capabilities: Json = _EVERYTHING) -> Json:
-        """Answer `initialize` with *revision*, and receive the `initialized` notification; return the request."""
+        """Answer `initialize`, and receive the `initialized` notification; return the request.
+
+        Args:
+            revision: the protocol revision to agree on.
+            capabilities: the JSON of the capabilities to declare; all by default.
+        """
         result: Json = {"protocolVersion": revision, "capabilities": capabilities, "serverInfo": self.INFO}
         request = await self.answer(result, method="initialize")
         await self.expect_notification("notifications/initialized")

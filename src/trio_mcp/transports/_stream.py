@@ -204,6 +204,12 @@ def stream_link(
     """Return one end of a link over *stream* that takes notifications, and refuses every request of its peer.
 
     `Link.run` carries the messages, and closes the stream.
+
+    Args:
+        stream: the stream, on which each message is a line of JSON.
+        admission: decides how messages of the peer are read; a `ClientSession` or a `ServerSession`.
+        notified: called synchronously with the method and the params of each notification; it must not raise.
+        limits: the limits of the link.
     """
     return Link(admission, _refuse, notified, limits, stream, send_now=_immediate(stream))
 

@@ -73,6 +73,7 @@ class CustomChange:
     method: str = field(eq=False)
     """The notification."""
     params: JsonObject = field(eq=False, repr=False)
+    """The params of the notification."""
 
 
 SpecifiedChange: TypeAlias = ListChanged | ResourceUpdated
@@ -142,6 +143,7 @@ class ChangeFilter:
         """Return the filter of a request or an acknowledgement; a repeated URI counts once.
 
         Args:
+            wire: the filter, as it was received.
             custom: the members of extensions to take over, if they are lists of strings.
         """
         return cls(

@@ -382,11 +382,28 @@ class OAuth(Grant):
         return self._profile.document(self._redirect_uri or _ANY_PORT)
 
     def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
-        """Let the user authorize the client, and obtain its tokens; raises `AuthorizationFailed`."""
+        """Let the user authorize the client in a browser, and obtain its tokens.
+
+        Args:
+            ask: the authorization server, the scopes to request, and the proofs of possession to make.
+
+        Raises:
+            AuthorizationFailed: the user or the authorization server refused, or a step failed; the message names it.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+        """
         return authorize(ask, self._profile)
 
     def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
-        """Obtain tokens in exchange for a refresh token; raises `AuthorizationFailed`."""
+        """Obtain tokens in exchange for a refresh token, without the user.
+
+        Args:
+            ask: the authorization server, the scopes to request, and the proofs of possession to make.
+            refresh_token: the refresh token of the tokens that have expired.
+
+        Raises:
+            AuthorizationFailed: the request failed, or was refused (`error` has the error code).
+        """
         return refresh(ask, self._profile, refresh_token)
 
     def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:

@@ -112,11 +112,22 @@ class Grant(abc.ABC):
 
     @abc.abstractmethod
     def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
-        """Obtain new tokens; raises `AuthorizationFailed`."""
+        """Obtain new tokens, by the steps that the flow yields.
+
+        Args:
+            ask: the authorization server, the scopes to request, and the proofs of possession to make.
+
+        Raises:
+            AuthorizationFailed: no tokens can be obtained; the message names the step that failed.
+        """
 
     @abc.abstractmethod
     def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
         """Obtain tokens in exchange for a refresh token. A response without a new refresh token confirms the old one.
+
+        Args:
+            ask: the authorization server, the scopes to request, and the proofs of possession to make.
+            refresh_token: the refresh token of the tokens that have expired.
 
         Raises:
             AuthorizationFailed: the request failed, or was refused (`error` has the error code).
@@ -138,7 +149,16 @@ class Grant(abc.ABC):
         nursery: trio.Nursery,
         asking_person: Callable[[], AbstractContextManager[None]],
     ) -> TokenSource:
-        """Return the source of tokens for the server at *url*; see `abc.ClientAuth`."""
+        """Return the source of tokens for the server at *url*, for one connection; see `abc.ClientAuth`.
+
+        All connections to one server that use this object share their tokens, and obtain them once.
+
+        Args:
+            url: the URL of the server, as the caller named it.
+            fetch: makes requests to other servers.
+            nursery: the nursery for tasks of the connection, which end with it.
+            asking_person: a context manager to enter while the user is asked.
+        """
         if self._caches is None:
             self._caches = TokenCaches(self)
         return GrantSource(self._caches.of(url), ConnectionServices(fetch, nursery, asking_person))

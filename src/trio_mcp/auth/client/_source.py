@@ -211,7 +211,14 @@ class Bearer:
         nursery: trio.Nursery,  # noqa: ARG002
         asking_person: Callable[[], AbstractContextManager[None]],  # noqa: ARG002
     ) -> BearerSource:
-        """Return the source of the token; see `abc.ClientAuth`."""
+        """Return the source of the token; see `abc.ClientAuth`.
+
+        Args:
+            url: not used: every server gets the same token.
+            fetch: not used: no authorization server is involved.
+            nursery: not used.
+            asking_person: not used: no user is asked.
+        """
         return BearerSource(self)
 
     async def current(self, refused: str | None) -> str:

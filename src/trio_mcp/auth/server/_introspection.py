@@ -432,7 +432,12 @@ class IntrospectionVerifier:
     def serving(
         self, issuers: Sequence[str], *, trusted_hosts: Sequence[str], clock: Callable[[], float]
     ) -> IntrospectionVerifier:
-        """Return a copy for one resource server; a configured issuer is kept.
+        """Return a copy for one resource server; a configured issuer is kept. `ResourceServer` calls this.
+
+        Args:
+            issuers: the issuers of the `ResourceServer`, by URL.
+            trusted_hosts: its hosts that may have addresses in a private network; those of this verifier replace them.
+            clock: returns the seconds since the epoch, as `time.time` does.
 
         Raises:
             ValueError: there are several issuers, and the option *issuer* is missing; or the URL is not safe.
@@ -445,7 +450,22 @@ class IntrospectionVerifier:
         return evolve(self, issuer=self.issuer or issuers[0], trusted_hosts=trusted_hosts, clock=clock)
 
     async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
-        """Return the content of a token; see `abc.TokenVerifier`. A waiting task may send the request anew."""
+        """Return the content of a token, as the authorization server states it; see `abc.TokenVerifier`.
+
+        Calls for one token at the same time share one request. If the call that sends it is cancelled, another one that
+        waits sends it again.
+
+        Args:
+            token: the token as it was received.
+            fetch: makes requests to the authorization server.
+
+        Raises:
+            InvalidToken: the authorization server says that the token is not active, or its answer does not describe an
+                access token of this issuer.
+            VerifierUnavailable: the authorization server cannot be asked now.
+
+        Specification: https://www.rfc-editor.org/rfc/rfc7662
+        """
         await trio.lowlevel.checkpoint()
         sender = fetch.sender if isinstance(fetch, SenderFetch) else sender_of(None, None)
         shared = self._shared_verdict(token, fetch)

@@ -186,6 +186,7 @@ class TokenGuard:
         """Return the refusal if scopes are missing, None if they are granted; synchronous.
 
         Args:
+            access: the authenticated caller.
             needed: the required scopes, besides those that every request needs.
         """
         wanted = [*self._server.scopes, *sorted(set(needed).difference(self._server.scopes))]

@@ -320,6 +320,13 @@ class JwtVerifier:
     ) -> JwtVerifier:
         """Return a copy for one resource server, with its own keys; configured issuers are kept.
 
+        `ResourceServer` calls this.
+
+        Args:
+            issuers: the issuers of the `ResourceServer`, by URL.
+            trusted_hosts: its hosts that may have addresses in a private network; those of this verifier replace them.
+            clock: returns the seconds since the epoch, as `time.time` does.
+
         Raises:
             ValueError: the keys of one issuer would be used for another, or their URL is not safe.
         """
@@ -332,7 +339,18 @@ class JwtVerifier:
         return evolve(self, issuers=issuers, trusted_hosts=trusted_hosts, clock=clock)
 
     async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
-        """Return the content of a token; see `abc.TokenVerifier`. It may be cancelled at any time."""
+        """Return the content of a signed token; see `abc.TokenVerifier`. It may be cancelled at any time.
+
+        Args:
+            token: the token as it was received.
+            fetch: reads the keys of the issuer when they are unknown or old.
+
+        Raises:
+            InvalidToken: the token is not a signed access token of a trusted issuer, or never expires.
+            VerifierUnavailable: the keys of the issuer cannot be read now.
+
+        Specification: https://www.rfc-editor.org/rfc/rfc9068
+        """
         await trio.lowlevel.checkpoint()
         signed = read_jws(token, algorithms=self.algorithms, max_chars=_MAX_TOKEN_CHARS)
         if signed.type not in self.types:

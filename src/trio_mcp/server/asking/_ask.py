@@ -55,20 +55,39 @@ class Ask(abc.ABC, Generic[A_co]):
     """One question to the client. Its type parameter is the type of the answer that the handler gets."""
 
     method: str
+    """The method of the request to the client, such as ``"elicitation/create"``."""
     key: str | None
     """The name of the question, if its params do not identify it; see `Context.elicit`."""
 
     @abc.abstractmethod
     def params(self, revision: str) -> JsonObject:
-        """Return the params of the request; raises `MissingCapability` if the revision cannot express them."""
+        """Return the params of the request, as JSON in the protocol revision *revision*.
+
+        Raises:
+            MissingCapability: the revision cannot express them.
+        """
 
     @abc.abstractmethod
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the error that names the capability the client would have to declare; None if it has declared it."""
+        """Return the error that names the capability the client would have to declare; None if it has declared it.
+
+        The server calls this before it sends the question.
+
+        Args:
+            context: the revision and the capabilities of the client.
+        """
 
     @abc.abstractmethod
     def read(self, answer: Any, revision: str) -> A_co:
-        """Return the value for the handler; raises `McpError` if the client's answer is invalid."""
+        """Return the value for the handler. The server calls this with the answer of the client.
+
+        Args:
+            answer: the JSON of the answer, which has not been checked.
+            revision: the protocol revision of the answer.
+
+        Raises:
+            McpError: the client is at fault: the answer is invalid.
+        """
 
 
 def structured(answer: Any, cls: type[T], revision: str) -> T:
@@ -141,8 +160,11 @@ class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
     """A question to the user: a form to fill in; see `Context.elicit`."""
 
     message: str
+    """The sentence that the user reads."""
     form: type[T] | Mapping[str, Any]
+    """The form: a class whose attributes are the fields, or the JSON Schema of an object."""
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="elicitation/create", init=False)
 
     def params(self, revision: str) -> JsonObject:
@@ -151,11 +173,11 @@ class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
         return {**mode, "message": self.message, "requestedSchema": form_of(self.form).requested_schema(revision)}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client can show forms."""
+        """Return an error unless the client can show forms; see `Ask.lacking`."""
         return missing(context, "elicitation", "form", since=WITH_ELICITATION, bare_means=True)
 
     def read(self, answer: Any, revision: str) -> Accepted[T] | Declined | Dismissed:
-        """Return the decision of the user, and the content of the form.
+        """Return the decision of the user, and the content of the form; see `Ask.read`.
 
         Raises:
             McpError: the content does not fit the form.
@@ -177,9 +199,14 @@ class Visit(Ask["Accepted[None] | Declined | Dismissed"]):
     """A request that the user visit a page, for data that must not pass through the client; see `Context.elicit`."""
 
     message: str
+    """The sentence that the user reads."""
     url: str
+    """The URL of the page, with https or http. Other URLs raise `ValueError`."""
     elicitation_id: str = field(factory=lambda: secrets.token_urlsafe(16), kw_only=True)
+    """The id of the visit, with which `Context.elicitation_complete` tells the client that it is done. By default it is
+    random."""
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="elicitation/create", init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -192,11 +219,11 @@ class Visit(Ask["Accepted[None] | Declined | Dismissed"]):
         return {"mode": "url", "message": self.message, "url": self.url, **id}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client can open pages."""
+        """Return an error unless the client can open pages; see `Ask.lacking`."""
         return missing(context, "elicitation", "url", since=WITH_MODES)
 
     def read(self, answer: Any, revision: str) -> Accepted[None] | Declined | Dismissed:
-        """Return the decision of the user."""
+        """Return the decision of the user; see `Ask.read`."""
         return _not_accepted(answer, revision) or Accepted(None)
 
 
@@ -243,15 +270,25 @@ class Sample(Ask["types.CreateMessageResult"]):
     """A request for a completion by the client's model; see `Context.sample`."""
 
     messages: Sequence[types.SamplingMessage] = field(converter=_conversation)
+    """The conversation: messages, one message, or a string as the only message of the user."""
     max_tokens: int = field(kw_only=True)
+    """The number of tokens after which the model stops."""
     system_prompt: str | None = field(default=None, kw_only=True)
+    """Instructions for the model, which the client may change; None for none."""
     temperature: float | None = field(default=None, kw_only=True)
+    """The randomness of the model, in its own scale; None leaves it to the client."""
     stop_sequences: Sequence[str] | None = field(default=None, kw_only=True)
+    """The strings at which the model stops; None for none."""
     model_preferences: types.ModelPreferences | None = field(default=None, kw_only=True)
+    """The kind of model that the server prefers; the client chooses."""
     metadata: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """JSON for the provider of the model; None for none."""
     tools: Sequence[types.Tool] | None = field(default=None, kw_only=True)
+    """The tools that the model may call; None for none. The server runs the calls, and asks again with the results."""
     tool_choice: types.ToolChoice | None = field(default=None, kw_only=True)
+    """The rule that the model may, must or must not call a tool; None leaves it to the model."""
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="sampling/createMessage", init=False)
 
     def params(self, revision: str) -> JsonObject:
@@ -259,13 +296,13 @@ class Sample(Ask["types.CreateMessageResult"]):
         return _params(self, revision)
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client has a model, which can use tools if there are any."""
+        """Return an error unless the client has a model, which can use tools if there are any; see `Ask.lacking`."""
         if self.tools is not None or self.tool_choice is not None:
             return missing(context, "sampling", "tools", since=WITH_MODES)
         return missing(context, "sampling")
 
     def read(self, answer: Any, revision: str) -> types.CreateMessageResult:
-        """Return the completion."""
+        """Return the completion; see `Ask.read`."""
         return structured(answer, types.CreateMessageResult, revision)
 
 
@@ -274,6 +311,7 @@ class ListRoots(Ask["Sequence[types.Root]"]):
     """A request for the folders and files that the client works on; see `Context.list_roots`."""
 
     key: str | None = field(default=None, kw_only=True)
+    """The name of the question, if its params do not identify it; None by default."""
     method: str = field(default="roots/list", init=False)
 
     def params(self, revision: str) -> JsonObject:  # noqa: ARG002 # the same in every revision
@@ -281,11 +319,11 @@ class ListRoots(Ask["Sequence[types.Root]"]):
         return {}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Return the missing capability unless the client has roots."""
+        """Return an error unless the client has roots; see `Ask.lacking`."""
         return missing(context, "roots")
 
     def read(self, answer: Any, revision: str) -> Sequence[types.Root]:
-        """Return the roots."""
+        """Return the roots; see `Ask.read`."""
         return structured(answer, types.ListRootsResult, revision).roots
 
 

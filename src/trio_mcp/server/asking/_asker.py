@@ -502,6 +502,8 @@ def interim_result(
     principal has them.
 
     Args:
+        serving: the serving of the server.
+        exchange: the request that the result answers.
         requests: the JSON of each question, a method and params, by key.
         kept: JSON, which the client cannot read.
     """

@@ -139,7 +139,7 @@ Around: TypeAlias = "Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable
 """A function around each call of a tool: it gets the `Context` and a function that calls the tool, and returns what the
 tool returns."""
 TaskMode: TypeAlias = Literal["optional", "required"]
-"""Whether a call may become a task, or is one from its beginning."""
+"""The rule for the calls of a tool: ``"optional"`` if they may become tasks, ``"required"`` if they must."""
 
 _CURE = "return text, content (bytes as Image or Audio), data or a whole types.CallToolResult"
 _CONTENT_FOR_DATA = (

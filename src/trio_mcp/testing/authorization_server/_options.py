@@ -72,7 +72,7 @@ class KnownClient:
     secret_expires_at: float | None = field(default=None, kw_only=True)
 
     def may_use(self, grant_type: str) -> bool:
-        """Return True if it may use a grant type."""
+        """Return True if it may use *grant_type*, such as ``"authorization_code"``."""
         return self.grant_types is None or grant_type in self.grant_types
 
     @property
@@ -88,6 +88,7 @@ class AccessAsk:
     grant_type: str
     """The grant type in OAuth's terms, such as ``"authorization_code"``."""
     client_id: str
+    """The id of the client that requests access."""
     subject: str
     """The user, or the client itself."""
     scopes: tuple[str, ...]
@@ -101,6 +102,7 @@ class AuthorizationRequest:
     """A request to an authorization server, and its result."""
 
     endpoint: Endpoint
+    """The endpoint that received the request."""
     parameters: Mapping[str, Any]
     """By name, from the query, the form or the JSON body; secrets are replaced by ``"(secret)"``."""
     status: int

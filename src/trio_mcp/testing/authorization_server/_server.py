@@ -153,7 +153,7 @@ class AuthorizationServer:
         return [request for request in self.requests if request.endpoint == endpoint]
 
     async def visit(self, url: str) -> str:
-        """Request a URL of this server as the browser of a user would, and return the URL of the redirect.
+        """Request *url*, a URL of this server, as a user's browser would, and return the URL of the redirect.
 
         With *auto_consent*, this method replaces the browser in a test of a client::
 
@@ -203,13 +203,24 @@ class AuthorizationServer:
         return self._grants.access_token(family, family.scopes, lifetime, claims)
 
     def issue_id_token(self, *, subject: str, client_id: str, seconds: float = 300.0) -> str:
-        """Return an ID token of a signed-in user, which a client can exchange for an ID-JAG."""
+        """Return an ID token of a signed-in user, which a client can exchange for an ID-JAG.
+
+        Args:
+            subject: the name of the user.
+            client_id: the client to which the token is issued.
+            seconds: the lifetime of the token.
+        """
         now = int(self.settings.clock())
         claims = {"iss": self.issuer, "sub": subject, "aud": client_id, "iat": now, "exp": now + int(seconds)}
         return self.sign(claims)
 
     def sign(self, claims: Mapping[str, Any], *, typ: str = "JWT") -> str:
-        """Return a JWT with exactly these claims, signed with the newest key."""
+        """Return a JWT with exactly these claims, signed with the newest key.
+
+        Args:
+            claims: the claims, as JSON.
+            typ: the type of the token, in its header.
+        """
         return self._keys.sign(claims, typ=typ)
 
     def rotate_key(self, *, keep: bool = True) -> None:

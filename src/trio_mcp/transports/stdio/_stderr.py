@@ -30,8 +30,9 @@ from ..._user_types import is_async
 __all__ = ["StderrPump", "StderrSink", "StderrTarget", "check_stderr", "open_sink"]
 
 StderrTarget: TypeAlias = "int | str | os.PathLike[str] | TextIO | Callable[[str], object] | None"
-"""Where the standard error of a child goes: the standard error of this process (None), nowhere (`subprocess.DEVNULL`),
-to the end of the file at a path, to an open file that takes text, or, line by line, to a function.
+"""The destination of the standard error of a child: the standard error of this process (None), nowhere
+(`subprocess.DEVNULL`), to the end of the file at a path, to an open file that takes text, or, line by line, to a
+function.
 """
 
 _log = logging.getLogger("trio_mcp.transports")

@@ -423,11 +423,20 @@ class HttpApp:
         return path is None or request.local_path.rstrip("/") == path.rstrip("/")
 
     def accepts_websocket(self, scope: Scope) -> bool:
-        """Return True if a WebSocket of an ASGI server is served: they are enabled, and it is for the endpoint."""
+        """Return True if a WebSocket of an ASGI server is served: they are enabled, and it is for the endpoint.
+
+        Args:
+            scope: the scope of the WebSocket, as ASGI defines it.
+        """
         return self._settings.websocket and self.takes_websocket(HttpRequest.of({"method": "GET", **scope}))
 
     async def serve_websocket(self, request: HttpRequest, channel: UpgradableChannel) -> None:
-        """Answer a request to open a WebSocket, without ASGI, and serve it."""
+        """Answer a request to open a WebSocket, without ASGI, and serve it until it is closed.
+
+        Args:
+            request: a request that `takes_websocket` takes.
+            channel: the connection, which is switched to the WebSocket protocol unless the request is refused.
+        """
         begun = trio.current_time()
         responding = Responding(channel, self._settings.keep_alive, self._answerer.limits.stall_seconds)
         responding.request = request
@@ -472,7 +481,12 @@ class HttpApp:
         return not self._settings.routes.has(path)
 
     async def answer(self, request: HttpRequest, channel: HttpChannel) -> None:
-        """Answer one HTTP request, without ASGI."""
+        """Answer one HTTP request, without ASGI.
+
+        Args:
+            request: a request that `answers_directly` takes.
+            channel: sends the response, and says when the client leaves.
+        """
         await self._answer(request, channel, self._respond)
 
     def begin_forwarded(self, request: HttpRequest) -> BegunRequest | None:
@@ -482,7 +496,13 @@ class HttpApp:
     async def answer_forwarded(
         self, request: HttpRequest, channel: HttpChannel, begun: BegunRequest | None = None
     ) -> None:
-        """Answer a request that another process has received and checked; see `ForwardedApp`."""
+        """Answer a request that another process has received and checked.
+
+        Args:
+            request: the request.
+            channel: sends the response, and says when the client leaves.
+            begun: the result of `begin_forwarded`; None if it was not called, or has returned None.
+        """
         responding = Responding(
             channel, self._settings.keep_alive, self._answerer.limits.stall_seconds, budget=self._router.budget
         )
@@ -512,7 +532,13 @@ class HttpApp:
         return begun if begun is None or metrics is None else CountedRequest(begun, metrics)
 
     async def go_on(self, begun: BegunRequest, request: HttpRequest, channel: HttpChannel) -> None:
-        """Answer a request that was begun, and has no answer yet."""
+        """Answer a request that was begun, and has no answer yet.
+
+        Args:
+            begun: the result of `begin`.
+            request: the request.
+            channel: sends the response, and says when the client leaves.
+        """
 
         async def respond(_request: HttpRequest, _channel: HttpChannel, responding: Responding) -> None:
             await self._router.go_on(begun, responding)

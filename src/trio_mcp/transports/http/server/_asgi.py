@@ -105,7 +105,7 @@ class HttpRequest:
     """One HTTP request and its sender. The router adds the access and the body when they are known."""
 
     method: str
-    """In capitals."""
+    """The HTTP method, in capitals."""
     path: str
     """The requested path, percent-decoded, including the mount point of the application."""
     local_path: str = field(default="", repr=False)
@@ -113,7 +113,7 @@ class HttpRequest:
     query: str = field(default="", repr=False)
     """The query without its question mark, still encoded."""
     headers: Headers = field(repr=False)
-    """By lower-case name; the values of repeated fields are joined with ``", "``."""
+    """The header fields, by lower-case name; the values of repeated fields are joined with ``", "``."""
     client: str | None = None
     """The address of the client; None if there is none, as over a Unix socket."""
     access: Access | None = None
@@ -121,6 +121,7 @@ class HttpRequest:
     access_until: float = math.inf
     """The expiry of the access, on Trio's clock: no stream that it has opened lasts longer."""
     body: bytes = field(default=b"", repr=False)
+    """The whole body; empty until it was read."""
     has_known_head: bool = False
     """True if a request with the same head was begun on the same connection: its head needs no check."""
     is_framed_twice: bool = False
@@ -256,7 +257,7 @@ TEXT_TYPE = "text/plain; charset=utf-8"
 
 
 def json_fields(size: int) -> Sequence[tuple[str, str]]:
-    """Return the header fields of a JSON document. A tuple, because many responses have the same ones."""
+    """Return the header fields of a JSON document of *size* bytes. A tuple: many responses have the same ones."""
     return (*_JSON_FIELDS, ("content-length", str(size)))
 
 
@@ -462,14 +463,17 @@ class BegunRequest(abc.ABC):
 
     @abc.abstractmethod
     def take_answer(self, most_bytes: int) -> tuple[int, bytes] | None:
-        """Return the status and the JSON of the response, if that is all and it has at most this size. Synchronous.
+        """Return the status and the JSON of the response, if that is all of it. Synchronous.
 
         If it returns None, `go_on` must follow.
+
+        Args:
+            most_bytes: the size of the JSON above which this returns None.
         """
 
     @abc.abstractmethod
     async def go_on(self, responding: Responding) -> None:
-        """Answer the request."""
+        """Answer the request by *responding*, which sends the response."""
 
 
 @define(eq=False)

@@ -63,7 +63,13 @@ class ForwardedApp(Protocol):
     async def answer_forwarded(
         self, request: HttpRequest, channel: HttpChannel, begun: BegunRequest | None = None
     ) -> None:
-        """Answer a request, which may have been begun."""
+        """Answer a request, which may have been begun.
+
+        Args:
+            request: the request.
+            channel: sends the response, and says when the client leaves.
+            begun: the result of `begin_forwarded`; None if it was not called, or has returned None.
+        """
         ...
 
 
@@ -116,7 +122,7 @@ class HttpNodes(SessionMoves, Protocol):
         ...
 
     def owner_of_home(self, home: str) -> str | None:
-        """Return the name of the other process whose request states begin so; None if no other's do."""
+        """Return the name of the other process whose request states begin with *home*; None if no other's do."""
         ...
 
     def owner_of(self, id: str) -> str | None:
@@ -127,7 +133,12 @@ class HttpNodes(SessionMoves, Protocol):
         ...
 
     def forward(self, owner: str, request: HttpRequest) -> ForwardedExchange:
-        """Send a request to another process. Synchronous."""
+        """Send a request to another process. Synchronous.
+
+        Args:
+            owner: the name of that process.
+            request: the request, which this process has checked.
+        """
         ...
 
 

@@ -1,0 +1,105 @@
+"""Reads the sources for what Python does not keep: the texts of attributes and values, and who may pass a parameter."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+__all__ = ["attribute_texts", "class_text", "is_described", "parameters_of", "value_text"]
+
+
+def parameters_of(cls: type) -> list[inspect.Parameter] | None:
+    """Return the parameters of a class that users may pass; None if programs do not make instances of it.
+
+    The parameter of a private attribute is for users only if the section `Args` of the docstring describes it. A class
+    that requires another one is made by the package itself.
+    """
+    parameters = list(inspect.signature(vars(cls).get("__init__", cls.__init__)).parameters.values())[1:]
+    if not attrs.has(cls):
+        return parameters
+    public = {each.alias for each in attrs.fields(cls) if not each.name.startswith("_")}
+    text = class_text(cls)
+    shown: list[inspect.Parameter] = []
+    for parameter in parameters:
+        if parameter.name in public or is_described(parameter.name, text):
+            shown.append(parameter)
+        elif parameter.default is parameter.empty and parameter.kind != parameter.VAR_KEYWORD:
+            return None
+    return shown
+
+
+def is_described(name: str, text: str) -> bool:
+    """Return True if a section `Args` of a docstring describes a parameter.
+
+    Args:
+        name: the name of the parameter.
+        text: the docstring.
+    """
+    return re.search(rf"^ {{4}}{name}: ", text, re.MULTILINE) is not None
+
+
+def class_text(cls: type) -> str:
+    """Return the docstrings of a class and of the classes of the package from which it inherits."""
+    return "\n".join(inspect.cleandoc(base.__doc__) for base in _own_bases(cls) if base.__doc__)
+
+
+def attribute_texts(cls: type) -> Mapping[str, str]:
+    """Return the strings below the attributes of a class, inherited ones included, by the names of the attributes."""
+    texts: dict[str, str] = {}
+    for base in reversed(_own_bases(cls)):
+        body: Sequence[ast.stmt] = _tree_of(Path(import_module(base.__module__).__file__ or "")).body
+        for part in base.__qualname__.split("."):
+            body = next((each.body for each in body if isinstance(each, ast.ClassDef) and each.name == part), ())
+        texts |= _texts_in(body)
+    return texts
+
+
+@cache
+def _tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_bytes())
+
+
+def value_text(name: str) -> str:
+    """Return the string below a constant or an alias; an empty one if there is none.
+
+    Args:
+        name: its dotted public name. Of several values of the last name, that of the same folder counts.
+    """
+    module, _, last = name.rpartition(".")
+    home = Path(import_module(module).__file__ or "")
+    found = [(file, texts[last]) for file, texts in _texts_of_package() if last in texts]
+    near = [text for file, text in found if file == home or (home.stem == "__init__" and home.parent == file.parent)]
+    return next(iter([*near, *(text for _, text in found)]), "")
+
+
+@cache
+def _texts_of_package() -> Sequence[tuple[Path, Mapping[str, str]]]:
+    """Return the texts below the values of each module of the package."""
+    root = Path(import_module("trio_mcp").__file__ or "").parent
+    return [(file, dict(_texts_in(_tree_of(file).body))) for file in sorted(root.rglob("*.py"))]
+
+
+def _texts_in(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for node, following in pairwise(body):
+        targets = (
+            [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+        )
+        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        for target in targets:
+            if is_text and isinstance(target, ast.Name):
+                text: Any = ast.literal_eval(following.value)
+                yield target.id, inspect.cleandoc(text)
+
+
+def _own_bases(cls: type) -> list[type]:
+    package = cls.__module__.partition(".")[0]
+    return [base for base in cls.__mro__ if package != "builtins" and base.__module__.partition(".")[0] == package]
