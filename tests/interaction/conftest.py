@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
@@ -18,7 +19,7 @@ import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
 from tests.interaction.openers import OPENERS, Opener
-from tests.interaction.over_bridges import over_asyncio, over_sync
+from tests.interaction.over_bridges import OVER_BRIDGES
 from tests.interaction.over_cluster import over_cluster
 from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, carries, over_http
 from tests.interaction.surface_server import make_server as make_surface_server
@@ -27,9 +28,9 @@ from trio_mcp.server import HttpOptions
 from trio_mcp.testing import open_memory_client
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
-TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster", "asyncio", "sync")
-BRIDGED = {"test_conversation"}
-"""The modules whose tests run through the clients for asyncio and without async."""
+TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster", *OVER_BRIDGES)
+BRIDGED_REVISIONS = {types.REVISIONS[0], "2025-11-25", types.REVISIONS[-1]}
+"""The revisions of the tests that run through the clients for asyncio and without async."""
 
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
@@ -61,7 +62,7 @@ def connect(transport: str, revision: str, tmp_path: Path) -> Opener:
     return opened
 
 
-@pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS))
+@pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS, *OVER_BRIDGES))
 def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Opener:
     """Return an opener of clients of the surface server, whose lists have pages of `page_size` if that is given.
 
@@ -113,8 +114,7 @@ async def connected(
         "http-resumable": lambda: over_http("http-resumable", make(), options),
         "http-sse": lambda: over_http("http-sse", make(), options),
         "cluster": lambda: over_cluster(make, options, **serving),
-        "asyncio": lambda: over_asyncio(make(), options),
-        "sync": lambda: over_sync(make(), options),
+        **{bridge: lambda over=over: over(make(), options) for bridge, over in OVER_BRIDGES.items()},
     }
     over_socket = OVER_SOCKETS.get(transport)
     with trio.fail_after(30):
@@ -147,8 +147,13 @@ def _is_possible(item: pytest.Item) -> bool:
     revision = str(parameters.get("revision", types.REVISIONS[-1]))
     if parameters.get("transport") == "cluster" and item.get_closest_marker("one_process") is not None:
         return False
-    if parameters.get("transport") in {"asyncio", "sync"} and item.path.stem not in BRIDGED:
-        return False
-    if parameters.get("transport") == "sync" and item.get_closest_marker("cancels") is not None:
+    bridges = OVER_BRIDGES.keys() & {value for value in parameters.values() if isinstance(value, str)}
+    if bridges and not (revision in BRIDGED_REVISIONS and _passes_bridges(item, bridges)):
         return False
     return all(carries(str(value), revision) for value in parameters.values() if value in IN_PROCESS)
+
+
+def _passes_bridges(item: pytest.Item, bridges: AbstractSet[str]) -> bool:
+    """Return True if a test can run through a client of these bridges; see the markers."""
+    excluded = [*item.iter_markers("not_bridged"), *(item.iter_markers("cancels") if "sync" in bridges else ())]
+    return not excluded and "autojump_clock" not in getattr(item, "fixturenames", ())
