@@ -32,6 +32,9 @@ TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster"
 BRIDGED_REVISIONS = {types.REVISIONS[0], "2025-11-25", types.REVISIONS[-1]}
 """The revisions of the tests that run through the clients for asyncio and without async."""
 
+DIRECT = {"test_asking_keys", "test_asking_states", "test_asking_urls", "test_sampling_content"}
+"""Modules whose tests call `open_client` or `open_memory_client` by themselves, and then also those of the bridges."""
+
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
 
@@ -49,6 +52,24 @@ def transport(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=OPENERS)
 def opener(request: pytest.FixtureRequest) -> Opener:
     return OPENERS[str(request.param)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have tests that open a client by themselves run through the bridges too."""
+    if metafunc.module.__name__.rpartition(".")[2] in DIRECT and {"open_client", "open_memory_client"} & set(
+        metafunc.function.__code__.co_names
+    ):
+        metafunc.parametrize("opened_by", ["trio", *OVER_BRIDGES], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def opened_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return where the test opens its clients, and put the openers of a bridge into its module."""
+    where = str(getattr(request, "param", "trio"))
+    if where != "trio":
+        for name in ("open_client", "open_memory_client"):
+            monkeypatch.setattr(request.module, name, OPENERS[where], raising=False)
+    return where
 
 
 @pytest.fixture

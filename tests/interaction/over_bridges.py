@@ -74,12 +74,15 @@ class Asyncio(World):
             tasks.append(self.loop.create_task(coroutine))
             tasks[0].add_done_callback(wake)
 
+        def cancel() -> None:
+            tasks[0].cancel()
+
         def wake(_: object) -> None:
             self.token.run_sync_soon(trio.lowlevel.reschedule, waiting)
 
         def abort(raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
             cancellations.append(raise_cancel)
-            self.loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            self.loop.call_soon_threadsafe(cancel)
             return trio.lowlevel.Abort.FAILED
 
         self.loop.call_soon_threadsafe(start)
