@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import trio
 import uvloop
+from jupyter_client.manager import KernelManager
 
 from tests.asyncio.bridged_server import server, until
 from trio_mcp import ConnectionBroken, ConnectionLost, Extension, ResourceUpdated, TimeLimits, ToolFailed, types
@@ -508,3 +509,41 @@ def test_trio_does_not_take_sigint_from_a_program_without_a_runner() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
+
+
+def test_a_kernel_of_jupyter_runs_cells_with_a_client(tmp_path: Path) -> None:
+    """A real kernel in a process of its own: cells share a client, an interrupt ends a cell, and the client goes on."""
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(cwd=str(tmp_path))
+    kernel = manager.blocking_client()
+    kernel.start_channels()
+    printed: list[str] = []
+
+    def take(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    def cell(source: str) -> str:
+        reply = kernel.execute_interactive(textwrap.dedent(source), output_hook=take, timeout=SECONDS)
+        return str(reply["content"].get("ename", reply["content"]["status"]))
+
+    try:
+        kernel.wait_for_ready(timeout=SECONDS)
+        opening = f"""
+            from trio_mcp.asyncio import open_client
+            block = open_client({COMMAND!r})
+            client = await block.__aenter__()
+            """
+        assert cell(opening) == "ok"
+        interrupting = threading.Thread(target=lambda: (wait_for(tmp_path / "started"), manager.interrupt_kernel()))
+        interrupting.start()
+        assert cell("await client.call_tool('wait', {'folder': '.'})") in {"KeyboardInterrupt", "CancelledError"}
+        interrupting.join(SECONDS)
+        wait_for(tmp_path / "cancelled")
+        assert cell("print(await client.call_tool('add', {'a': 1, 'b': 2}, returns=int))") == "ok"
+        assert cell("await block.__aexit__(None, None, None)") == "ok"
+    finally:
+        kernel.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+    assert "".join(printed) == "3\n"

@@ -35,6 +35,50 @@ BRIDGED_REVISIONS = {types.REVISIONS[0], "2025-11-25", types.REVISIONS[-1]}
 DIRECT = {"test_asking_keys", "test_asking_states", "test_asking_urls", "test_sampling_content"}
 """Modules whose tests call `open_client` or `open_memory_client` by themselves, and then also those of the bridges."""
 
+SCRIPTED = "its peer is scripted byte by byte, below the client"
+TIMED = "its clock jumps, and threads of a bridge do not stop for that"
+OVER_HTTP = "it is about HTTP, which a bridge does not touch"
+SIGNS_IN = "it signs in by an engine in the Trio run of the test, and a bridge has a run of its own"
+INTERNAL = "it looks into clients for Trio"
+SERVERS = "it is about servers"
+UNBRIDGED = {
+    "test_asking_races": "its questions are withdrawn, and callbacks of a bridge that run in threads go on",
+    "test_asking_requirements": "its questions are withdrawn, and callbacks of a bridge that run in threads go on",
+    "test_authorization": SIGNS_IN,
+    "test_authorization_attacks": SIGNS_IN,
+    "test_authorization_concurrency": SIGNS_IN,
+    "test_authorization_forgeries": SIGNS_IN,
+    "test_authorization_secrets": SIGNS_IN,
+    "test_authorization_users": SIGNS_IN,
+    "test_bad_input": SCRIPTED,
+    "test_bad_server": SCRIPTED,
+    "test_cancel_everywhere": TIMED,
+    "test_client_requirements": SCRIPTED,
+    "test_deadlines": TIMED,
+    "test_eras": SCRIPTED,
+    "test_feature_requirements": SERVERS,
+    "test_floods": TIMED,
+    "test_garbage": SCRIPTED,
+    "test_http2_client": OVER_HTTP,
+    "test_http_authorization": OVER_HTTP,
+    "test_http_client_requirements": OVER_HTTP,
+    "test_http_faults": OVER_HTTP,
+    "test_http_hostile_servers": OVER_HTTP,
+    "test_http_requirements": OVER_HTTP,
+    "test_http_security": OVER_HTTP,
+    "test_large_messages": "it measures the memory of the process, which has both ends and a bridge",
+    "test_lifetimes": "it starts clients in nurseries and over streams, which the client for Trio alone can",
+    "test_processes": "it is about child processes; tests of the bridges end some",
+    "test_requirements": "it opens no client",
+    "test_revisions": SCRIPTED,
+    "test_schemas": INTERNAL,
+    "test_security_model": "it opens no client",
+    "test_server_requirements": SERVERS,
+    "test_stopping": SERVERS,
+    "test_time_limits": TIMED,
+}
+"""The modules of which no test runs through the clients for asyncio and without async, each with its reason."""
+
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
 

@@ -45,7 +45,7 @@ class LoopHost(trio.abc.Clock, trio.abc.Instrument):
     _idle: float = field(default=0.0, init=False)
     """Seconds until the next deadline of Trio, after a tick that left no task to run; else 0."""
     _is_running: bool = field(default=False, init=False)
-    _is_scheduled: bool = field(default=False, init=False)
+    _scheduled: asyncio.Handle | None = field(default=None, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def start(self, main: Callable[[], Awaitable[None]], done: Callable[[Outcome[None]], object]) -> None:
@@ -107,18 +107,14 @@ class LoopHost(trio.abc.Clock, trio.abc.Instrument):
         return copied
 
     def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._run_scheduled)
-
-    def _run_scheduled(self) -> None:
-        self._is_scheduled = False
-        self._run()
+        if self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self._run)
 
     def _run(self) -> None:
         """Run ticks until Trio has nothing to do, or the loop should have its turn."""
-        if self._epoll is None:  # the run ended after this was scheduled
-            return
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+            self._scheduled = None
         self._is_running = True
         try:
             for _ in range(AT_ONCE):
