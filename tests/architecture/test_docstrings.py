@@ -47,6 +47,8 @@ def methods(name: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], str
         function = getattr(member, "__func__", member)  # of class methods and static methods
         if key.startswith("_") or not inspect.isfunction(function) or not function.__module__.startswith("trio_mcp"):
             continue
+        if issubclass(cls, Mirror):  # its methods have the text of those that they mirror
+            continue
         inherited = [vars(base)[key] for base in cls.__mro__ if key in vars(base)]
         yield f"{name}.{key}", function, "\n".join(inspect.getdoc(each) or "" for each in inherited)
 

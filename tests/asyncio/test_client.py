@@ -527,6 +527,10 @@ def test_a_kernel_of_jupyter_runs_cells_with_a_client(tmp_path: Path) -> None:
         reply = kernel.execute_interactive(textwrap.dedent(source), output_hook=take, timeout=SECONDS)
         return str(reply["content"].get("ename", reply["content"]["status"]))
 
+    def interrupt() -> None:
+        wait_for(tmp_path / "started")
+        manager.interrupt_kernel()
+
     try:
         kernel.wait_for_ready(timeout=SECONDS)
         opening = f"""
@@ -535,7 +539,7 @@ def test_a_kernel_of_jupyter_runs_cells_with_a_client(tmp_path: Path) -> None:
             client = await block.__aenter__()
             """
         assert cell(opening) == "ok"
-        interrupting = threading.Thread(target=lambda: (wait_for(tmp_path / "started"), manager.interrupt_kernel()))
+        interrupting = threading.Thread(target=interrupt)
         interrupting.start()
         assert cell("await client.call_tool('wait', {'folder': '.'})") in {"KeyboardInterrupt", "CancelledError"}
         interrupting.join(SECONDS)

@@ -23,7 +23,7 @@ SECONDS = 60.0
 class WithoutReaders(asyncio.SelectorEventLoop):
     """A loop that cannot watch files for others, as that of Windows."""
 
-    def add_reader(self, *_: Any) -> None:
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]
         raise NotImplementedError
 
 

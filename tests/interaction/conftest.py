@@ -100,7 +100,7 @@ def opener(request: pytest.FixtureRequest) -> Opener:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Have tests that open a client by themselves run through the bridges too."""
-    if metafunc.module.__name__.rpartition(".")[2] in DIRECT and {"open_client", "open_memory_client"} & set(
+    if metafunc.definition.path.stem in DIRECT and {"open_client", "open_memory_client"} & set(
         metafunc.function.__code__.co_names
     ):
         metafunc.parametrize("opened_by", ["trio", *OVER_BRIDGES], indirect=True)
@@ -110,9 +110,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def opened_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return where the test opens its clients, and put the openers of a bridge into its module."""
     where = str(getattr(request, "param", "trio"))
+    module: Any = getattr(request, "module", None)
     if where != "trio":
         for name in ("open_client", "open_memory_client"):
-            monkeypatch.setattr(request.module, name, OPENERS[where], raising=False)
+            monkeypatch.setattr(module, name, OPENERS[where], raising=False)
     return where
 
 
@@ -179,7 +180,7 @@ async def connected(
         "http-resumable": lambda: over_http("http-resumable", make(), options),
         "http-sse": lambda: over_http("http-sse", make(), options),
         "cluster": lambda: over_cluster(make, options, **serving),
-        **{bridge: lambda over=over: over(make(), options) for bridge, over in OVER_BRIDGES.items()},
+        **{bridge: partial(over, make(), options) for bridge, over in OVER_BRIDGES.items() if bridge == transport},
     }
     over_socket = OVER_SOCKETS.get(transport)
     with trio.fail_after(30):

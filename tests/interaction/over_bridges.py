@@ -11,7 +11,7 @@ import inspect
 import socket
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, cast
@@ -35,7 +35,7 @@ class World(ABC):
         """Call a method of a mirror, and return its result."""
 
     @abstractmethod
-    def callback(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    def callback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a callback of that world that calls one of the test."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Asyncio(World):
             cancellations[0]()
         return tasks[0].result()
 
-    def callback(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    def callback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         async def call(*values: Any) -> Any:
             ask = partial(trio.from_thread.run, function, *values, trio_token=self.token)
@@ -116,7 +116,7 @@ class Threads(World):
 
         return await trio.to_thread.run_sync(blocking, abandon_on_cancel=True)
 
-    def callback(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    def callback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(*values: Any) -> Any:
             return trio.from_thread.run(function, *values, trio_token=self.token)

@@ -75,8 +75,9 @@ class LoopHost(trio.abc.Clock, trio.abc.Instrument):
         self._idle = deadline - time.monotonic()
         return self._idle if self._epoll is None else 0.0
 
-    def task_scheduled(self, _: trio.lowlevel.Task) -> None:
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """Have a tick run soon, if asyncio has scheduled the task."""
+        del task  # which one does not matter
         if self._epoll is not None and not self._is_running:
             self._schedule()
 
@@ -165,5 +166,5 @@ def _epoll_of(tick: Callable[[], object]) -> int | None:
 
 def _has_events(tick: Callable[[], object]) -> bool:
     """Return True if a tick will handle events, or an error of the wait for them."""
-    events = cast("Any", tick).__self__.unrolled_run_next_send
-    return not isinstance(events, Value) or bool(cast("Value[Any]", events).value)
+    events: Outcome[Any] = cast("Any", tick).__self__.unrolled_run_next_send
+    return not isinstance(events, Value) or bool(events.value)
