@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import trio_mcp
+from trio_mcp._mirrors import Mirror
 from website import PAGES, names_on
 
 EXCEPTIONS = tomllib.loads((Path(__file__).parent / "docstring_exceptions.toml").read_text(encoding="utf-8"))
