@@ -58,6 +58,12 @@ PAGES: Mapping[str, ReferencePage] = {
         frozenset({"client", "wire"}),
         first=("open_client", "Client", "ClientOptions", "open_clients", "Clients"),
     ),
+    "asyncio": ReferencePage(
+        "On asyncio",
+        "The client for programs on asyncio, and servers in their ASGI applications.",
+        modules=("trio_mcp.asyncio",),
+    ),
+    "sync": ReferencePage("Without async", "The client for programs without async.", modules=("trio_mcp.sync",)),
     "errors": ReferencePage(
         "Errors", "All exceptions; [the tree](../errors.md) shows how they belong together.", frozenset({"_errors"})
     ),

@@ -194,7 +194,7 @@ class Mirrors:
             return self.coroutine(member)
         if inspect.isfunction(member):
             return _function(member)
-        return property(_getter(name), doc=member.__doc__)
+        return property(_getter(name), doc=member.__doc__ or f"See `{name}` of the class of the client for Trio.")
 
     def shown(self, bridge: RunBridge, value: Any) -> Any:
         """Return the mirror of a live object, and everything else as it is."""

@@ -19,6 +19,7 @@ import pytest
 from attrs import define, field
 
 import trio_mcp
+from trio_mcp._mirrors import Mirror
 from website import PAGES, attribute_texts, class_text, is_described, names_on, parameters_of, value_text
 
 UNRAISED = {"AssertionError", "NotImplementedError", "StopAsyncIteration", "StopIteration"}
@@ -42,6 +43,8 @@ def methods(name: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], str
     for key, member in vars(cls).items():
         function = getattr(member, "__func__", member)  # of class methods and static methods
         if key.startswith("_") or not inspect.isfunction(function) or not function.__module__.startswith("trio_mcp"):
+            continue
+        if issubclass(cls, Mirror):  # its methods have the text of those that they mirror
             continue
         inherited = [vars(base)[key] for base in cls.__mro__ if key in vars(base)]
         yield f"{name}.{key}", function, "\n".join(inspect.getdoc(each) or "" for each in inherited)

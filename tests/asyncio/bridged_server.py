@@ -42,6 +42,11 @@ async def wait(folder: str) -> str:
 
 
 @server.tool
+async def hang() -> None:
+    await trio.sleep_forever()
+
+
+@server.tool
 async def report(ctx: Context) -> str:
     await ctx.report_progress(1, total=2, message="half")
     await ctx.log("info", "halfway")

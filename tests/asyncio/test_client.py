@@ -508,3 +508,17 @@ def test_trio_does_not_take_sigint_from_a_program_without_a_runner() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
+
+
+def test_a_kernel_of_jupyter_runs_cells_with_a_client(tmp_path: Path) -> None:
+    """A real kernel: cells share a client, an interrupt ends a cell, and the client goes on.
+
+    The client of the kernel leaves loops of its own behind, so it is in a process of its own too.
+    """
+    program = [sys.executable, str(Path(__file__).with_name("jupyter_cells.py")), PROGRAM]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=2 * SECONDS, cwd=tmp_path)
+
+    opened, interrupted, called, closed, printed = done.stdout.split() or [done.stderr]
+    assert (opened, called, closed, printed) == ("ok", "ok", "ok", "3")
+    assert interrupted in {"KeyboardInterrupt", "CancelledError"}
+    assert (tmp_path / "cancelled").exists()

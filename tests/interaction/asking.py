@@ -15,6 +15,7 @@ from attrs import define, field
 
 from tests.interaction.asking_server import HOURS, Mode, make_server, program
 from tests.interaction.conftest import over_unix_socket
+from tests.interaction.over_bridges import OVER_BRIDGES
 from tests.interaction.over_http import IN_PROCESS, over_http
 from tests.interaction.scripted_peers import ENVELOPE, MODERN
 from trio_mcp import Client, ClientOptions, Server, open_client, types
@@ -22,7 +23,7 @@ from trio_mcp.testing import open_memory_client
 
 Json: TypeAlias = dict[str, Any]
 
-ASKING_TRANSPORTS = ("memory", "bytes", "stdio", "unix", *IN_PROCESS)
+ASKING_TRANSPORTS = ("memory", "bytes", "stdio", "unix", *IN_PROCESS, *OVER_BRIDGES)
 MODES: Sequence[Mode] = ("parked", "replayed")
 WITH_ELICITATION = types.REVISIONS[2:]
 
@@ -108,9 +109,12 @@ async def asking(
             opening = over_unix_socket(server, folder, given)
         elif where in IN_PROCESS:
             opening = over_http(where, server, given)
+        elif where in OVER_BRIDGES:
+            opening = OVER_BRIDGES[where](server, given)
         else:
             opening = (open_client if where == "memory" else open_memory_client)(server, **given)
-    with trio.fail_after(60 if where in {"stdio", "unix"} else 100 * HOURS):  # the others may have a test's clock
+    takes_real_time = where in {"stdio", "unix", *OVER_BRIDGES}
+    with trio.fail_after(60 if takes_real_time else 100 * HOURS):  # the others may have a test's clock
         async with opening as client:
             yield client
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
@@ -18,7 +19,7 @@ import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
 from tests.interaction.openers import OPENERS, Opener
-from tests.interaction.over_bridges import over_asyncio, over_sync
+from tests.interaction.over_bridges import OVER_BRIDGES
 from tests.interaction.over_cluster import over_cluster
 from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, carries, over_http
 from tests.interaction.surface_server import make_server as make_surface_server
@@ -27,9 +28,56 @@ from trio_mcp.server import HttpOptions
 from trio_mcp.testing import open_memory_client
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
-TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster", "asyncio", "sync")
-BRIDGED = {"test_conversation"}
-"""The modules whose tests run through the clients for asyncio and without async."""
+TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster", *OVER_BRIDGES)
+BRIDGED_REVISIONS = {types.REVISIONS[0], "2025-11-25", types.REVISIONS[-1]}
+"""The revisions of the tests that run through the clients for asyncio and without async."""
+
+DIRECT = {"test_asking_keys", "test_asking_states", "test_asking_urls", "test_sampling_content"}
+"""Modules whose tests call `open_client` or `open_memory_client` by themselves, and then also those of the bridges."""
+
+SCRIPTED = "its peer is scripted byte by byte, below the client"
+TIMED = "its clock jumps, and threads of a bridge do not stop for that"
+OVER_HTTP = "it is about HTTP, which a bridge does not touch"
+SIGNS_IN = "it signs in by an engine in the Trio run of the test, and a bridge has a run of its own"
+INTERNAL = "it looks into clients for Trio"
+SERVERS = "it is about servers"
+UNBRIDGED = {
+    "test_asking_races": "its questions are withdrawn, and callbacks of a bridge that run in threads go on",
+    "test_asking_requirements": "its questions are withdrawn, and callbacks of a bridge that run in threads go on",
+    "test_authorization": SIGNS_IN,
+    "test_authorization_attacks": SIGNS_IN,
+    "test_authorization_concurrency": SIGNS_IN,
+    "test_authorization_forgeries": SIGNS_IN,
+    "test_authorization_secrets": SIGNS_IN,
+    "test_authorization_users": SIGNS_IN,
+    "test_bad_input": SCRIPTED,
+    "test_bad_server": SCRIPTED,
+    "test_cancel_everywhere": TIMED,
+    "test_client_requirements": SCRIPTED,
+    "test_deadlines": TIMED,
+    "test_eras": SCRIPTED,
+    "test_feature_requirements": SERVERS,
+    "test_floods": TIMED,
+    "test_garbage": SCRIPTED,
+    "test_http2_client": OVER_HTTP,
+    "test_http_authorization": OVER_HTTP,
+    "test_http_client_requirements": OVER_HTTP,
+    "test_http_faults": OVER_HTTP,
+    "test_http_hostile_servers": OVER_HTTP,
+    "test_http_requirements": OVER_HTTP,
+    "test_http_security": OVER_HTTP,
+    "test_large_messages": "it measures the memory of the process, which has both ends and a bridge",
+    "test_lifetimes": "it starts clients in nurseries and over streams, which the client for Trio alone can",
+    "test_processes": "it is about child processes; tests of the bridges end some",
+    "test_requirements": "it opens no client",
+    "test_revisions": SCRIPTED,
+    "test_schemas": INTERNAL,
+    "test_security_model": "it opens no client",
+    "test_server_requirements": SERVERS,
+    "test_stopping": SERVERS,
+    "test_time_limits": TIMED,
+}
+"""The modules of which no test runs through the clients for asyncio and without async, each with its reason."""
 
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
@@ -50,6 +98,25 @@ def opener(request: pytest.FixtureRequest) -> Opener:
     return OPENERS[str(request.param)]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have tests that open a client by themselves run through the bridges too."""
+    if metafunc.definition.path.stem in DIRECT and {"open_client", "open_memory_client"} & set(
+        metafunc.function.__code__.co_names
+    ):
+        metafunc.parametrize("opened_by", ["trio", *OVER_BRIDGES], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def opened_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return where the test opens its clients, and put the openers of a bridge into its module."""
+    where = str(getattr(request, "param", "trio"))
+    module: Any = getattr(request, "module", None)
+    if where != "trio":
+        for name in ("open_client", "open_memory_client"):
+            monkeypatch.setattr(module, name, OPENERS[where], raising=False)
+    return where
+
+
 @pytest.fixture
 def connect(transport: str, revision: str, tmp_path: Path) -> Opener:
     """Return an opener of clients of the conversation server, each with its own serving and a timeout."""
@@ -61,7 +128,7 @@ def connect(transport: str, revision: str, tmp_path: Path) -> Opener:
     return opened
 
 
-@pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS))
+@pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS, *OVER_BRIDGES))
 def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Opener:
     """Return an opener of clients of the surface server, whose lists have pages of `page_size` if that is given.
 
@@ -113,8 +180,7 @@ async def connected(
         "http-resumable": lambda: over_http("http-resumable", make(), options),
         "http-sse": lambda: over_http("http-sse", make(), options),
         "cluster": lambda: over_cluster(make, options, **serving),
-        "asyncio": lambda: over_asyncio(make(), options),
-        "sync": lambda: over_sync(make(), options),
+        **{bridge: partial(over, make(), options) for bridge, over in OVER_BRIDGES.items() if bridge == transport},
     }
     over_socket = OVER_SOCKETS.get(transport)
     with trio.fail_after(30):
@@ -147,8 +213,13 @@ def _is_possible(item: pytest.Item) -> bool:
     revision = str(parameters.get("revision", types.REVISIONS[-1]))
     if parameters.get("transport") == "cluster" and item.get_closest_marker("one_process") is not None:
         return False
-    if parameters.get("transport") in {"asyncio", "sync"} and item.path.stem not in BRIDGED:
-        return False
-    if parameters.get("transport") == "sync" and item.get_closest_marker("cancels") is not None:
+    bridges = OVER_BRIDGES.keys() & {value for value in parameters.values() if isinstance(value, str)}
+    if bridges and not (revision in BRIDGED_REVISIONS and _passes_bridges(item, bridges)):
         return False
     return all(carries(str(value), revision) for value in parameters.values() if value in IN_PROCESS)
+
+
+def _passes_bridges(item: pytest.Item, bridges: AbstractSet[str]) -> bool:
+    """Return True if a test can run through a client of these bridges; see the markers."""
+    excluded = [*item.iter_markers("not_bridged"), *(item.iter_markers("cancels") if "sync" in bridges else ())]
+    return not excluded and "autojump_clock" not in getattr(item, "fixturenames", ())

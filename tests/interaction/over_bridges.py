@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import socket
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, cast
 
 import trio
-from attrs import define
+from attrs import define, evolve
 
-from trio_mcp import Client, ClientOptions, Server
-from trio_mcp._mirrors import Mirror
+from trio_mcp import Client, ClientOptions, Extension, Server, serve_stream
+from trio_mcp._mirrors import CALLBACKS, Mirror
 from trio_mcp.asyncio import open_client as open_on_asyncio
 from trio_mcp.sync import open_client as open_without_async
 
-__all__ = ["over_asyncio", "over_sync"]
-
-CALLBACKS = ("on_elicit", "on_sample", "on_log", "on_progress", "roots")
+__all__ = ["OVER_BRIDGES"]
 
 
 class World(ABC):
@@ -36,7 +35,7 @@ class World(ABC):
         """Call a method of a mirror, and return its result."""
 
     @abstractmethod
-    def callback(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    def callback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a callback of that world that calls one of the test."""
 
     @abstractmethod
@@ -44,10 +43,20 @@ class World(ABC):
         """Return True if the Trio client awaits the method."""
 
     def options(self, options: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: self.callback(cast("Callable[..., Any]", value)) if name in CALLBACKS and callable(value) else value
-            for name, value in options.items()
-        }
+        return {name: self._option(name, value) for name, value in options.items()}
+
+    def _option(self, name: str, value: Any) -> Any:
+        if name in CALLBACKS and callable(value):
+            return self.callback(value)
+        if name in {"methods", "notifications"} and value is not None:
+            return {each: self.callback(function) for each, function in value.items()}
+        if name == "extensions" and isinstance(value, Sequence):
+            extensions = cast("Sequence[Extension]", value)
+            return [
+                evolve(each, result_types={name: self.callback(take) for name, take in each.result_types.items()})
+                for each in extensions
+            ]
+        return value
 
 
 @define(eq=False)
@@ -56,26 +65,33 @@ class Asyncio(World):
     token: trio.lowlevel.TrioToken
 
     async def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        coroutine: Coroutine[Any, Any, Any] = function(*args, **self.options(options))
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         waiting = trio.lowlevel.current_task()
         cancellations: list[Callable[[], Any]] = []
+        tasks: list[asyncio.Task[Any]] = []
+
+        def start() -> None:
+            coroutine: Coroutine[Any, Any, Any] = function(*args, **self.options(options))
+            tasks.append(self.loop.create_task(coroutine))
+            tasks[0].add_done_callback(wake)
+
+        def cancel() -> None:
+            tasks[0].cancel()
 
         def wake(_: object) -> None:
             self.token.run_sync_soon(trio.lowlevel.reschedule, waiting)
 
         def abort(raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
             cancellations.append(raise_cancel)
-            future.cancel()
+            self.loop.call_soon_threadsafe(cancel)
             return trio.lowlevel.Abort.FAILED
 
-        future.add_done_callback(wake)
+        self.loop.call_soon_threadsafe(start)
         await trio.lowlevel.wait_task_rescheduled(abort)
-        if future.cancelled():
+        if tasks[0].cancelled():
             cancellations[0]()
-        return future.result()
+        return tasks[0].result()
 
-    def callback(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    def callback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         async def call(*values: Any) -> Any:
             ask = partial(trio.from_thread.run, function, *values, trio_token=self.token)
@@ -100,7 +116,7 @@ class Threads(World):
 
         return await trio.to_thread.run_sync(blocking, abandon_on_cancel=True)
 
-    def callback(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    def callback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(*values: Any) -> Any:
             return trio.from_thread.run(function, *values, trio_token=self.token)
@@ -108,9 +124,8 @@ class Threads(World):
         return call
 
     def is_awaited(self, kind: type, name: str) -> bool:
-        return not isinstance(inspect.getattr_static(kind, name), property) and name not in {
-            *("tools", "resources", "resource_templates", "prompts", "listen", "open_call", "statistics", "extension"),
-        }
+        member: Any = inspect.getattr_static(kind, name)
+        return inspect.iscoroutinefunction(inspect.unwrap(member))
 
 
 class Back:
@@ -158,16 +173,27 @@ class Back:
 
 
 @asynccontextmanager
+async def _served(server: Server) -> AsyncGenerator[trio.SocketStream]:
+    """Serve *server* in the Trio run of the test, at one end of a pair of sockets; yield the other end."""
+    ours, theirs = (trio.SocketStream(trio.socket.from_stdlib_socket(each)) for each in socket.socketpair())
+    async with trio.open_nursery() as nursery, server.serving() as serving:
+        nursery.start_soon(serve_stream, serving, theirs)
+        yield ours
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def over_asyncio(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
-    """Open a client for asyncio, on a loop in a thread of its own."""
+    """Serve *server*, and open a client for asyncio on a loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     world = Asyncio(loop, trio.lowlevel.current_trio_token())
-    block = open_on_asyncio(server, **cast("Any", world.options(dict(options))))
     try:
-        async with Back(world, block) as client:
-            yield client
+        async with _served(server) as stream:
+            block = open_on_asyncio(stream, **cast("Any", world.options(dict(options))))
+            async with Back(world, block) as client:
+                yield client
     finally:
         with trio.CancelScope(shield=True):
             await world.call(loop.shutdown_asyncgens)
@@ -178,8 +204,13 @@ async def over_asyncio(server: Server, options: ClientOptions) -> AsyncGenerator
 
 @asynccontextmanager
 async def over_sync(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
-    """Open a client without async, and use it from worker threads."""
+    """Serve *server*, and open a client without async, which is used from worker threads."""
     world = Threads(trio.lowlevel.current_trio_token())
-    block = open_without_async(server, **cast("Any", world.options(dict(options))))
-    async with Back(world, block) as client:
-        yield client
+    async with _served(server) as stream:
+        block = open_without_async(stream, **cast("Any", world.options(dict(options))))
+        async with Back(world, block) as client:
+            yield client
+
+
+OVER_BRIDGES = {"asyncio": over_asyncio, "sync": over_sync}
+"""Functions that serve a server and open a client of a bridge, by the name of the bridge."""

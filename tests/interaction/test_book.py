@@ -12,6 +12,7 @@ import pytest
 from tests.interaction.book_server import make_server
 from tests.interaction.conftest import connected
 from tests.interaction.openers import Opener
+from tests.interaction.over_bridges import OVER_BRIDGES
 from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS
 from trio_mcp import Client, ClientOptions, ErrorResponse, types
 from trio_mcp.server import AskingMode
@@ -22,7 +23,7 @@ WITHOUT = types.REVISIONS[:2]
 MODERN = types.REVISIONS[-1]
 
 
-@pytest.fixture(params=["memory", "bytes", "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS])
+@pytest.fixture(params=["memory", "bytes", "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, *OVER_BRIDGES])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -523,6 +523,7 @@ async def test_invalid_options_are_refused(options: dict[str, Any], kind: type[E
             pass
 
 
+@pytest.mark.not_bridged("the extension points of a client are those of the client for Trio")
 async def test_an_extension_has_the_questions_of_a_result_checked_before_any_is_answered(opener: Opener) -> None:
     asked: list[str] = []
 

@@ -9,12 +9,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.interaction.openers import OPENERS
+from tests.interaction.over_bridges import OVER_BRIDGES
 from tests.interaction.over_http import over_http
 from trio_mcp import Context, Server, types
 from trio_mcp.lowlevel import Peer, run_of
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
-everywhere = pytest.mark.parametrize("transport", ["memory", "bytes", "http"])
+everywhere = pytest.mark.parametrize("transport", ["memory", "bytes", "http", *OVER_BRIDGES])
 HOME = types.Root(uri="file:///home")
 ROOTS = {"roots": [{"uri": "file:///home"}]}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
+
+from outcome import Value
 
 import trio_mcp
 
@@ -37,7 +40,17 @@ def _itself(self: Any) -> Any:
 
 
 async def _next(self: Any) -> Any:
-    return self._mirrors.shown(self._bridge, await self._bridge.wait(self._subject.__anext__))
+    if self._unread is None:
+        read = self._bridge.begin(self._subject.__anext__)
+        try:
+            await read.wait_finished()
+        except asyncio.CancelledError:
+            if isinstance(read.outcome, Value):  # for the next reader
+                self._unread = read
+            raise
+    else:
+        read, self._unread = self._unread, None
+    return self._mirrors.shown(self._bridge, read.result())
 
 
 async def _enter(self: Any) -> Any:
@@ -52,7 +65,7 @@ async def _leave(self: Any, _: object, raised: BaseException | None, __: object)
 MIRRORS = Mirrors(
     "trio_mcp.asyncio",
     _coroutine,
-    {"__aiter__": _itself, "__anext__": _next},
+    {"__aiter__": _itself, "__anext__": _next, "_unread": None},
     {"__aenter__": _enter, "__aexit__": _leave},
 )
 

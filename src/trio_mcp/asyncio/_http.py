@@ -40,8 +40,13 @@ class AsyncioHttpApp:
         await run.wait(partial(self._app, scope, run.callback(receive), run.callback(send)))
 
     @asynccontextmanager
-    async def lifespan(self, _: object = None) -> AsyncGenerator[None]:
-        """Run the server for as long as the block lasts: the lifespan of an application of Starlette or FastAPI."""
+    async def lifespan(self, app: object = None) -> AsyncGenerator[None]:
+        """Run the server for as long as the block lasts: the lifespan of an application of Starlette or FastAPI.
+
+        Args:
+            app: the application, which passes itself; it is not used.
+        """
+        del app
         entered, _ = await EnteredBlock.enter(await current_run(), self._app.run)
         try:
             yield

@@ -24,6 +24,7 @@ from attrs import define, field
 from outcome import Error, Outcome, Value
 
 from .._mirrors import Perform, RunBridge, TrioBlock, performed, result_of
+from ._host import LoopHost
 
 __all__ = ["AsyncioRun", "EnteredBlock", "current_run", "hosting_run"]
 
@@ -60,13 +61,7 @@ class AsyncioRun(RunBridge):
         with suppress(StopIteration):  # now the loop knows it, and closes it
             self._keeper.__anext__().send(None)
         with _own_sigint():
-            trio.lowlevel.start_guest_run(
-                self._main,
-                run_sync_soon_threadsafe=self.loop.call_soon_threadsafe,
-                run_sync_soon_not_threadsafe=self.loop.call_soon,
-                done_callback=self._done,
-                host_uses_signal_set_wakeup_fd=True,
-            )
+            LoopHost(self.loop).start(self._main, self._done)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as self._nursery:
