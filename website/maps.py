@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Final
 
 import trio
@@ -21,6 +22,7 @@ from ._pages import ROOT
 __all__ = ["call_map", "main", "with_maps"]
 
 PAGE: Final = ROOT / "docs" / "ways-of-a-call.md"
+_INDENT: Final = "    "
 _MAP: Final = re.compile(r"(?<=^```text\n)tools/call over (\w+),.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -29,8 +31,10 @@ def call_map(transport: str, path: CallPath) -> str:
     names: dict[str, set[str]] = {file: set() for file in path.files}
     for step in path.steps:
         names[step.file] |= {function.partition(".")[0] for function in step.functions if not function.startswith("<")}
-    lines = [f"{file:<42} {', '.join(sorted(found, key=str.lower))}" for file, found in names.items()]
-    return "\n".join([f"tools/call over {transport}, {len(names)} files:", *lines]) + "\n"
+    lines = [f"tools/call over {transport}, {len(names)} files:"]
+    for file, found in names.items():
+        lines += [file, *wrap(", ".join(sorted(found, key=str.lower)), 66, initial_indent=_INDENT, subsequent_indent=_INDENT)]
+    return "\n".join(lines) + "\n"
 
 
 def with_maps(text: str) -> str:
