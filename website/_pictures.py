@@ -1,6 +1,6 @@
 """Draws the pictures of the documentation as SVG, from the TOML files in `docs/images`.
 
-A source describes either a sequence (`lanes` and `steps`) or a plan (`boxes`, `groups` and `lines`). Rules of this file:
+A source describes a sequence (`lanes` and `steps`) or a plan (`boxes`, `groups` and `lines`). Rules of this file:
 
 1. A picture is 400 units wide, and its smallest text has 12: it can be read on a telephone.
 2. Colours are variables. In a file they follow the system's choice of light or dark; on a page of the site, where the

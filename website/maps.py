@@ -33,7 +33,8 @@ def call_map(transport: str, path: CallPath) -> str:
         names[step.file] |= {function.partition(".")[0] for function in step.functions if not function.startswith("<")}
     lines = [f"tools/call over {transport}, {len(names)} files:"]
     for file, found in names.items():
-        lines += [file, *wrap(", ".join(sorted(found, key=str.lower)), 66, initial_indent=_INDENT, subsequent_indent=_INDENT)]
+        passed = ", ".join(sorted(found, key=str.lower))
+        lines += [file, *wrap(passed, 60, initial_indent=_INDENT, subsequent_indent=_INDENT)]
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,7 @@ from website.maps import call_map, with_maps
 
 ROOT = Path(__file__).parents[2]
 DESIGN = [ROOT / "docs" / name for name in ("design.md", "ways-of-a-call.md", "extending.md")]
+SHOWN = re.compile(r"\(images/([\w-]+)\.svg\)")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -47,10 +48,11 @@ def test_a_picture_has_a_title_and_a_description_and_loads_nothing(image: Path) 
 
 
 def test_every_svg_has_a_source_and_is_on_a_page() -> None:
-    shown = {name for page in ROOT.glob("docs/*.md") for name in re.findall(r"\(images/([\w-]+)\.svg\)", page.read_text())}
+    images = {image.stem for image in IMAGES.glob("*.svg")}
+    shown = {name for page in ROOT.glob("docs/*.md") for name in SHOWN.findall(page.read_text(encoding="utf-8"))}
 
-    assert {image.stem for image in IMAGES.glob("*.svg")} == {source.stem for source in picture_sources()} | set(TERMINALS)
-    assert shown == {image.stem for image in IMAGES.glob("*.svg")}
+    assert images == {source.stem for source in picture_sources()} | set(TERMINALS)
+    assert shown == images
 
 
 def test_an_unknown_member_of_a_source_is_refused(tmp_path: Path) -> None:
