@@ -70,6 +70,9 @@ NODE_TESTS = ("everything_server", "gateway", "gateway_tour", "inspector", "larg
 # The guided fuzzer.
 ATHERIS = "atheris==3.0.0"
 
+CHROMIUM = {"chromium": "chromium", "chromedriver": "chromium-driver"}
+"""The packages of the browser that tests drive."""
+SITE_TESTS = "tests/web/test_site.py"
 REDIS = {"redis-server": "redis-server"}
 """The package of the server that tests of its backend start."""
 
@@ -277,10 +280,13 @@ def readme(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the site of the documentation into build/site; warnings, broken links and assets of other hosts are errors.
 
-    It needs no network. Look at the site with `python -m http.server -d build/site`.
+    It needs no network. Look at the site with `python -m http.server -d build/site`. Then Chromium visits each page, at
+    the width of a desk and of a telephone; `-- --screenshots FOLDER` keeps a picture of each.
     """
-    session.install("-e", ".", *group("docs"))
+    session.install("-e", ".", *group("docs", "runner"))
     session.run("python", "-m", "website")
+    if has_programs(session, CHROMIUM, "the visits of its pages with Chromium are"):
+        session.run("pytest", SITE_TESTS, *IN_PARALLEL, *session.posargs)
 
 
 @nox.session
@@ -360,17 +366,17 @@ def web(session: nox.Session) -> None:
 
     `-- --screenshots docs/images -k picture` makes the pictures of the documentation anew.
     """
-    packages = {"chromium": "chromium", "chromedriver": "chromium-driver", "curl": "curl", "nginx": "nginx-light"}
-    packages |= {"haproxy": "haproxy", **REDIS}
+    packages = {**CHROMIUM, "curl": "curl", "nginx": "nginx-light", "haproxy": "haproxy", **REDIS}
     if not has_programs(session, packages, "the tests with Chromium, curl and balancers are"):
         session.skip("it needs all of these programs")
     session.install(".[redis]", *group("runner"))
+    selection = ("tests/web", f"--ignore={SITE_TESTS}")  # the session `docs` builds the site, and runs its tests
     if not has_node(session):
-        session.run("pytest", "tests/web", "-k", "not ext_apps", *session.posargs)
+        session.run("pytest", *selection, "-k", "not ext_apps", *session.posargs)
         session.skip("the tests without Node passed; the library for views of apps needs it")
     home = Path(session.create_tmp()) / "ext-apps"
     session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", str(home), EXT_APPS, external=True)
-    session.run("pytest", "tests/web", *session.posargs, env={"TRIO_MCP_EXT_APPS": str(home)})
+    session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_EXT_APPS": str(home)})
 
 
 @nox.session

@@ -17,9 +17,14 @@ from ._llms import summaries as summaries
 from ._llms import write_llms as write_llms
 from ._pages import outside_of_blocks as outside_of_blocks
 from ._pages import stage_pages as stage_pages
+from ._pictures import IMAGES as IMAGES
+from ._pictures import picture_sources as picture_sources
+from ._pictures import read_picture as read_picture
 from ._reference import COMMANDS as COMMANDS
 from ._reference import PAGES as PAGES
 from ._reference import names_on as names_on
 from ._reference import public_names as public_names
 from ._reference import stage_reference as stage_reference
 from ._reference import text_of as text_of
+from ._terminals import TERMINALS as TERMINALS
+from ._terminals import terminal_picture as terminal_picture

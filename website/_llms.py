@@ -18,6 +18,7 @@ __all__ = ["first_sentence", "navigation", "summaries", "write_llms"]
 
 INDEX = ROOT / "docs" / "index.md"
 
+_FIGURE = re.compile(r"<figure>.*?<title[^>]*>(.*?)</title>.*?<desc[^>]*>(.*?)</desc>.*?</figure>", re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
@@ -78,4 +79,4 @@ def _text(pages: Path, file: str) -> str:
     name = file.removeprefix("reference/").removesuffix(".md")
     if file.startswith("reference/") and name in PAGES:
         return text_of(name)
-    return (pages / file).read_text(encoding="utf-8")
+    return _FIGURE.sub(r"(Picture: \1. \2)", (pages / file).read_text(encoding="utf-8"))

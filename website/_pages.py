@@ -3,8 +3,9 @@
 Rules of this file:
 
 1. A link of a staged page leads to a staged page. Links inside fenced blocks are text, and stay.
-2. A linked file that is no Markdown is shown in a block; a linked folder is a page that shows its files.
-3. A bar inside of code in a table is written with a backslash in front of it, as GitHub needs it; the site shows the
+2. A picture that has a source in `docs/images` becomes a part of its page, so that it has the colours of the page.
+3. A linked file that is no Markdown is shown in a block; a linked folder is a page that shows its files.
+4. A bar inside of code in a table is written with a backslash in front of it, as GitHub needs it; the site shows the
    backslash, so it is removed.
 """
 
@@ -13,10 +14,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from attrs import define, field
+
+from ._pictures import picture_sources, read_picture
 
 __all__ = ["ROOT", "outside_of_blocks", "stage_pages"]
 
@@ -27,6 +30,7 @@ LANGUAGES = {".py": "python", ".html": "html", ".md": "markdown", ".yaml": "yaml
 
 _BLOCK = re.compile(r"^(?P<fence>`{3,}).*?^(?P=fence)$", re.MULTILINE | re.DOTALL)
 _CODE_WITH_BAR = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
+_PICTURE = re.compile(r"^!\[[^\]]*\]\((?:docs/)?images/([\w-]+)\.svg\)$", re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
 
@@ -46,8 +50,9 @@ def stage_pages(target: Path) -> None:
     Raises:
         FileNotFoundError: a page links to a file that does not exist.
     """
-    shutil.copytree(ROOT / "docs" / "images", target / "images")
-    staging = _Staging(target)
+    shutil.copytree(ROOT / "docs" / "images", target / "images", ignore=shutil.ignore_patterns("*.toml"))
+    shutil.copy(Path(__file__).with_name("site.css"), target)
+    staging = _Staging(target, pictures={path.stem: path for path in picture_sources()})
     for source in (*sorted((ROOT / "docs").glob("*.md")), *(ROOT / name for name in NAMES)):
         staging.add_page(source)
 
@@ -57,6 +62,7 @@ class _Staging:
     """The pages that are written, and the files that they link to."""
 
     target: Path
+    pictures: Mapping[str, Path]
     shown: set[Path] = field(factory=set[Path])
 
     def add_page(self, source: Path) -> None:
@@ -67,8 +73,17 @@ class _Staging:
             return self._site_link(link[0], source, place)
 
         parts = outside_of_blocks(source.read_text(encoding="utf-8"))
-        text = "".join(_LINK.sub(replace, _without_escapes(part)) if prose else part for prose, part in parts)
+        text = "".join(self._changed(part, replace) if prose else part for prose, part in parts)
         self._write(place, text)
+
+    def _changed(self, prose: str, replace: Callable[[re.Match[str]], str]) -> str:
+        return _PICTURE.sub(self._drawn, _LINK.sub(replace, _without_escapes(prose)))
+
+    def _drawn(self, image: re.Match[str]) -> str:
+        name = image[1]
+        if name not in self.pictures:
+            return image[0]
+        return f"<figure>\n{read_picture(self.pictures[name]).svg(name, in_page=True)}</figure>"
 
     def _site_link(self, link: str, source: Path, place: PurePosixPath) -> str:
         path, mark, fragment = link.partition("#")

@@ -81,9 +81,24 @@ class Browser:
         """Change the size of the window, in pixels."""
         await self._request("POST", "window/rect", width=width, height=height)
 
+    async def emulate(self, *, width: int, dark: bool = False) -> None:
+        """Lay pages out for a screen of this width in pixels, even narrower than a window can be; in light or dark."""
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self._command("Emulation.setDeviceMetricsOverride", **metrics)
+        await self._command("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def errors(self) -> list[str]:
+        """Return the errors of scripts and requests since the last time that this was asked."""
+        entries = await self._request("POST", "se/log", type="browser")
+        return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
+
     async def screenshot(self) -> bytes:
         """Return a picture of the page, as PNG."""
         return base64.b64decode(await self._request("GET", "screenshot"))
+
+    async def _command(self, name: str, **params: Any) -> None:
+        await self._request("POST", "goog/cdp/execute", cmd=name, params=params)
 
     async def _find(self, css: str) -> str:
         found = await self._request("POST", "element", using="css selector", value=css)
@@ -109,6 +124,7 @@ async def open_browser(profile: Path) -> AsyncGenerator[Browser]:
         chrome = {"args": [*FLAGS, f"--user-data-dir={profile}"]}
         limits = dict.fromkeys(("implicit", "pageLoad", "script"), TIMEOUT_SECONDS * 1000)
         wanted: dict[str, Any] = {"browserName": "chrome", "goog:chromeOptions": chrome, "timeouts": limits}
+        wanted["goog:loggingPrefs"] = {"browser": "SEVERE"}
         wanted["acceptInsecureCerts"] = True  # those of the tests have no known issuer
         started = _value(await http.post("/session", json={"capabilities": {"alwaysMatch": wanted}}))
         window = started["sessionId"]

@@ -164,6 +164,17 @@ def test_the_texts_for_models_have_every_page(pages: Path, tmp_path: Path) -> No
     assert all((tmp_path / file).read_text(encoding="utf-8") in everything for file in links)
 
 
+def test_the_texts_for_models_have_the_description_of_a_picture(pages: Path, tmp_path: Path) -> None:
+    for _, _, file in navigation():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+
+    write_llms(pages, tmp_path)
+
+    everything = (tmp_path / "llms-full.txt").read_text(encoding="utf-8")
+    assert "(Picture: A parked handler. Revision 2026-07-28. The handler asks a question." in everything
+    assert "<svg" not in everything
+
+
 def test_the_index_says_what_the_pages_of_the_navigation_have() -> None:
     files = {file for _, _, file in navigation()}
 
