@@ -205,12 +205,13 @@ def _methods(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield key, function
 
 
-def _signature(value: object) -> str:
+def _signature(value: Any) -> str:
     if not callable(value):
         return ""
+    is_class = inspect.isclass(value)
     try:
         signature = inspect.signature(value)
-        parameters = parameters_of(value) if inspect.isclass(value) else [*signature.parameters.values()]
+        parameters = parameters_of(value) if is_class else [*signature.parameters.values()]
     except (TypeError, ValueError):
         return ""  # of aliases, Python knows none
     if parameters is None:
@@ -220,7 +221,7 @@ def _signature(value: object) -> str:
         for each in parameters
         if each.annotation != "Never"  # such a parameter only explains a mistake
     ]
-    returned = signature.empty if inspect.isclass(value) else _annotation(signature.return_annotation)
+    returned = signature.empty if is_class else _annotation(signature.return_annotation)
     return str(inspect.Signature(shown, return_annotation=returned))
 
 
