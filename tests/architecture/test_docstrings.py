@@ -116,14 +116,19 @@ def unlisted_exceptions(function: Callable[..., Any], text: str) -> list[str]:
     return [name for name, cls in raised.items() if not any(is_named(base.__name__, section) for base in cls.__mro__)]
 
 
-def undescribed_attributes(cls: type) -> list[str]:
+def undescribed_attributes(cls: type[Any]) -> list[str]:
     """Return the public attributes without a text below them, and the parameters that no text describes."""
     texts, text = attribute_texts(cls), class_text(cls)
     declared = [name for base in cls.__mro__ for name in vars(base).get("__annotations__", ()) if is_own(base)]
-    made = attrs.has(cls) or issubclass(cls, BaseException)
+    made = is_made(cls)
     parameters = [each.name for each in (parameters_of(cls) if made else None) or () if each.name not in UNNAMED]
     public = [name for name in dict.fromkeys([*declared, *parameters]) if not name.startswith("_")]
     return [name for name in public if name not in texts and not is_described(name, text) and not in_marks(name, text)]
+
+
+def is_made(cls: type[Any]) -> bool:
+    """Return True if the class has attributes that are set when an instance is made."""
+    return attrs.has(cls) or issubclass(cls, BaseException)
 
 
 UNNAMED = {"args", "kwargs"}
