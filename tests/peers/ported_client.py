@@ -1,5 +1,7 @@
 """The clients in `python/ported_*_client.py`, ported by the pages about these SDKs."""
 
+# ruff: noqa: T201 # a program prints
+
 import sys
 
 import trio

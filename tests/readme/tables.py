@@ -20,13 +20,18 @@ UNKNOWN = object()
 class Peer(Protocol):
     """What is known of a package: objects by the names that the tables use for them, and how to find others."""
 
-    holders: Mapping[str, Any]
+    @property
+    def holders(self) -> Mapping[str, Any]:
+        """The objects that the tables name by a variable, such as `server`."""
+        ...
 
     def find(self, name: str) -> Any:
         """Return the public class or function of that name; None if there is none."""
+        ...
 
     def more_options(self, function: Any) -> Collection[str]:
         """Return the options of a function that its signature does not name."""
+        ...
 
 
 def cells(page: str, column: int, *, without: str | None = None) -> Iterator[str]:
@@ -83,18 +88,11 @@ def _resolve(node: ast.expr, peer: Peer, faults: list[str]) -> Any:
                 _resolve(each, peer, faults)
             _check_options(function, [each.arg for each in keywords if each.arg], peer, faults)
             return UNKNOWN
-        case ast.List(elts=elts):
-            for each in elts:
-                _resolve(each, peer, faults)
-        case ast.Subscript(value=value, slice=index):
-            _resolve(value, peer, faults)
-            _resolve(index, peer, faults)
-        case ast.Tuple(elts=elts):
-            for each in elts:
-                _resolve(each, peer, faults)
         case _:
-            pass
-    return UNKNOWN
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    _resolve(child, peer, faults)
+            return UNKNOWN
 
 
 def _member(holder: Any, name: str, faults: list[str]) -> Any:

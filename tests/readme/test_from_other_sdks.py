@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import attrs
@@ -30,11 +30,22 @@ SERVER = Server("s")
 class Ours:
     """This package."""
 
-    holders = {
-        **{"server": SERVER, "client": Client, "ctx": Context, "request": Request, "result": types.CallToolResult},
-        **{"types": types, "testing": testing, "abc": abc, "trio_mcp": trio_mcp, "print_url": print_url},
-        **{"trio": trio, "logging": logging, "attrs": attrs},
-    }
+    def __init__(self) -> None:
+        self.holders: Mapping[str, Any] = {
+            "server": SERVER,
+            "client": Client,
+            "ctx": Context,
+            "request": Request,
+            "result": types.CallToolResult,
+            "types": types,
+            "testing": testing,
+            "abc": abc,
+            "trio_mcp": trio_mcp,
+            "print_url": print_url,
+            "trio": trio,
+            "logging": logging,
+            "attrs": attrs,
+        }
 
     def find(self, name: str) -> Any:
         found = (getattr(place, name, None) for place in (trio_mcp, gateway, openapi))
@@ -42,7 +53,7 @@ class Ours:
 
     def more_options(self, function: Any) -> Collection[str]:
         name = function.__name__
-        options: dict[str, Any] = {
+        options: dict[str, Collection[str]] = {
             "tool": [*parameters(SERVER.tools.add), "app"],
             "prompt": parameters(SERVER.prompts.add),
             "app": AppResourceOptions.__annotations__,

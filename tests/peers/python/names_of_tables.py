@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -19,7 +19,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tests.readme.tables import codes, is_command, is_expression, missing
-
 
 UNSEEN = {"cli", "contrib", "experimental", "os"}
 """Parts of the packages whose names no program imports; some of them exit if an optional package is missing."""
@@ -42,26 +41,25 @@ class Installed:
     """The package that is installed here."""
 
     def __init__(self, package: str) -> None:
-        self._modules = modules(package.split()[0])
-        match package:
-            case "mcp 1":
-                from mcp.server import fastmcp as high
-                from mcp.server.lowlevel import Server
-
-                server, client, types = high.FastMCP, self.find("ClientSession"), importlib.import_module("mcp.types")
-            case "mcp 2":
-                from mcp.server import mcpserver as high
-                from mcp.server.lowlevel import Server
-
-                server, client, types = high.MCPServer, self.find("Client"), importlib.import_module("mcp.types")
-            case _:
-                import fastmcp as high
-
-                Server, server, client, types = None, high.FastMCP, high.Client, None
-        self.holders = {
-            **{"mcp": server, "ctx": high.Context, "client": client, "session": client, "types": types},
-            **{"Context": high.Context, "FastMCP": server, "lowlevel": SimpleNamespace(Server=Server)},
+        name = package.partition(" ")[0]
+        self._modules = modules(name)
+        # By name, because type checkers run where the packages are not installed.
+        high = importlib.import_module(
+            {"mcp 1": "mcp.server.fastmcp", "mcp 2": "mcp.server.mcpserver"}.get(package, name)
+        )
+        server = high.MCPServer if package == "mcp 2" else high.FastMCP
+        client = self.find("ClientSession" if package == "mcp 1" else "Client")
+        self.holders: Mapping[str, Any] = {
+            "mcp": server,
+            "FastMCP": server,
+            "ctx": high.Context,
+            "Context": high.Context,
+            "client": client,
+            "session": client,
         }
+        if name == "mcp":
+            low_level = SimpleNamespace(Server=importlib.import_module("mcp.server.lowlevel").Server)
+            self.holders = {**self.holders, "lowlevel": low_level, "types": importlib.import_module("mcp.types")}
 
     def find(self, name: str) -> Any:
         """Return the object of that name: rather a class or function of the package than an import or a type alias."""
@@ -104,7 +102,8 @@ def main(page: str, column: str, package: str) -> None:
     found = codes(page, int(column), without="Names of FastMCP 2.x and 3.x")
     faults = {code: missing(code, installed) for code in found if is_expression(code)}
     faults |= {code: ["no such command"] for code in found if is_command(code) and not has_command(code)}
-    print(json.dumps({"checked": len(found), "missing": {code: names for code, names in faults.items() if names}}))
+    report = {"checked": len(found), "missing": {code: names for code, names in faults.items() if names}}
+    print(json.dumps(report))  # noqa: T201 # a program prints
 
 
 if __name__ == "__main__":

@@ -1,5 +1,10 @@
 """A first client as programs of FastMCP have it; its arguments are the command of the server."""
 
+# ruff: noqa: T201 # a program prints
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# Type checkers run where this SDK is not installed.
+
 import asyncio
 import sys
 

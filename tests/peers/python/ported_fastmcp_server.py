@@ -1,5 +1,9 @@
 """A first server as programs of FastMCP have it."""
 
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# Type checkers run where this SDK is not installed.
+
 from fastmcp import Context, FastMCP
 
 mcp = FastMCP("Demo")

@@ -1,5 +1,9 @@
 """A first server as programs of the official SDK have it, for its first or its second major version."""
 
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# Type checkers run where this SDK is not installed.
+
 try:
     from mcp.server.mcpserver import Context, MCPServer
 except ImportError:
