@@ -199,7 +199,7 @@ def _methods(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield key, function
 
 
-def _signature(value: object) -> str:
+def _signature(value: Any) -> str:
     if not callable(value):
         return ""
     try:
@@ -233,5 +233,6 @@ def _annotation(value: Any) -> Any:
 
 def _default(value: Any) -> Any:
     """Return a default as a signature shows it: a literal, or dots for a function or an object."""
-    literal = value is inspect.Parameter.empty or value is None or isinstance(value, (str, bytes, int, float, tuple))
-    return value if literal else _Plain("...")
+    if value is None or value is inspect.Parameter.empty or type(value) in {bool, bytes, float, int, str, tuple}:
+        return value
+    return _Plain("...")

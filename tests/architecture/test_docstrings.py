@@ -117,10 +117,14 @@ def undescribed_attributes(cls: type) -> list[str]:
     """Return the public attributes without a text below them, and the parameters that no text describes."""
     texts, text = attribute_texts(cls), class_text(cls)
     declared = [name for base in cls.__mro__ for name in vars(base).get("__annotations__", ()) if is_own(base)]
-    made = attrs.has(cls) or issubclass(cls, BaseException)
-    parameters = [each.name for each in (parameters_of(cls) if made else None) or () if each.name not in UNNAMED]
+    is_made = is_made_by_attrs(cls) or issubclass(cls, BaseException)
+    parameters = [each.name for each in (parameters_of(cls) if is_made else None) or () if each.name not in UNNAMED]
     public = [name for name in dict.fromkeys([*declared, *parameters]) if not name.startswith("_")]
     return [name for name in public if name not in texts and not is_described(name, text) and not in_marks(name, text)]
+
+
+def is_made_by_attrs(cls: type) -> bool:
+    return attrs.has(cls)
 
 
 UNNAMED = {"args", "kwargs"}
