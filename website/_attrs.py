@@ -56,15 +56,14 @@ class AttrsExtension(griffe.Extension):
         method = griffe.Function("__init__", parameters=griffe.Parameters(this, *shown), returns="None")
         cls.set_member("__init__", method)
 
+    def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:  # noqa: ARG002  # the interface of Griffe
+        """Remove the parameters that nobody may pass: they only explain a mistake."""
+        func.parameters = griffe.Parameters(*(each for each in func.parameters if str(each.annotation) != "Never"))
+
     def on_class_members(self, *, cls: griffe.Class, **kwargs: Any) -> None:  # noqa: ARG002  # the interface of Griffe
-        """Give methods the parameters that their docstrings describe: those of overloads, none that nobody may pass."""
+        """Give the implementations of overloaded methods the parameters that their docstrings describe."""
         for member in cls.members.values():
-            if not isinstance(member, griffe.Function):
-                continue
-            member.parameters = griffe.Parameters(
-                *(each for each in member.parameters if str(each.annotation) != "Never")
-            )
-            if member.overloads:
+            if isinstance(member, griffe.Function) and member.overloads:
                 each = {parameter.name: parameter for overload in member.overloads for parameter in overload.parameters}
                 member.parameters = griffe.Parameters(*each.values())
 

@@ -23,8 +23,8 @@ def parameters_of(cls: type) -> list[inspect.Parameter] | None:
     The parameter of a private attribute is for users only if the section `Args` of the docstring describes it. A class
     that requires another one is made by the package itself.
     """
-    initializer: Any = cls.__init__  # type: ignore[misc] # of exactly this class
-    parameters = list(inspect.signature(vars(cls).get("__init__", initializer)).parameters.values())[1:]
+    made: Any = cls.__init__  # type: ignore[misc]  # of the class itself, not of an instance
+    parameters = list(inspect.signature(made).parameters.values())[1:]
     if not attrs.has(cls):
         return parameters
     public = {each.alias for each in attrs.fields(cls) if not each.name.startswith("_")}
@@ -94,11 +94,10 @@ def _texts_in(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
         targets = (
             [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
         )
-        if not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)):
-            continue
+        below = following.value if isinstance(following, ast.Expr) else None
+        text = below.value if isinstance(below, ast.Constant) else None
         for target in targets:
-            if isinstance(target, ast.Name):
-                text: Any = ast.literal_eval(following.value)
+            if isinstance(target, ast.Name) and isinstance(text, str):
                 yield target.id, inspect.cleandoc(text)
 
 

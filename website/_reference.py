@@ -240,9 +240,6 @@ def _annotation(value: Any) -> Any:
 
 def _default(value: Any) -> Any:
     """Return a default as a signature shows it: a literal, or dots for a function or an object."""
-    is_literal = value is inspect.Parameter.empty or value is None or _is_literal(value)
-    return value if is_literal else _Plain("...")
-
-
-def _is_literal(value: object) -> bool:
-    return isinstance(value, (str, bytes, int, float, tuple))
+    if value is None or value is inspect.Parameter.empty or type(value) in {bool, bytes, float, int, str, tuple}:
+        return value
+    return _Plain("...")

@@ -406,10 +406,10 @@ class SharedTaskStore:
 
         Args:
             record: the task.
-            most: the most tasks that its owner may have.
+            most: the number of tasks that its principal may have.
 
         Raises:
-            TooManyTasks: the owner has this many.
+            TooManyTasks: the principal has that many already.
             SharedUnavailable: the backend cannot be reached.
         """
         is_new = False
