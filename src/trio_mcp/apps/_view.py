@@ -517,7 +517,7 @@ _FAILED = "the host failed"
 
 @define
 class _Outcome:
-    """What a callback has returned, or that it has failed."""
+    """The value that a callback has returned, or its failure."""
 
     value: Any = None
     has_succeeded: bool = True

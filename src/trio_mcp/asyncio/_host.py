@@ -28,7 +28,7 @@ from outcome import Outcome, Value
 __all__ = ["LoopHost"]
 
 AT_ONCE = 16
-"""How many ticks run before the loop has its turn."""
+"""The number of ticks that run before the loop has its turn."""
 
 
 @define(eq=False)

@@ -88,7 +88,7 @@ class HandlerServing(AskingServing, Protocol):
 
     @property
     def parts(self) -> Mapping[Any, Any]:
-        """What packages beside the core keep for this serving, by `ServingPart`."""
+        """The objects that packages beside the core keep for this serving, by `ServingPart`."""
         ...
 
     def resource_updated(self, uri: str) -> None:

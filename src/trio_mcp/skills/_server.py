@@ -68,7 +68,7 @@ class _ServedSkill:
 
 @frozen
 class _Change:
-    """What some sources held, and what they hold now, by URI."""
+    """The contents of some sources before and after a change, by URI."""
 
     before: Mapping[str, tuple[_AddedFolder, SkillFile]]
     after: Mapping[str, tuple[_AddedFolder, SkillFile]]

@@ -96,7 +96,7 @@ def _checked_name(_: object, attribute: Attribute[Any], value: str) -> None:
 
 @frozen(kw_only=True)
 class _Stored:
-    """What is stored of a task."""
+    """The part of a task that is stored."""
 
     record: TaskRecord
     seat: str
