@@ -31,6 +31,7 @@ def _bridge_opener(bridge: str) -> Opener:
     return open_it
 
 
-BRIDGE_OPENERS = {bridge: _bridge_opener(bridge) for bridge in OVER_BRIDGES}
-OPENERS: dict[str, Opener] = {"memory": open_client, "bytes": open_memory_client, **HTTP_OPENERS, **BRIDGE_OPENERS}
+TRIO_OPENERS: dict[str, Opener] = {"memory": open_client, "bytes": open_memory_client, **HTTP_OPENERS}
 """All take a server and the options of the client, as `open_client` does."""
+OPENERS: dict[str, Opener] = {**TRIO_OPENERS, **{bridge: _bridge_opener(bridge) for bridge in OVER_BRIDGES}}
+"""The same, and those of clients for asyncio and without async, for tests of the interaction suite."""
