@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.wire import JsonText, Reply, RequestId, decoded, encode_result, parse_reply
+from trio_mcp.wire import JsonText, Reply, RequestId, decode, decoded, encode_result, parse_reply
 
 LONG = "x" * 5000
 LINE = encode_result(1, {"content": [LONG], "isError": False})
@@ -26,9 +26,33 @@ def test_long_members_of_a_result_are_text_and_short_ones_are_read() -> None:
     assert encode_result(1, reply.result) == LINE
 
 
-def test_a_value_that_is_no_text_is_decoded_already() -> None:
-    value: Any = {"a": 1}
-    assert decoded(value) is value
+def test_long_members_of_the_blocks_of_a_call_are_text() -> None:
+    block = {"type": "image", "data": LONG, "mimeType": "image/png"}
+    members = {"content": [block, {"type": "text", "text": "a"}], "structuredContent": {"a": LONG}, "_meta": {"b": 1}}
+    line = encode_result(1, {**members, "isError": False, "resultType": "complete"})
+    reply = parse_reply(line, keep)
+
+    assert isinstance(reply, Reply)
+    (image, text), structured = reply.result["content"], reply.result["structuredContent"]
+    assert isinstance(image["data"], JsonText)
+    assert (image["type"], image["mimeType"], text) == ("image", "image/png", {"type": "text", "text": "a"})
+    assert isinstance(structured, JsonText)
+    assert (reply.result["isError"], reply.result["_meta"]) == (False, {"b": 1})
+    assert {name: decoded(reply.result[name]) for name in members} == members
+    assert decode(encode_result(1, reply.result)) == decode(line)
+
+
+def test_many_small_blocks_are_one_text() -> None:
+    line = encode_result(1, {"content": [{"type": "text", "text": "a"}] * 5000})
+    reply = parse_reply(line, keep)
+
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.result["content"], JsonText)
+
+
+def test_a_value_without_text_is_decoded_already() -> None:
+    value: Any = {"a": [1, {"b": None}]}
+    assert decoded(value) == value
 
 
 def test_characters_outside_of_ascii_are_checked() -> None:

@@ -38,7 +38,7 @@ from ..transports import (
     read_opening,
     serve_asgi,
 )
-from ..wire import LineFramer, Oversized, Refusal, Undecodable, decode, encode, is_object
+from ..wire import Line, LineFramer, Oversized, Refusal, Undecodable, decode, encode, is_object
 
 __all__ = ["PageSocket", "open_preview"]
 
@@ -86,7 +86,7 @@ class PageSocket:
                         yield value
 
 
-def _decoded(line: bytes) -> Any:
+def _decoded(line: Line) -> Any:
     try:
         return decode(line)
     except Undecodable:

@@ -77,6 +77,7 @@ from ..wire import (
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
     JsonObject,
+    decoded,
     is_modern,
     is_object,
 )
@@ -274,10 +275,12 @@ class ForwardedRequest(TasklessResponder):
             failure = cast("TrioMcpError", outcome)
             request.answer(failure_of(failure, upstream.mount.name, self.method, modern=facts.modern))
             return
-        if _asks(outcome) and not facts.modern:
-            self._received = _Received(client, outcome)
-            request.needs_task()
-            return
+        if _asks(outcome):
+            outcome = cast("JsonObject", decoded(outcome))
+            if not facts.modern:
+                self._received = _Received(client, outcome)
+                request.needs_task()
+                return
         try:
             answer = self._answer(outcome, client.revision, target, request.serving, request.exchange)
         except Exception as failure:  # noqa: BLE001 # it is explained as one of the handler

@@ -84,14 +84,20 @@ def _has_only_texts(content: Any) -> bool:
         except msgspec.MsgspecError:
             return False
     return is_array(content) and all(
-        is_object(block) and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str
+        is_object(block) and len(block) == 2 and block.get("type") == "text" and _is_string(block.get("text"))
         for block in content
     )
+
+
+def _is_string(value: Any) -> bool:
+    return type(value) is str or (isinstance(value, JsonText) and _begins_with(value, b'"'))
 
 
 def without_server_info(result: JsonObject) -> JsonObject:
     """Return a result without the name of the server: the caller talks to the gateway."""
     meta: Any = result.get("_meta")
+    if isinstance(meta, JsonText):
+        meta = decoded(meta)
     if not is_object(meta) or SERVER_INFO_KEY not in meta:
         return result
     result = {**result}
@@ -102,21 +108,26 @@ def without_server_info(result: JsonObject) -> JsonObject:
     return result
 
 
+_WITH_URIS: Final = ("uri", "resource", "content")
+"""The members of a block that are a URI or hold one."""
+
+
 def with_public_uris(merged: MergedLists, client: UpstreamClient, result: JsonObject) -> JsonObject:
     """Return a result whose links and contents have the URIs of the gateway."""
 
     def changed(each: JsonObject) -> JsonObject:
-        if isinstance(each.get("uri"), str):
-            return {**each, "uri": merged.public_uri(client, each["uri"])}
-        if is_object(each.get("resource")):
-            return {**each, "resource": changed(each["resource"])}
-        if is_object(each.get("content")):  # of a prompt's message
-            return {**each, "content": changed(each["content"])}
+        found = {name: decoded(each[name]) for name in _WITH_URIS if name in each}
+        if isinstance(found.get("uri"), str):
+            return {**each, "uri": merged.public_uri(client, found["uri"])}
+        for name in ("resource", "content"):  # an embedded resource; the block of a message of a prompt
+            if is_object(found.get(name)):
+                return {**each, name: changed(found[name])}
         return each
 
     for member in ("content", "contents", "messages"):
         parts: Any = result.get(member)
-        parts = decoded(parts) if isinstance(parts, JsonText) and b'"uri"' in bytes(parts) else parts
+        if isinstance(parts, JsonText) and not _has_only_texts(parts):
+            parts = decoded(parts)
         if is_array(parts):
             result = {**result, member: [changed(each) if is_object(each) else each for each in parts]}
     return result

@@ -32,6 +32,7 @@ from ..wire import (
     ErrorReply,
     JsonObject,
     JsonRpcRequest,
+    Line,
     Malformed,
     Message,
     Notification,
@@ -333,7 +334,7 @@ class MessageConnection(abc.ABC):
         while self._on_disconnect:  # those that were called are forgotten: they refer to this connection
             self._on_disconnect.pop(0)(copy(reason))
 
-    def take(self, line: bytes | Oversized, outlet: Outlet) -> None:
+    def take(self, line: Line | Oversized, outlet: Outlet) -> None:
         """Process one message of the peer, or one batch of them. Synchronous, and never raises.
 
         Args:
@@ -352,7 +353,7 @@ class MessageConnection(abc.ABC):
         else:
             self._on_message(message, len(line), outlet)
 
-    def _is_kept(self, line: bytes) -> bool:
+    def _is_kept(self, line: Line) -> bool:
         """Return True if a message may be the result of a request that keeps long members of it as text."""
         return len(line) > _LARGE and any(request.keeps_text for request in self.ledger.outgoing.values())
 
@@ -420,9 +421,9 @@ class MessageConnection(abc.ABC):
                 self._on_malformed(message, outlet, batch)
 
     def _on_malformed(
-        self, fault: Malformed, outlet: Outlet, batch: ResponseBatch | None = None, line: bytes = b""
+        self, fault: Malformed, outlet: Outlet, batch: ResponseBatch | None = None, line: Line = b""
     ) -> None:
-        shown = f": {line[:_SHOWN]!r}" if line else ""  # most likely stray output of a program
+        shown = f": {bytes(line[:_SHOWN])!r}" if line else ""  # most likely stray output of a program
         self._log_violation("not a message", fault.fault + shown)
         self._refuse(fault.id, McpError(fault.code, fault.fault), outlet, batch)
 

@@ -36,7 +36,7 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost
-from ..wire import JsonObject, LineFramer, Oversized, RequestId, without_preamble
+from ..wire import JsonObject, Line, LineFramer, Oversized, RequestId, without_preamble
 from ._connection import MessageConnection, Outlet, QueuedMessage
 
 __all__ = ["READER_PASS", "Link", "Outbox"]
@@ -407,9 +407,9 @@ class Link(MessageConnection):
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
 
-    def _from_first_message(self, lines: Sequence[bytes | Oversized]) -> Sequence[bytes | Oversized]:
+    def _from_first_message(self, lines: Sequence[Line | Oversized]) -> Sequence[Line | Oversized]:
         """Return the lines without what an editor or a terminal has put before the first message."""
-        cleaned = list[bytes | Oversized]()
+        cleaned = list[Line | Oversized]()
         for number, line in enumerate(lines):
             if isinstance(line, Oversized):
                 self._has_message = True
@@ -417,7 +417,7 @@ class Link(MessageConnection):
             plain = without_preamble(line)
             if len(plain) < len(line):
                 preamble = line[: len(line) - len(plain)]
-                self.note_bent("the first message is preceded by other bytes", repr(preamble[:_SHOWN]))
+                self.note_bent("the first message is preceded by other bytes", repr(bytes(preamble[:_SHOWN])))
             if plain:
                 cleaned.append(plain)
             if plain.lstrip().startswith(b"{"):
@@ -425,7 +425,7 @@ class Link(MessageConnection):
                 return [*cleaned, *lines[number + 1 :]]
         return cleaned
 
-    def _take_some(self, lines: Sequence[bytes | Oversized], start: int) -> int:
+    def _take_some(self, lines: Sequence[Line | Oversized], start: int) -> int:
         """Process lines from index *start* on until other tasks shall run; return the index of the next line.
 
         Other tasks shall run after a cancellation, so that the handler notices it before the next line is processed,

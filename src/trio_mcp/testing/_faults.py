@@ -16,7 +16,7 @@ from .._util import owned_nursery
 from ..abc import Answerer
 from ..client import Client, ClientOptions, open_stream_client
 from ..server import serve_stream
-from ..wire import LineFramer, Undecodable, decode, is_object
+from ..wire import Line, LineFramer, Oversized, Undecodable, decode, is_object
 
 __all__ = [
     "Fault",
@@ -316,8 +316,8 @@ class FaultyStream(trio.abc.Stream):
         await self._stream.aclose()
 
 
-def _through(faults: Sequence[Fault], lines: Iterable[object], newline: bytes) -> list[_Step]:
-    return _onwards(faults, [_Deliver(line + newline) for line in lines if isinstance(line, bytes)])
+def _through(faults: Sequence[Fault], lines: Iterable[Line | Oversized], newline: bytes) -> list[_Step]:
+    return _onwards(faults, [_Deliver(bytes(line) + newline) for line in lines if not isinstance(line, Oversized)])
 
 
 def _onwards(faults: Sequence[Fault], steps: Iterable[_Step]) -> list[_Step]:

@@ -24,7 +24,7 @@ from .._shares import Sender, sender_of
 from .._util import owned_nursery
 from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
 from ..peer import Admission, IncomingMessageRequest, Limits, Link, SenderSlots, note_arrival
-from ..wire import METHOD_NOT_FOUND, JsonObject, LineFramer, Oversized, Undecodable, decode
+from ..wire import METHOD_NOT_FOUND, JsonObject, Line, LineFramer, Oversized, Undecodable, decode
 from ._connection_bound import socket_of
 from .stdio import ImmediateStream
 
@@ -91,19 +91,19 @@ class _TappedStream(trio.abc.Stream):
             self._notify("received", self._received.feed(bytes(chunk)))
         else:
             last = self._received.finish()
-            self._notify("received", [line for line in last if isinstance(line, bytes) and _is_whole(line)])
+            self._notify("received", [line for line in last if not isinstance(line, Oversized) and _is_whole(line)])
         return chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def _notify(self, direction: Direction, lines: Iterable[bytes | Oversized]) -> None:
+    def _notify(self, direction: Direction, lines: Iterable[Line | Oversized]) -> None:
         for line in lines:
-            if isinstance(line, bytes):
-                self._tap(direction, line.removesuffix(b"\r"))
+            if not isinstance(line, Oversized):
+                self._tap(direction, bytes(line).removesuffix(b"\r"))
 
 
-def _is_whole(line: bytes) -> bool:
+def _is_whole(line: Line) -> bool:
     """Return True if a last line without a newline is a complete message, which is read as one."""
     try:
         decode(line)

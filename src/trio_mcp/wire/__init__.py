@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ._jsonrpc import JsonObject as JsonObject
     from ._jsonrpc import JsonRpcRequest as JsonRpcRequest
     from ._jsonrpc import JsonText as JsonText
+    from ._jsonrpc import Line as Line
     from ._jsonrpc import LineFramer as LineFramer
     from ._jsonrpc import Malformed as Malformed
     from ._jsonrpc import Message as Message
@@ -152,11 +153,11 @@ else:
             "_http_rules": ("HttpPolicy", "check_head", "check_place", "read_post"),
             "_jsonrpc": (
                 "INTERNAL_ERROR", "INVALID_PARAMS", "INVALID_REQUEST", "METHOD_NOT_FOUND", "PARSE_ERROR",
-                "BrokenResponse", "ErrorReply", "JsonObject", "JsonRpcRequest", "JsonText", "LineFramer", "Malformed",
-                "Message", "NotJsonError", "Notification", "Oversized", "Reply", "RequestId", "Undecodable",
-                "copy_json", "decode", "decoded", "digest", "encode", "encode_error", "encode_notification",
-                "encode_request", "encode_result", "is_array", "is_id", "is_object", "json_text", "parse_line",
-                "parse_message", "parse_reply", "without_preamble",
+                "BrokenResponse", "ErrorReply", "JsonObject", "JsonRpcRequest", "JsonText", "Line", "LineFramer",
+                "Malformed", "Message", "NotJsonError", "Notification", "Oversized", "Reply", "RequestId",
+                "Undecodable", "copy_json", "decode", "decoded", "digest", "encode", "encode_error",
+                "encode_notification", "encode_request", "encode_result", "is_array", "is_id", "is_object", "json_text",
+                "parse_line", "parse_message", "parse_reply", "without_preamble",
             ),
             "_revisions": (
                 "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "DEADLINE_KEY", "LEGACY_REVISIONS",

@@ -14,7 +14,7 @@ Rules of this file:
    cannot hold floats.
 7. One line is one message. A line may end in CR LF. Blank lines are ignored. `without_preamble` removes what editors
    and terminals put before the first message: a byte order mark, and escape sequences.
-8. Framing takes linear time: only new bytes are searched, and a line is joined once.
+8. Framing takes linear time: only new bytes are searched. A line that comes in pieces grows in place.
 9. A line over the limit takes no more memory than the limit. It is reported once and skipped up to its newline; the
    following lines are read as usual.
 
@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, TypeGuard, cast
 
 import msgspec
@@ -45,6 +45,7 @@ __all__ = [
     "JsonObject",
     "JsonRpcRequest",
     "JsonText",
+    "Line",
     "LineFramer",
     "Malformed",
     "Message",
@@ -75,6 +76,8 @@ __all__ = [
 
 
 JsonObject: TypeAlias = dict[str, Any]
+Line: TypeAlias = bytes | bytearray
+"""The bytes of a message. A long one that came in pieces is a `bytearray`, which nobody changes."""
 JsonText: TypeAlias = msgspec.Raw
 """A JSON value that is encoded already; `encode` copies it byte for byte."""
 
@@ -298,7 +301,7 @@ class Malformed:
 Message: TypeAlias = "JsonRpcRequest | Notification | Reply | ErrorReply | BrokenResponse | Malformed"
 
 
-def parse_line(line: bytes) -> Message | list[Any]:
+def parse_line(line: Line) -> Message | list[Any]:
     """Return the message in *line*, or the list of values if the line is a JSON array (a batch)."""
     try:
         value = decode(line)
@@ -307,47 +310,109 @@ def parse_line(line: bytes) -> Message | list[Any]:
     return value if is_array(value) else parse_message(value)
 
 
+_NO_TEXT = msgspec.Raw()
+
+
 class _Response(msgspec.Struct):
     """The members of a response, those of its result not decoded."""
 
     id: Any = None
     jsonrpc: Any = None
     result: dict[str, msgspec.Raw] | None = None
-    error: msgspec.Raw = msgspec.Raw(b"")
+    error: msgspec.Raw = _NO_TEXT
     method: Any = None
 
 
-_decode_response: Callable[[bytes], _Response] = msgspec.json.Decoder(_Response).decode
+class _CallResult(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """The members of the result of a tool, its blocks of content taken apart and nothing else decoded."""
+
+    content: list[dict[str, msgspec.Raw]]
+    structured_content: msgspec.Raw = _NO_TEXT
+    is_error: msgspec.Raw = _NO_TEXT
+    result_type: msgspec.Raw = _NO_TEXT
+    meta: msgspec.Raw = msgspec.field(default=_NO_TEXT, name="_meta")
+
+    def members(self) -> Iterator[tuple[str, msgspec.Raw | list[dict[str, msgspec.Raw]]]]:
+        """Return the members that were there, with their names."""
+        yield "content", self.content
+        for name, text in (
+            ("structuredContent", self.structured_content),
+            ("isError", self.is_error),
+            ("resultType", self.result_type),
+            ("_meta", self.meta),
+        ):
+            if text:
+                yield name, text
+
+
+class _CallResponse(msgspec.Struct):
+    """The members of a response to a call of a tool."""
+
+    result: _CallResult
+    id: Any = None
+    jsonrpc: Any = None
+    error: msgspec.Raw = _NO_TEXT
+    method: Any = None
+
+
+_decode_response: Callable[[Line], _Response] = msgspec.json.Decoder(_Response).decode
+_decode_call_response: Callable[[Line], _CallResponse] = msgspec.json.Decoder(_CallResponse).decode
 _LONG = 4096
-"""The number of bytes above which `parse_reply` does not decode a member of a result."""
+"""The number of bytes above which `parse_reply` does not decode a member."""
 
 
-def parse_reply(line: bytes, keeps_text: Callable[[RequestId], bool]) -> Reply | None:
+def parse_reply(line: Line, keeps_text: Callable[[RequestId], bool]) -> Reply | None:
     """Return the response with a result in *line*, with the long members of the result as `JsonText`.
+
+    Of the result of a tool, the blocks of content are objects whose long members are `JsonText`, unless they are many
+    small ones.
 
     None if it is any other message or value, or if *keeps_text* returns False for its id: then `parse_line` reads it.
     """
     try:
-        response = _decode_response(line)
+        response = _split_response(line)
         if response.jsonrpc != "2.0" or not is_id(response.id) or response.method is not None:
             return None
         if response.result is None or response.error or not keeps_text(response.id):
             return None
         if not line.isascii():
             str(line, "utf-8")  # what is skipped is not checked
-        members = response.result.items()
-        return Reply(response.id, {name: each if len(each) > _LONG else decode(each) for name, each in members})
+        result = response.result
+        members = result.members() if isinstance(result, _CallResult) else result.items()
+        return Reply(response.id, {name: _short_decoded(each) for name, each in members})
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Undecodable):
         return None
 
 
+def _split_response(line: Line) -> _Response | _CallResponse:
+    """Return the members of a response, in one pass over its bytes if it is that of a call with large blocks."""
+    try:
+        response = _decode_call_response(line)
+    except msgspec.ValidationError:  # the first member that a result of a tool has not
+        return _decode_response(line)
+    return response if len(response.result.content) * _LONG < len(line) else _decode_response(line)
+
+
+def _short_decoded(part: msgspec.Raw | list[dict[str, msgspec.Raw]]) -> Any:
+    """Return *part* with every text decoded that is not long."""
+    if isinstance(part, list):
+        return [{name: _short_decoded(each) for name, each in block.items()} for block in part]
+    return part if len(part) > _LONG else decode(part)
+
+
 def decoded(value: Any) -> Any:
-    """Return *value*, decoded if it is `JsonText`.
+    """Return *value*, a member of a result of `parse_reply`, with all its `JsonText` decoded.
 
     Raises:
         Undecodable: as `decode` does.
     """
-    return decode(memoryview(value)) if isinstance(value, msgspec.Raw) else value
+    if isinstance(value, msgspec.Raw):
+        return decode(memoryview(value))
+    if is_array(value):
+        return [decoded(each) for each in value]
+    if is_object(value):
+        return {name: decoded(each) for name, each in value.items()}
+    return value
 
 
 def parse_message(value: Any) -> Message:
@@ -488,7 +553,7 @@ _FIRST_BYTES = (b"{", b"[{")
 """The first bytes of a message, and of an array of messages; text such as ``[INFO]`` begins otherwise."""
 
 
-def without_preamble(line: bytes) -> bytes:
+def without_preamble(line: Line) -> Line:
     """Return *line* without byte order marks and terminal escape sequences before a message.
 
     The line itself is returned if there are none, or if no message follows them; it is empty if nothing follows them.
@@ -496,10 +561,6 @@ def without_preamble(line: bytes) -> bytes:
     found = _PREAMBLE.match(line)
     rest = line if found is None else line[found.end() :]
     return rest if not rest or rest.startswith(_FIRST_BYTES) else line
-
-
-_SMALL = 4096
-"""The number of bytes up to which pieces of a line are joined. One by one, tiny pieces take forty times their size."""
 
 
 @frozen
@@ -519,13 +580,11 @@ class LineFramer:
     """
 
     limit: int
-    _pieces: list[bytes] = field(factory=list[bytes], init=False)
-    """The pieces of the line that has begun, to be joined once, when it is complete."""
-    _size: int = field(default=0, init=False)
-    """The number of bytes of the pieces."""
+    _begun: bytearray = field(factory=bytearray, init=False)
+    """The line that has begun. It grows in place: to join pieces would take their memory twice."""
     _skipping: bool = field(default=False, init=False)
 
-    def feed(self, chunk: bytes) -> Sequence[bytes | Oversized]:
+    def feed(self, chunk: bytes) -> Sequence[Line | Oversized]:
         """Take the next bytes; return the lines they complete, in order, without their newlines."""
         head, newline, rest = chunk.rpartition(b"\n")
         if not newline:
@@ -534,34 +593,31 @@ class LineFramer:
         if self._skipping:  # the first newline ends the line being skipped
             self._skipping = False
             del lines[0]
-        elif self._pieces:
-            lines[0] = self._joined(lines[0])
+        elif self._begun:
+            cast("list[Line]", lines)[0] = self._completed(lines[0])
         checked = self._checked(lines)
         return [*checked, *self._keep(rest)] if rest else checked
 
-    def finish(self) -> Sequence[bytes | Oversized]:
+    def finish(self) -> Sequence[Line | Oversized]:
         """End the stream; return the last line if its newline is missing."""
-        return self._checked([self._joined(b"")])
+        return self._checked([self._completed(b"")])
 
     def _keep(self, rest: bytes) -> Sequence[Oversized]:
         if self._skipping:
             return ()
-        self._size += len(rest)
-        if self._size > self.limit:
-            self._pieces, self._size, self._skipping = [], 0, True
+        self._begun += rest
+        if len(self._begun) > self.limit:
+            self._begun, self._skipping = bytearray(), True
             return (Oversized(self.limit),)
-        if self._pieces and len(self._pieces[-1]) < _SMALL:
-            self._pieces[-1] += rest
-        else:
-            self._pieces.append(rest)
         return ()
 
-    def _joined(self, last: bytes) -> bytes:
-        line = b"".join((*self._pieces, last))
-        self._pieces, self._size = [], 0
-        return line
+    def _completed(self, last: Line) -> Line:
+        line = self._begun
+        line += last
+        self._begun = bytearray()
+        return bytes(line) if len(line) <= _LARGE else line
 
-    def _checked(self, lines: list[bytes]) -> Sequence[bytes | Oversized]:
+    def _checked(self, lines: Sequence[Line]) -> Sequence[Line | Oversized]:
         return [
             line if len(line) <= self.limit else Oversized(self.limit)
             for line in lines
