@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
 
+import pytest
 import trio
 from attrs import frozen
 from trio.testing import memory_stream_pair
 
-from tests.gateway.helpers import Way, front, in_all_eras, opened, text_of
+from tests.gateway.helpers import ERAS, LEGACY, MODERN, Way, front, in_all_eras, opened, text_of
 from trio_mcp import Accepted, Client, ClientOptions, Context, Server, serve_stream, types
 
 
@@ -22,6 +23,7 @@ class Answer:
 LONG = "x" * 100_000
 WIDE = "é" * 100_000
 """A text that takes two bytes for each character."""
+OTHERS = [Way(MODERN, each, down_by=by) for each in (MODERN, LEGACY, "2025-03-26") for by in ("bytes", "http")]
 LINK = types.ResourceLink(uri="a://same", name="link")
 SOUND = types.AudioContent(data="QUJD" * 30_000, mime_type="audio/wav")
 
@@ -66,7 +68,7 @@ async def two_servers(way: Way, **options: Unpack[ClientOptions]) -> AsyncGenera
         nursery.cancel_scope.cancel()
 
 
-@in_all_eras
+@pytest.mark.parametrize("way", [*ERAS, *OTHERS], ids=str)
 async def test_a_long_text_arrives_as_it_is(way: Way) -> None:
     async with two_servers(way) as client:
         result = await client.call_tool("text")

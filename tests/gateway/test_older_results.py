@@ -8,8 +8,8 @@ import pytest
 
 from tests.gateway.helpers import LEGACY, MODERN, front, text_of
 from trio_mcp import Server, StructureError, open_client, types
-from trio_mcp.gateway._results import in_revision
-from trio_mcp.wire import JsonObject, decode, encode, json_text
+from trio_mcp.gateway._results import in_revision, without_server_info
+from trio_mcp.wire import SERVER_INFO_KEY, JsonObject, decode, encode, json_text
 
 TEXTS = [{"type": "text", "text": "a"}, {"type": "text", "text": 'é "b"'}]
 
@@ -79,3 +79,12 @@ async def test_a_caller_of_an_older_revision_gets_texts_of_any_size(size: int) -
 
     async with open_client(front(server), revision=LEGACY) as client:
         assert text_of(await client.call_tool("repeat", {"size": size})) == "é" * size
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_the_name_of_the_server_is_left_out_of_metadata_of_any_length(is_long: bool) -> None:
+    meta = {SERVER_INFO_KEY: {"name": "new", "version": "1"}, "a": 1}
+
+    shown = without_server_info(result(_meta=texts(meta) if is_long else meta))
+
+    assert shown == result(_meta={"a": 1})

@@ -471,6 +471,35 @@ async def test_the_outbox_waits_for_a_stream_that_accepts_nothing_immediately(pi
     assert pipe.later == [b"a\n"]
 
 
+async def test_a_message_in_pieces_is_sent_piece_by_piece(pipe: Pipe) -> None:
+    pipe.outbox.put_pieces([b"ab", memoryview(b"cd"), b"e\n"])
+    pipe.outbox.put(b"f\n")
+
+    assert pipe.at_once == [b"ab", b"cd", b"e\n", b"f\n"]
+    assert pipe.outbox.size == 0
+
+
+async def test_the_rest_of_the_pieces_that_did_not_fit_is_sent_before_other_messages(pipe: Pipe) -> None:
+    pipe.room = 3
+    pipe.outbox.put_pieces([b"ab", memoryview(b"cd"), b"e\n"])
+    assert (pipe.at_once, pipe.outbox.size) == ([b"ab", b"c"], 3)
+    pipe.outbox.put(b"f\n")
+
+    await pipe.outbox.flush()
+    assert b"".join([*pipe.at_once, *pipe.later]) == b"abcde\nf\n"
+    assert pipe.outbox.size == 0
+
+
+async def test_a_message_in_pieces_waits_for_the_messages_before_it(pipe: Pipe) -> None:
+    pipe.quiet = False
+    pipe.outbox.put(b"a\n")
+    pipe.outbox.put_pieces([b"b", memoryview(b"c"), b"\n"])
+    assert pipe.at_once == []
+
+    await pipe.outbox.flush()
+    assert pipe.at_once == [b"a\nbc\n"]
+
+
 async def test_messages_of_one_pass_of_a_reader_are_sent_together(pipe: Pipe) -> None:
     with READER_PASS:
         pipe.outbox.put(b"a\n")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from trio_mcp.wire import JsonText, Reply, RequestId, decode, decoded, encode_result, parse_reply
+from trio_mcp.wire import (
+    JsonText,
+    Reply,
+    RequestId,
+    decode,
+    decoded,
+    encode,
+    encode_result,
+    encode_result_in_pieces,
+    parse_reply,
+)
 
 LONG = "x" * 5000
 LINE = encode_result(1, {"content": [LONG], "isError": False})
@@ -40,6 +51,39 @@ def test_long_members_of_the_blocks_of_a_call_are_text() -> None:
     assert (reply.result["isError"], reply.result["_meta"]) == (False, {"b": 1})
     assert {name: decoded(reply.result[name]) for name in members} == members
     assert decode(encode_result(1, reply.result)) == decode(line)
+
+
+HUGE = "x" * 70_000
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param({"content": [{"type": "text", "text": HUGE}], "isError": False}, id="a text"),
+        pytest.param({"content": [{"type": "image", "data": HUGE, "mimeType": "a/b"}] * 2}, id="two images"),
+        pytest.param({"content": [], "structuredContent": {"a": HUGE}, "_meta": {"b": HUGE}}, id="other members"),
+        pytest.param({"contents": [{"uri": "a:b", "text": HUGE}]}, id="a resource"),
+    ],
+)
+def test_a_result_with_long_texts_is_written_in_pieces(result: dict[str, Any]) -> None:
+    reply = parse_reply(encode_result(1, result), keep)
+    assert isinstance(reply, Reply)
+
+    pieces = encode_result_in_pieces("other", reply.result)
+    assert pieces is not None
+    assert b"".join(pieces) == encode_result("other", result)
+    assert sum(isinstance(piece, memoryview) for piece in pieces) == len(pieces) // 2 > 0
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param({"content": [{"text": LONG}, None]}, id="no long text"),
+        pytest.param({"a": JsonText(encode(HUGE)), "b": math.nan}, id="no JSON"),
+    ],
+)
+def test_other_results_are_not_written_in_pieces(result: dict[str, Any]) -> None:
+    assert encode_result_in_pieces(1, result) is None
 
 
 def test_many_small_blocks_are_one_text() -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import abc
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -93,6 +93,10 @@ class Outlet(Protocol):
 
     def put_urgent(self, line: bytes) -> None:
         """Queue a message for which its sender could not wait for room: a response or a cancellation."""
+        ...
+
+    def put_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Queue a message that consists of these pieces, as `put_urgent` does."""
         ...
 
     def withdraw(self, entry: QueuedMessage) -> bool:

@@ -48,6 +48,7 @@ from ..wire import (
     encode_notification,
     encode_request,
     encode_result,
+    encode_result_in_pieces,
     stamp,
     with_deadline,
 )
@@ -566,6 +567,8 @@ class IncomingRequest(abc.ABC):
     """The handler run that works on this request now."""
     state: ExchangeState = field(init=False)
     """The state of the exchange: open, or the way in which it ended."""
+    may_have_texts: bool = field(init=False)
+    """True if the result may have parts that are `wire.JsonText`, because it is passed on. Set before it is sent."""
     _watches: tuple[RequestWatch, ...] = field(init=False)
     """The span of the request, if the application traces, and its measures."""
 
@@ -573,6 +576,7 @@ class IncomingRequest(abc.ABC):
         # Set here for the reason given in `OutgoingRequest`.
         self.run = None
         self.state = _OPEN
+        self.may_have_texts = False
         self._watches = ()
 
     @property
@@ -791,12 +795,17 @@ class IncomingMessageRequest(IncomingRequest):
         self.outlet.put_urgent(encode_notification("notifications/cancelled", params))
 
     def _send(self, outcome: JsonObject | McpError) -> None:
-        line, outcome = self._encoded(outcome)
+        pieces = None
+        if self.may_have_texts and self._batch is None and not isinstance(outcome, McpError):
+            pieces = encode_result_in_pieces(self.id, outcome)
+        line, outcome = (b"", outcome) if pieces else self._encoded(outcome)
         self._connection.ended(self)
         if self.method == "initialize":
             self._connection.admission.answered_handshake(self.context, success=not isinstance(outcome, McpError))
         if self._batch is not None:
             self._batch.resolve(line)
+        elif pieces:
+            self.outlet.put_pieces(pieces)
         else:
             self.outlet.put_urgent(line)  # the reader may have answered, which cannot wait
 

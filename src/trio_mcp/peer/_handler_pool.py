@@ -654,6 +654,7 @@ class ForwardingRun(HandlerRun):
         self._is_begun, self.has_ended = False, True
         exchange = self.exchange
         assert exchange is not None  # else it was given up
+        exchange.may_have_texts = True
         if exchange.has_room():
             exchange.respond(outcome)
             self._end()

@@ -53,8 +53,6 @@ _SHOWN = 80
 """How many bytes the log shows of what precedes the first message."""
 _FLUSH_SECONDS = 1.0
 """How long a link that this side closes may take to send the queued messages."""
-_NOTHING = memoryview(b"")
-"""An empty view of nothing: one of a batch would keep the batch in memory."""
 
 
 class _Pass(threading.local):
@@ -102,8 +100,8 @@ class Outbox:
     _queue: deque[QueuedMessage] = field(factory=deque[QueuedMessage], init=False)
     _withdrawn: int = field(default=0, init=False)
     """The number of entries in the queue that were withdrawn."""
-    _partly_sent: memoryview = field(default=_NOTHING, init=False)
-    """The rest of a batch that was sent in part without waiting. It is sent before the queue."""
+    _begun: deque[memoryview] = field(factory=deque[memoryview], init=False)
+    """The rest of what was sent in part without waiting. It is sent before the queue."""
     _is_idle: bool = field(default=False, init=False)
     """True while the writer sleeps, so that another task may send."""
     _is_held: bool = field(default=False, init=False)
@@ -149,6 +147,17 @@ class Outbox:
                 self._fail_stalled(f"does not read: {self._urgent} bytes of replies to it wait")
         self._append(QueuedMessage(line, urgent=urgent))
 
+    def put_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Queue a message that consists of these pieces, as `put_urgent` does, without joining them if it is the next.
+
+        To join the pieces of a large message would take as long as to write it.
+        """
+        if self._is_idle and not self._queue and self._send_now is not None:
+            self.size += sum(map(len, pieces))
+            self._send_pieces(deque(memoryview(piece) for piece in pieces))
+        else:
+            self.put_urgent(b"".join(pieces))
+
     @property
     def waiting(self) -> int:
         """The number of messages in the queue."""
@@ -181,11 +190,29 @@ class Outbox:
             batch = b"".join(self.take())
             sent = self._send_now(batch)
             self.sent(sent)
-            self._partly_sent = memoryview(batch)[sent:] or _NOTHING
-            if not self._partly_sent and not self._queue:
+            if sent < len(batch):
+                self._begun.append(memoryview(batch)[sent:])
+            elif not self._queue:
                 if self._empty:
                     self._empty.unpark_all()
                 return
+        self._wake_writer()
+
+    @trio.lowlevel.enable_ki_protection  # as above
+    def _send_pieces(self, pieces: deque[memoryview]) -> None:
+        """Send what the stream takes of these pieces without waiting, and leave the rest to the writer."""
+        assert self._send_now is not None
+        self._begun = pieces
+        while pieces:
+            sent = self._send_now(pieces[0])
+            self.sent(sent)
+            if sent < len(pieces[0]):
+                pieces[0] = pieces[0][sent:]
+                self._wake_writer()
+                return
+            pieces.popleft()
+
+    def _wake_writer(self) -> None:
         self._is_idle = False
         self._work.unpark()
 
@@ -208,11 +235,10 @@ class Outbox:
         with trio.CancelScope() as stall:
             try:
                 while True:
-                    batch = self._partly_sent or memoryview(b"".join(self.take()))
+                    batch = self._begun.popleft() if self._begun else memoryview(b"".join(self.take()))
                     if not batch:
                         await self._wait_for_work()
                         continue
-                    self._partly_sent = _NOTHING
                     size = len(batch)
                     while batch := self._unsent(batch):
                         stall.deadline = trio.current_time() + stall_seconds

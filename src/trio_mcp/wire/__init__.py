@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from ._jsonrpc import encode_notification as encode_notification
     from ._jsonrpc import encode_request as encode_request
     from ._jsonrpc import encode_result as encode_result
+    from ._jsonrpc import encode_result_in_pieces as encode_result_in_pieces
     from ._jsonrpc import is_array as is_array
     from ._jsonrpc import is_id as is_id
     from ._jsonrpc import is_object as is_object
@@ -156,8 +157,8 @@ else:
                 "BrokenResponse", "ErrorReply", "JsonObject", "JsonRpcRequest", "JsonText", "Line", "LineFramer",
                 "Malformed", "Message", "NotJsonError", "Notification", "Oversized", "Reply", "RequestId",
                 "Undecodable", "copy_json", "decode", "decoded", "digest", "encode", "encode_error",
-                "encode_notification", "encode_request", "encode_result", "is_array", "is_id", "is_object", "json_text",
-                "parse_line", "parse_message", "parse_reply", "without_preamble",
+                "encode_notification", "encode_request", "encode_result", "encode_result_in_pieces", "is_array",
+                "is_id", "is_object", "json_text", "parse_line", "parse_message", "parse_reply", "without_preamble",
             ),
             "_revisions": (
                 "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "DEADLINE_KEY", "LEGACY_REVISIONS",

@@ -64,6 +64,7 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_result",
+    "encode_result_in_pieces",
     "is_array",
     "is_id",
     "is_object",
@@ -515,6 +516,43 @@ def encode_notification(method: str, params: JsonObject | None, *, end: Literal[
 def encode_result(id: RequestId, result: JsonObject, *, end: Literal[b"", b"\n"] = b"\n") -> bytes:
     """Return the line of a response with a result; raise `NotJsonError` if it cannot be written as JSON."""
     return _encoded({"jsonrpc": "2.0", "id": id, "result": result}, end)
+
+
+_GAP = msgspec.Raw(b"\0")
+"""The place of a long text in a message that is encoded without it. No JSON contains this byte."""
+
+
+def encode_result_in_pieces(id: RequestId, result: JsonObject) -> list[bytes | memoryview] | None:
+    """Return the line of a response in pieces, of which the long texts of the result are some, without a copy of them.
+
+    None if the result has no long text among its members and those of its blocks, or cannot be written as JSON:
+    `encode_result` says why.
+    """
+    texts: list[JsonText] = []
+    members = {name: _without_long_texts(part, texts) for name, part in result.items()}
+    if not texts:
+        return None
+    try:
+        rest = encode_result(id, members).split(b"\0")
+    except NotJsonError:
+        return None
+    pieces: list[bytes | memoryview] = [rest[0]]
+    for text, following in zip(texts, rest[1:], strict=True):
+        pieces += (memoryview(text), following)
+    return pieces
+
+
+def _without_long_texts(part: Any, texts: list[JsonText]) -> Any:
+    """Return a member of a result with `_GAP` in the place of each long text, which is added to *texts*."""
+    if isinstance(part, msgspec.Raw) and len(part) > _LARGE:
+        texts.append(part)
+        return _GAP
+    if is_array(part):
+        return [
+            {name: _without_long_texts(each, texts) for name, each in block.items()} if is_object(block) else block
+            for block in part
+        ]
+    return part
 
 
 def encode_error(

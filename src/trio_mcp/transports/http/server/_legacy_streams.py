@@ -197,6 +197,10 @@ class HttpOutlet(ByteHolder):
             self._changed.unpark_all()
         self._note_size()
 
+    def put_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Queue a message that consists of these pieces, as `put_urgent` does."""
+        self.put_urgent(b"".join(pieces))
+
     def withdraw(self, entry: QueuedMessage) -> bool:
         """Take back a message; return False if it has been sent already."""
         withdrawn = self._outbox.withdraw(entry)
