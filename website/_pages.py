@@ -5,7 +5,8 @@ Rules of this file:
 1. A link of a staged page leads to a staged page. Links inside fenced blocks are text, and stay.
 2. A picture that has a source in `docs/images` becomes a part of its page, so that it has the colours of the page.
 3. A linked file that is no Markdown is shown in a block; a linked folder is a page that shows its files.
-4. A bar inside of code in a table is written with a backslash in front of it, as GitHub needs it; the site shows the
+4. A link to a page of the reference stays as it is: the reference is generated later, and the built site is checked.
+5. A bar inside of code in a table is written with a backslash in front of it, as GitHub needs it; the site shows the
    backslash, so it is removed.
 """
 
@@ -24,6 +25,8 @@ from ._pictures import picture_sources, read_picture
 __all__ = ["ROOT", "outside_of_blocks", "stage_pages"]
 
 ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+"""The folder of the generated pages, as pages in `docs` link to it. It exists on the site only."""
 NAMES = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """The pages of the site that are files outside of `docs`."""
 LANGUAGES = {".py": "python", ".html": "html", ".md": "markdown", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
@@ -90,6 +93,8 @@ class _Staging:
         if "://" in link or not path:
             return link
         linked = (source.parent / path).resolve()
+        if linked.parent == REFERENCE:
+            return link
         if not linked.exists():
             raise FileNotFoundError(f"{source.relative_to(ROOT)} links to {link}, which does not exist")
         self._show(linked)

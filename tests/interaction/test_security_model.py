@@ -25,7 +25,8 @@ DEFAULT = re.compile(r"`(?:(\w+)\.)?(\w+)`, ([\d,]+)")
 
 def statements() -> list[str]:
     """Return the bold beginnings of the statements, and the first cells of the rows, before the last section."""
-    promised, _, _ = PAGE.partition("## What it does not do")
+    _, _, promised = PAGE.partition("## Isolation between clients")
+    promised, _, _ = promised.partition("## What the package does not protect")
     cells = re.findall(r"^\| ([^|]+) \|", promised, re.MULTILINE)[1:]
     return [*re.findall(r"^- \*\*(.+?)\.\*\*", promised, re.MULTILINE), *(cell for cell in cells if cell[0] != "-")]
 

@@ -20,6 +20,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+import website
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 INDEX = ROOT / "docs" / "index.md"
@@ -145,10 +147,21 @@ def headings(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: page.name)
 def test_every_link_has_an_existing_target(page: Path) -> None:
     for link in links(page):
+        if link.startswith("reference/"):
+            continue  # generated pages, see below
         path, _, fragment = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name}: {link}"
         assert not fragment or fragment in headings(target), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_the_reference_names_a_page_and_an_object_on_it(page: Path) -> None:
+    for link in links(page):
+        if link.startswith("reference/"):
+            name, _, fragment = link.removeprefix("reference/").partition("#")
+            shown = [] if name == f"{website.COMMANDS}.md" else website.names_on(name.removesuffix(".md"))
+            assert not fragment or fragment in shown, f"{page.name}: {link}"
 
 
 def test_the_index_lists_every_page() -> None:
