@@ -11,6 +11,15 @@ from ._classes import class_text as class_text
 from ._classes import is_described as is_described
 from ._classes import parameters_of as parameters_of
 from ._classes import value_text as value_text
+from ._layout import MODULES as MODULES
+from ._layout import PAGES as PAGES
+from ._layout import groups_of as groups_of
+from ._layout import hidden_members as hidden_members
+from ._layout import is_alias as is_alias
+from ._layout import names_on as names_on
+from ._layout import public_names as public_names
+from ._layout import shown_names as shown_names
+from ._layout import value_of as value_of
 from ._llms import first_sentence as first_sentence
 from ._llms import navigation as navigation
 from ._llms import summaries as summaries
@@ -21,9 +30,8 @@ from ._pictures import IMAGES as IMAGES
 from ._pictures import picture_sources as picture_sources
 from ._pictures import read_picture as read_picture
 from ._reference import COMMANDS as COMMANDS
-from ._reference import PAGES as PAGES
-from ._reference import names_on as names_on
-from ._reference import public_names as public_names
+from ._reference import entry_text as entry_text
+from ._reference import summary_of as summary_of
 from ._reference import stage_reference as stage_reference
 from ._reference import text_of as text_of
 from ._terminals import TERMINALS as TERMINALS

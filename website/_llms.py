@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ._pages import ROOT, outside_of_blocks
-from ._reference import PAGES, text_of
+from ._layout import PAGES
+from ._reference import text_of
 
 __all__ = ["first_sentence", "navigation", "summaries", "write_llms"]
 
