@@ -14,8 +14,8 @@ from ._classes import value_text as value_text
 from ._layout import MODULES as MODULES
 from ._layout import PAGES as PAGES
 from ._layout import groups_of as groups_of
-from ._layout import hidden_members as hidden_members
 from ._layout import is_alias as is_alias
+from ._layout import listed_members as listed_members
 from ._layout import names_on as names_on
 from ._layout import public_names as public_names
 from ._layout import shown_names as shown_names
@@ -31,8 +31,8 @@ from ._pictures import picture_sources as picture_sources
 from ._pictures import read_picture as read_picture
 from ._reference import COMMANDS as COMMANDS
 from ._reference import entry_text as entry_text
-from ._reference import summary_of as summary_of
 from ._reference import stage_reference as stage_reference
+from ._reference import summary_of as summary_of
 from ._reference import text_of as text_of
 from ._terminals import TERMINALS as TERMINALS
 from ._terminals import terminal_picture as terminal_picture

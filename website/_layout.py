@@ -25,10 +25,11 @@ __all__ = [
     "MODULES",
     "PAGES",
     "ReferencePage",
+    "first_members",
     "groups_of",
-    "hidden_members",
     "is_alias",
     "is_shown",
+    "listed_members",
     "names_on",
     "public_names",
     "shown_classes",
@@ -37,7 +38,10 @@ __all__ = [
 ]
 
 _PACKAGE: Final = "trio_mcp"
-_LISTED: Final[Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("reference.toml").read_text(encoding="utf-8"))
+_LISTED: Final[Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("reference.toml").read_text(encoding="utf-8")
+)
+_FIRST: Final[Mapping[str, Sequence[str]]] = _LISTED["first"]
 _HIDDEN: Final[Mapping[str, Sequence[str]]] = _LISTED["hidden"]
 
 MODULES: Final[Sequence[str]] = _LISTED["modules"]
@@ -156,6 +160,12 @@ def is_shown(cls: type, member: str) -> bool:
     return not member.startswith("_") and all(member not in _HIDDEN.get(base.__name__, ()) for base in own_bases(cls))
 
 
-def hidden_members() -> Iterator[tuple[str, str]]:
-    """Yield the class and the name of each member that `reference.toml` hides."""
-    yield from ((name, member) for name, members in _HIDDEN.items() for member in members)
+def first_members(cls: type) -> Sequence[str]:
+    """Return the names of the members that readers of a class look for first."""
+    return next((_FIRST[base.__name__] for base in own_bases(cls) if base.__name__ in _FIRST), ())
+
+
+def listed_members() -> Iterator[tuple[str, str]]:
+    """Yield the class and the name of each member that `reference.toml` hides or places first."""
+    for classes in (_HIDDEN, _FIRST):
+        yield from ((name, member) for name, members in classes.items() for member in members)

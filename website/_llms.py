@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._pages import ROOT, outside_of_blocks
 from ._layout import PAGES
+from ._pages import ROOT, outside_of_blocks
 from ._reference import text_of
 
 __all__ = ["first_sentence", "navigation", "summaries", "write_llms"]

@@ -14,14 +14,23 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from ._classes import attribute_texts, own_bases, parameters_of, value_text
-from ._layout import PAGES, groups_of, is_alias, is_shown, names_on, shown_classes, value_of
+from ._layout import PAGES, first_members, groups_of, is_alias, is_shown, names_on, shown_classes, value_of
 
-__all__ = ["COMMANDS", "entry_text", "inherited_members", "stage_reference", "summary_of", "text_of"]
+__all__ = [
+    "COMMANDS",
+    "SYNC",
+    "entry_members",
+    "entry_text",
+    "stage_reference",
+    "summary_of",
+    "text_of",
+    "without_async",
+]
 
 COMMANDS: Final = "commands"
 """The page of the commands and their options."""
@@ -30,6 +39,10 @@ _COLUMNS: Final = 92
 """The width of the lines of `--help`, which fits a page."""
 _MANY: Final = 5
 """A class with this many methods has a table of them on top."""
+SYNC: Final = "trio_mcp.sync."
+"""The classes of this module have the docstrings of those for Trio."""
+_ASYNC: Final = re.compile(r"\b(?:async (?=def|for|with)|await )")
+_INDENTED: Final = re.compile(r"^ {4}.*$", re.MULTILINE)
 _MARKS: Final = re.compile(r"``(.+?)``", re.DOTALL)
 
 
@@ -49,23 +62,23 @@ def _page(name: str) -> str:
 
 
 def _contents(page: str) -> str:
-    """Return a table of the names on a page, with the first sentence of each."""
-    rows = ["| name | |", "|---|---|"]
+    """Return a list of the names on a page, by groups, with the first sentence of each."""
+    parts: list[str] = []
     for heading, names in groups_of(page).items():
-        rows.append(f"| **{heading}** | |")
-        rows += [f"| [`{_short(name, page)}`](#{name}) | {_cell(summary_of(name))} |" for name in names]
-    return "\n".join(rows)
+        lines = [f"- [`{_short(name, page)}`](#{name}): {_line(summary_of(name))}" for name in names]
+        parts += [f"**{heading}**", "\n".join(lines)]
+    return "\n\n".join(parts)
 
 
 def _short(name: str, page: str) -> str:
-    """Return a name as the table of a page shows it: with its module only if the page has names of several."""
+    """Return a name as the list of a page shows it: with its module only if the page has names of several."""
     modules = {each.rpartition(".")[0] for each in names_on(page)}
     last = name.rpartition(".")[2]
     return last if len(modules) == 1 else name.removeprefix("trio_mcp.")
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", r"\|").replace("<", "&lt;")
+def _line(sentence: str) -> str:
+    return f"{sentence[:1].lower() if sentence[1:2].islower() else sentence[:1]}{sentence[1:]}".replace("<", "&lt;")
 
 
 def summary_of(name: str) -> str:
@@ -85,36 +98,25 @@ def entry_text(name: str) -> str:
         name: a dotted public name.
     """
     text = value_text(name) if is_alias(name) else inspect.getdoc(value_of(name))
-    return text or ""
+    return without_async(text or "") if name.startswith(SYNC) else text or ""
+
+
+def without_async(text: str) -> str:
+    """Return a docstring of a Trio function with its examples as a program without async has them."""
+    return _INDENTED.sub(lambda block: _ASYNC.sub("", block[0]), text)
 
 
 def _directive(name: str) -> str:
     """Return the lines that make the entry of a name."""
     value = value_of(name)
-    options: list[str] = []
+    lines = [f"::: {name}"]
     if inspect.isclass(value) and not is_alias(name):
-        inherited = inherited_members(value)
-        hidden = sorted({key for base in own_bases(value) for key in vars(base) if not is_shown(value, key)})
-        hidden = [key for key in hidden if not key.startswith("_")]
-        if inherited:
-            options.append(f"inherited_members: [{', '.join(inherited)}]")
-        if hidden:
-            options.append(f"filters: ['!^_', '!^({'|'.join(hidden)})$']")
+        members = [*_attributes(value), *(key for key, _ in _methods(value))]
+        first = [key for key in first_members(value) if key in members]
+        lines += ["    options:", f"      members: [{', '.join(dict.fromkeys([*first, *members]))}]"]
         if len(list(_methods(value))) >= _MANY:
-            options.append("summary: {functions: true}")
-    lines = [f"::: {name}", *(["    options:"] if options else []), *(f"      {each}" for each in options)]
+            lines.append("      summary: {functions: true}")
     return "\n".join(lines)
-
-
-def inherited_members(cls: type) -> Sequence[str]:
-    """Return the names of the public members that a class has of bases without an entry in the reference.
-
-    Args:
-        cls: a class of the reference.
-    """
-    bases = [base for base in own_bases(cls)[1:] if base not in shown_classes()]
-    names = [name for base in bases for name in vars(base) if is_shown(cls, name) and name not in vars(cls)]
-    return list(dict.fromkeys(names))
 
 
 def _commands() -> str:
@@ -148,6 +150,15 @@ def text_of(page: str) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
+def entry_members(cls: type) -> Mapping[str, str]:
+    """Return the text of each member that the entry of a class shows.
+
+    Args:
+        cls: a class of the reference.
+    """
+    return {**_attributes(cls), **{key: inspect.getdoc(method) or "" for key, method in _methods(cls)}}
+
+
 def _entry(name: str) -> Iterator[str]:
     """Yield the heading and the texts of a name and of its members."""
     value = value_of(name)
@@ -158,14 +169,15 @@ def _entry(name: str) -> Iterator[str]:
     yield f"### {name}{_signature(value)}"
     yield entry_text(name)
     if inspect.isclass(value):
-        yield _attributes(value)
+        yield "\n".join(f"- `{key}`: {text}" for key, text in _attributes(value).items())
         for key, method in _methods(value):
             yield f"#### {name}.{key}{_signature(method)}"
-            yield inspect.getdoc(method) or ""
+            text = inspect.getdoc(method) or ""
+            yield without_async(text) if name.startswith(SYNC) else text
 
 
-def _attributes(cls: type) -> str:
-    """Return a list of the public attributes and properties of a class, each with its text."""
+def _attributes(cls: type) -> Mapping[str, str]:
+    """Return the text of each public attribute and property of a class."""
     bases = _entry_bases(cls)
     properties = {
         key: inspect.getdoc(member) or ""
@@ -173,8 +185,8 @@ def _attributes(cls: type) -> str:
         for key, member in vars(base).items()
         if isinstance(member, property)
     }
-    texts = {**attribute_texts(cls), **properties}
-    return "\n".join(f"- `{key}`: {' '.join(text.split())}" for key, text in texts.items() if is_shown(cls, key))
+    texts = {**attribute_texts(bases), **properties}
+    return {key: " ".join(text.split()) for key, text in texts.items() if is_shown(cls, key)}
 
 
 def _entry_bases(cls: type) -> list[type]:
