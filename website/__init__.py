@@ -34,5 +34,6 @@ from ._reference import entry_text as entry_text
 from ._reference import stage_reference as stage_reference
 from ._reference import summary_of as summary_of
 from ._reference import text_of as text_of
+from ._search import order_search as order_search
 from ._terminals import TERMINALS as TERMINALS
 from ._terminals import terminal_picture as terminal_picture

@@ -83,10 +83,12 @@ class AttrsExtension(griffe.Extension):
                 each = {parameter.name: parameter for overload in member.overloads for parameter in overload.parameters}
                 member.parameters = griffe.Parameters(*each.values())
 
-    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:  # noqa: ARG002  # the interface of Griffe
+    def on_object(self, *, obj: griffe.Object, loader: griffe.GriffeLoader, **kwargs: Any) -> None:  # noqa: ARG002  # the interface of Griffe
         """Turn the marks of literal blocks, which docstrings take from reStructuredText, into Markdown; add links."""
         if obj.docstring is None and obj.path.startswith(SYNC) and (text := _text_at_run_time(obj)):
-            obj.docstring = griffe.Docstring(text, parent=obj)
+            obj.docstring = griffe.Docstring(
+                text, parent=obj, parser=loader.docstring_parser, parser_options=loader.docstring_options
+            )
         if obj.docstring is not None:
             text = _LITERAL.sub(lambda mark: f"{mark[1]}:" if mark[1] else "", obj.docstring.value)
             owner = obj.name if isinstance(obj, griffe.Class) else obj.parent.name if obj.parent is not None else ""
@@ -103,9 +105,14 @@ def _take_over_members(cls: griffe.Class) -> None:
                 if is_public and name not in cls.members:
                     own = copy(member)
                     if member.docstring is not None:
-                        own.docstring = griffe.Docstring(member.docstring.value, parent=own)
+                        own.docstring = griffe.Docstring(
+                            member.docstring.value,
+                            parent=own,
+                            parser=member.docstring.parser,
+                            parser_options=member.docstring.parser_options,
+                        )
                     cls.set_member(name, own)
-    cls.bases = [base for base in cls.bases if base not in hidden]
+    cls.bases = [base for base in cls.bases if base not in hidden and str(base) != "Model"]  # which every message has
 
 
 def _text_at_run_time(obj: griffe.Object) -> str:

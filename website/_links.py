@@ -58,6 +58,10 @@ def _entries() -> frozenset[str]:
 
 @cache
 def _unique() -> Mapping[str, str]:
-    """Return the identifiers of the entries whose last name no other entry has, by that name."""
+    """Return the identifiers of the entries whose last name no other entry has, by that name.
+
+    A name of a message may mean something else outside of the modules of messages, as `Annotated` does.
+    """
     lasts = Counter(name.rpartition(".")[2] for name in shown_names())
-    return {last: name for name in shown_names() if lasts[last := name.rpartition(".")[2]] == 1}
+    names = [name for name in shown_names() if ".types." not in name]
+    return {last: name for name in names if lasts[last := name.rpartition(".")[2]] == 1}

@@ -65,7 +65,7 @@ def _contents(page: str) -> str:
     """Return a list of the names on a page, by groups, with the first sentence of each."""
     parts: list[str] = []
     for heading, names in groups_of(page).items():
-        lines = [f"- [`{_short(name, page)}`](#{name}): {_line(summary_of(name))}" for name in names]
+        lines = [f"- [`{_short(name, page)}`](#{name}): {summary_of(name)}" for name in names]
         parts += [f"**{heading}**", "\n".join(lines)]
     return "\n\n".join(parts)
 
@@ -77,10 +77,6 @@ def _short(name: str, page: str) -> str:
     return last if len(modules) == 1 else name.removeprefix("trio_mcp.")
 
 
-def _line(sentence: str) -> str:
-    return f"{sentence[:1].lower() if sentence[1:2].islower() else sentence[:1]}{sentence[1:]}".replace("<", "&lt;")
-
-
 def summary_of(name: str) -> str:
     """Return the first sentence of the text of a name.
 
@@ -88,7 +84,7 @@ def summary_of(name: str) -> str:
         name: a dotted public name.
     """
     first = " ".join(entry_text(name).partition("\n\n")[0].split())
-    return re.split(r"(?<=[.:;])\s(?=[A-Z])", _MARKS.sub(r"`\1`", first), maxsplit=1)[0].rstrip(":")
+    return re.split(r"(?<=[.:;])\s(?=[A-Z])", _MARKS.sub(r"`\1`", first), maxsplit=1)[0]
 
 
 def entry_text(name: str) -> str:
