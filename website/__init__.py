@@ -20,6 +20,7 @@ from ._layout import names_on as names_on
 from ._layout import public_names as public_names
 from ._layout import shown_names as shown_names
 from ._layout import value_of as value_of
+from ._links import linked as linked
 from ._llms import first_sentence as first_sentence
 from ._llms import navigation as navigation
 from ._llms import summaries as summaries
@@ -30,10 +31,13 @@ from ._pictures import IMAGES as IMAGES
 from ._pictures import picture_sources as picture_sources
 from ._pictures import read_picture as read_picture
 from ._reference import COMMANDS as COMMANDS
+from ._reference import classes_of_reference as classes_of_reference
+from ._reference import entry_members as entry_members
 from ._reference import entry_text as entry_text
 from ._reference import stage_reference as stage_reference
 from ._reference import summary_of as summary_of
 from ._reference import text_of as text_of
+from ._reference import without_async as without_async
 from ._search import order_search as order_search
 from ._terminals import TERMINALS as TERMINALS
 from ._terminals import terminal_picture as terminal_picture

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from ._layout import is_alias, shown_names, value_of
-from ._reference import entry_members
+from ._layout import shown_names
+from ._reference import classes_of_reference, entry_members
 
 __all__ = ["linked"]
 
@@ -48,12 +47,9 @@ def _target(name: str, path: str, owner: str) -> str | None:
 @cache
 def _entries() -> frozenset[str]:
     """Return the identifiers of all entries and of their members."""
-    found = {*shown_names()}
-    for name in shown_names():
-        value = value_of(name)
-        if inspect.isclass(value) and not is_alias(name):
-            found |= {f"{name}.{member}" for member, text in entry_members(value).items() if text}
-    return frozenset(found)
+    texts = {name: entry_members(cls) for name, cls in classes_of_reference()}
+    members = {f"{name}.{member}" for name, found in texts.items() for member, text in found.items() if text}
+    return frozenset({*shown_names(), *members})
 
 
 @cache

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ._classes import attribute_texts, own_bases, parameters_of, value_text
-from ._layout import PAGES, first_members, groups_of, is_alias, is_shown, names_on, shown_classes, value_of
+from ._layout import PAGES, first_members, groups_of, is_alias, is_shown, names_on, shown_classes, shown_names, value_of
 
 __all__ = [
     "COMMANDS",
     "SYNC",
+    "attributes_of",
+    "classes_of_reference",
     "entry_members",
     "entry_text",
     "stage_reference",
@@ -107,7 +109,7 @@ def _directive(name: str) -> str:
     value = value_of(name)
     lines = [f"::: {name}"]
     if inspect.isclass(value) and not is_alias(name):
-        members = [*_attributes(value), *(key for key, _ in _methods(value))]
+        members = [*attributes_of(value), *(key for key, _ in _methods(value))]
         first = [key for key in first_members(value) if key in members]
         lines += ["    options:", f"      members: [{', '.join(dict.fromkeys([*first, *members]))}]"]
         if len(list(_methods(value))) >= _MANY:
@@ -146,13 +148,20 @@ def text_of(page: str) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
+def classes_of_reference() -> Iterator[tuple[str, type]]:
+    """Yield each class that has an entry, with its name."""
+    yield from (
+        (name, value_of(name)) for name in shown_names() if inspect.isclass(value_of(name)) and not is_alias(name)
+    )
+
+
 def entry_members(cls: type) -> Mapping[str, str]:
     """Return the text of each member that the entry of a class shows.
 
     Args:
         cls: a class of the reference.
     """
-    return {**_attributes(cls), **{key: inspect.getdoc(method) or "" for key, method in _methods(cls)}}
+    return {**attributes_of(cls), **{key: inspect.getdoc(method) or "" for key, method in _methods(cls)}}
 
 
 def _entry(name: str) -> Iterator[str]:
@@ -165,14 +174,14 @@ def _entry(name: str) -> Iterator[str]:
     yield f"### {name}{_signature(value)}"
     yield entry_text(name)
     if inspect.isclass(value):
-        yield "\n".join(f"- `{key}`: {text}" for key, text in _attributes(value).items())
+        yield "\n".join(f"- `{key}`: {text}" for key, text in attributes_of(value).items())
         for key, method in _methods(value):
             yield f"#### {name}.{key}{_signature(method)}"
             text = inspect.getdoc(method) or ""
             yield without_async(text) if name.startswith(SYNC) else text
 
 
-def _attributes(cls: type) -> Mapping[str, str]:
+def attributes_of(cls: type) -> Mapping[str, str]:
     """Return the text of each public attribute and property of a class."""
     bases = _entry_bases(cls)
     properties = {

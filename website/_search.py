@@ -1,18 +1,20 @@
 """Orders the index of the search: of results that fit equally well, it shows those first that come first in the index.
 
 Zensical writes the pages in alphabetical order. The guides go before the reference, the clients for Trio before those
-for asyncio, and the files of the repository last. A title that is one word beats any longer one; so the title of a
-member begins with its class, and `context` finds the class before the attributes.
+for asyncio, and the files of the repository last. A title that is the searched word beats any longer one; so attributes
+are found by their classes, and `context` finds `Context` and not the attributes of that name.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ._llms import navigation
+from ._reference import attributes_of, classes_of_reference
 
 __all__ = ["order_search"]
 
@@ -22,7 +24,7 @@ _LABELS: Final = re.compile(r"\s*<small>.*?</small>")
 
 
 def order_search(site: Path) -> None:
-    """Order the index of a built site by the navigation, and name the class of each member in its title.
+    """Order the index of a built site by the navigation, and let classes stand for their attributes.
 
     Args:
         site: the built site.
@@ -36,14 +38,24 @@ def order_search(site: Path) -> None:
         page = item["location"].partition("#")[0].removesuffix(".html")
         return places.get(page, len(places))
 
-    index["items"] = sorted((_named(item) for item in index["items"]), key=place_of)
+    index["items"] = sorted(_without_attributes(index["items"]), key=place_of)
     file.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
-def _named(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry without the labels of its title; the title of a member begins with its class."""
-    title = _LABELS.sub("", item["title"])
-    name = item["location"].partition("#")[2]
-    module, _, owner = name.rpartition(".")[0].rpartition(".")
-    is_member = name.startswith("trio_mcp.") and bool(module) and owner[:1].isupper()
-    return {**item, "title": f"{owner}.{title}" if is_member else title}
+def _without_attributes(items: Iterable[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return the entries of the index without those of attributes, whose texts become a part of those of their classes.
+
+    The path of a method ends with its class, and its title has no labels.
+    """
+    attributes = {f"{name}.{key}" for name, cls in classes_of_reference() for key in attributes_of(cls)}
+    kept: dict[str, dict[str, Any]] = {}
+    for item in items:
+        page, _, name = item["location"].partition("#")
+        owner = name.rpartition(".")[0]
+        of_class = kept.get(f"{page}#{owner}")
+        if name in attributes and of_class is not None:
+            of_class["text"] += f"<p>{name.rpartition('.')[2]}: {item['text']}</p>"
+            continue
+        path = item["path"] if of_class is None else [*item["path"], owner.rpartition(".")[2]]
+        kept[item["location"]] = {**item, "title": _LABELS.sub("", item["title"]), "path": path}
+    return [*kept.values()]
