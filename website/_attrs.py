@@ -76,8 +76,9 @@ class AttrsExtension(griffe.Extension):
         """
         for name, overloads in cls.overloads.items():
             if overloads and name not in cls.members:
-                cls.set_member(name, griffe.Function(name, returns=overloads[0].returns))
-                cls.members[name].overloads = overloads
+                implementation = griffe.Function(name, returns=overloads[0].returns)
+                implementation.overloads = overloads
+                cls.set_member(name, implementation)
         for member in cls.members.values():
             if isinstance(member, griffe.Function) and member.overloads:
                 each = {parameter.name: parameter for overload in member.overloads for parameter in overload.parameters}
@@ -101,9 +102,10 @@ def _take_over_members(cls: griffe.Class) -> None:
     for base in cls.mro() if hidden else ():
         if base.module.path.startswith("trio_mcp") and not _is_known(cls, base.name):
             for name, member in base.members.items():
-                is_public = not name.startswith("_") and isinstance(member, griffe.Function | griffe.Attribute)
-                if is_public and name not in cls.members:
-                    own = copy(member)
+                if name.startswith("_") or name in cls.members:
+                    continue
+                if isinstance(member, griffe.Function | griffe.Attribute):
+                    own: griffe.Object = copy(member)
                     if member.docstring is not None:
                         own.docstring = griffe.Docstring(
                             member.docstring.value,

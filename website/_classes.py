@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -53,14 +53,15 @@ def class_text(cls: type) -> str:
     return "\n".join(inspect.cleandoc(base.__doc__) for base in own_bases(cls) if base.__doc__)
 
 
-def attribute_texts(classes: Sequence[type]) -> Mapping[str, str]:
-    """Return the strings below the attributes of classes, by the names of the attributes.
+def attribute_texts(cls: type, *, without: Collection[type] = ()) -> Mapping[str, str]:
+    """Return the strings below the attributes of a class, inherited ones included, by the names of the attributes.
 
     Args:
-        classes: a class and some of its bases, in the order in which Python searches them.
+        cls: the class.
+        without: bases whose attributes are left out.
     """
     texts: dict[str, str] = {}
-    for base in reversed(classes):
+    for base in reversed([each for each in own_bases(cls) if each is cls or each not in without]):
         body: Sequence[ast.stmt] = _tree_of(Path(import_module(base.__module__).__file__ or "")).body
         for part in base.__qualname__.split("."):
             body = next((each.body for each in body if isinstance(each, ast.ClassDef) and each.name == part), ())

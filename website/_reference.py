@@ -190,7 +190,7 @@ def attributes_of(cls: type) -> Mapping[str, str]:
         for key, member in vars(base).items()
         if isinstance(member, property)
     }
-    texts = {**attribute_texts(bases), **properties}
+    texts = {**attribute_texts(cls, without=shown_classes()), **properties}
     return {key: " ".join(text.split()) for key, text in texts.items() if is_shown(cls, key)}
 
 

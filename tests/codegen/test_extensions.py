@@ -17,7 +17,7 @@ from codegen.extensions import EXTENSIONS, extension_methods
 from codegen.merge import Merged, merge
 from codegen.normalise import normalise_extension
 from codegen.project import read_core, read_extensions
-from codegen.shapes import Definitions, RefusedError, Schema, is_class, rebuild, target
+from codegen.shapes import Definitions, RefusedError, Schema, rebuild, target
 
 CORE = read_core()
 NEWEST = "../2026-07-28.json#/$defs/"
