@@ -1,4 +1,4 @@
-"""The docstrings of the generated classes and aliases: the text of `prose`, the revisions, and a link to the specification."""
+"""The docstrings of the generated classes and aliases: the text of `prose`, revisions, a link to the specification."""
 
 from __future__ import annotations
 

@@ -278,7 +278,10 @@ def test_the_texts_for_models_have_every_page(pages: Path, tmp_path: Path) -> No
     overview = (tmp_path / "llms.txt").read_text(encoding="utf-8")
     everything = (tmp_path / "llms-full.txt").read_text(encoding="utf-8")
     links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", overview, re.MULTILINE)
+    megabytes = len(everything.encode()) / 1_000_000
     assert overview.startswith("# trio-mcp\n\n> ")
+    assert f"[llms-full.txt](llms-full.txt), {megabytes:.1f} MB of Markdown" in overview
+    assert "(reference/types-messages.md): The messages from `trio_mcp.types` with their envelopes: method," in overview
     assert links == [file for _, _, file in navigation()]
     assert all((tmp_path / file).read_text(encoding="utf-8") in everything for file in links)
 

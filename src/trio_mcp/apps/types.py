@@ -700,7 +700,7 @@ class McpUiUpdateModelContextRequestParams(Model):
 
 
 McpUiDisplayMode: TypeAlias = Literal["fullscreen", "inline", "pip"]
-"""The place of a view: in the conversation, on the whole screen, or in a small window above it.
+"""The place of a view: in the conversation, on the whole screen, or in a small window.
 
 Specification: https://modelcontextprotocol.io/extensions/apps/overview
 """

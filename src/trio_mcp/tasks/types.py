@@ -579,7 +579,7 @@ Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 
 
 TasksExtensionCapability: TypeAlias = Mapping[str, Any]
-"""The settings with which each side declares that it supports tasks; there are none so far.
+"""The settings with which a side declares that it supports tasks; there are none.
 
 Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 """
