@@ -41,7 +41,7 @@ def generate_classes(merged: Merged, docs: Described) -> dict[str, str]:
         RefusedError: the classes do not match the schema.
     """
     source = _generated(merged.definitions, docs, {_JSON_OBJECT: f"{_MODEL}.{_JSON_OBJECT}"}, _MODEL, {})
-    return _distributed(source, homes_of(merged.definitions))
+    return _distributed(source, homes_of(merged.definitions), docs)
 
 
 def generate_extension_classes(name: str, merged: Merged, docs: Described) -> str:
@@ -62,7 +62,7 @@ def generate_extension_classes(name: str, merged: Merged, docs: Described) -> st
     overrides = {each: f"{_TYPES}.{each}" for each in {_JSON_OBJECT, *shared.values()}}
     definitions = {each: rename_refs(schema, shared) for each, schema in merged.definitions.items()}
     source = _generated(definitions, docs, overrides, _TYPES, rules_of(merged))
-    return _distributed(source, dict.fromkeys(definitions, name))[name]
+    return _distributed(source, dict.fromkeys(definitions, name), docs)[name]
 
 
 def _generated(
@@ -133,8 +133,10 @@ def _described(definitions: Definitions, docs: Described) -> dict[str, Any]:
     return described
 
 
-def _distributed(source: str, homes: dict[str, str]) -> dict[str, str]:
+def _distributed(source: str, homes: dict[str, str], docs: Described) -> dict[str, str]:
     """Return the source of each module: its imports, its classes sorted, and below them its aliases without quotes.
+
+    The class generator gives aliases no docstrings; this function adds them.
 
     Annotations are evaluated late, but aliases at once. So an alias is placed below the aliases that it names, without
     forward references, which cattrs cannot resolve.
@@ -158,7 +160,8 @@ def _distributed(source: str, homes: dict[str, str]) -> dict[str, str]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
     ordered = [*sorted(classes), *_in_dependency_order(aliases)]
-    written = {**classes, **aliases}
+    described = {name: f'{alias}\n"""{docs.of_class(name)}\n"""' for name, alias in aliases.items()}
+    written = {**classes, **described}
     modules: dict[str, str] = {}
     for module in dict.fromkeys(homes.values()):
         # ruff removes the unused imports later.

@@ -1,14 +1,15 @@
-"""The docstrings of the generated classes: the text of `prose`, the revisions, and a link to the specification."""
+"""The docstrings of the generated classes and aliases: the text of `prose`, revisions, a link to the specification."""
 
 from __future__ import annotations
 
 import re
 from typing import Protocol
 
+from codegen.choices import MESSAGE
 from codegen.extension_prose import EXTENSION_CLASSES, EXTENSION_MEMBERS
 from codegen.extensions import EXTENSIONS
 from codegen.merge import Merged
-from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE, MESSAGES
+from codegen.prose import ALIASES, CLASSES, MEMBERS, MEMBERS_ANYWHERE, MESSAGES
 
 _SPECIFICATION = "https://modelcontextprotocol.io/specification"
 
@@ -17,7 +18,7 @@ class Described(Protocol):
     """A source of docstrings."""
 
     def of_class(self, name: str) -> str:
-        """Return the docstring of a class."""
+        """Return the docstring of a class or an alias."""
         ...
 
     def of_member(self, name: str, member: str) -> str | None:
@@ -36,7 +37,7 @@ class ExtensionDocs:
         self._name = name
 
     def of_class(self, name: str) -> str:
-        """Return the purpose of a class, and the link to the page of the extension."""
+        """Return the purpose of a class or an alias, and the link to the page of the extension."""
         text = EXTENSION_CLASSES.get(self._name, {}).get(name) or _derived(name)
         return f"{text}\n\nSpecification: {EXTENSIONS[self._name].page}"
 
@@ -58,13 +59,13 @@ class Docs:
         self._newest = list(merged.profiles)[-1]
 
     def of_class(self, name: str) -> str:
-        """Return the purpose of a class, the revisions that have it, and the link to the specification."""
+        """Return the purpose of a class or an alias, the revisions that have it, and the link to the specification."""
         revisions = self._merged.revisions_of[name]
-        return (
-            f"{CLASSES.get(name) or MESSAGES.get(name) or _derived(name)}\n\n"
-            f"{self._revisions(revisions)}\n"
-            f"Specification: {_SPECIFICATION}/{revisions[-1]}/schema#{self._anchor(name).lower()}"
-        )
+        purpose = CLASSES.get(name) or MESSAGES.get(name) or ALIASES.get(name) or _derived(name)
+        text = f"{purpose}\n\n{self._revisions(revisions)}"
+        if name == MESSAGE:
+            return text
+        return f"{text}\nSpecification: {_SPECIFICATION}/{revisions[-1]}/schema#{self._anchor(name).lower()}"
 
     def of_member(self, name: str, member: str) -> str | None:
         """Return the docstring of a member; None if its name and type say enough."""
@@ -91,6 +92,6 @@ class Docs:
 
 
 def _derived(name: str) -> str:
-    """Return a docstring for a class that `prose` does not describe: its name in words."""
+    """Return a docstring for a class or an alias that `prose` does not describe: its name in words."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     return f"{words[0]}{words[1:].lower()}, as the specification defines it."

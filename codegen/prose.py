@@ -127,6 +127,42 @@ CLASSES = {
     "UntitledSingleSelectEnumSchema": "A choice of one.",
 }
 
+ALIASES = {
+    "ClientNotification": "Every notification that a client sends.",
+    "ClientRequest": "Every request that a client sends.",
+    "ClientResult": "Every result with which a client answers a server.",
+    "ContentBlock": "One part of a tool result or of a prompt: text, a picture, sound, or a resource.",
+    "Cursor": "The opaque position of a page in a list.",
+    "ElicitRequestParams": "A question to the user: a form to fill in, or a web page to visit.",
+    "EmptyResult": "The result of a request that returns no data.",
+    "EnumSchema": "A field of a form with a fixed set of values, of which the user chooses one or several.",
+    "InputRequest": "A question inside an `InputRequiredResult`: to the user, to the model, or for the roots.",
+    "InputRequests": "The questions of an `InputRequiredResult`, by keys that the server chooses.",
+    "InputResponse": "The answer to an `InputRequest`.",
+    "InputResponses": "The answers to the questions of an `InputRequiredResult`, by the keys of the questions.",
+    "JSONRPCBatchRequest": "Several requests and notifications in one message.",
+    "JSONRPCBatchResponse": "The responses to the requests of a `JSONRPCBatchRequest`, in any order.",
+    "JSONRPCError": "The former name of `JSONRPCErrorResponse`.",
+    "JSONRPCMessage": "Any message: a request, a notification, a response, or a batch of them.",
+    "JSONRPCResponse": "The response to a request of any method: its result or its error.",
+    "LoggingLevel": "The severity of a log message, as syslog defines it (RFC 5424), from `debug` to `emergency`.",
+    "Message": "Any message of a method that a revision defines, with its envelope.",
+    "MultiSelectEnumSchema": "A field of a form with a fixed set of values, of which the user chooses several.",
+    "PrimitiveSchemaDefinition": "A field of a form: text, a number, a yes or no, or a choice.",
+    "ProgressToken": "The token that connects progress with its request. 1 and `'1'` are different tokens.",
+    "RequestId": "The id that connects a response with its request. 1 and `'1'` are different ids.",
+    "ResourceReference": "The former name of `ResourceTemplateReference`.",
+    "ResultType": "The kind of a result: `complete`, `input_required`, or a kind that an extension defines.",
+    "Role": "The sender of a message in a conversation: the user, or the assistant, which is the model.",
+    "SamplingMessageContentBlock": "One part of a message for the model or from it.",
+    "ServerNotification": "Every notification that a server sends.",
+    "ServerRequest": "Every request that a server sends to a client.",
+    "ServerResult": "Every result with which a server answers a client.",
+    "SingleSelectEnumSchema": "A field of a form with a fixed set of values, of which the user chooses one.",
+    "TaskStatus": "The status of a task; `completed`, `failed` and `cancelled` are final.",
+}
+"""The unions of types, and the names of plain values."""
+
 MESSAGES = {
     "Annotated": "The base of types with annotations.",
     "BaseMetadata": "The base of types with a name for programs and a title for people.",

@@ -12,6 +12,7 @@ from ._check import broken_links, outside_assets
 from ._llms import write_llms
 from ._pages import ROOT, stage_pages
 from ._reference import stage_reference
+from ._search import order_search
 
 PAGES = ROOT / "build" / "pages"
 SITE = ROOT / "build" / "site"
@@ -29,6 +30,7 @@ def main() -> int:
     if done.returncode != 0:
         return done.returncode
     write_llms(PAGES, SITE)
+    order_search(SITE)
     # Strict mode does not know the warnings of Griffe, which reads the docstrings.
     warnings = re.findall(r"^griffe: .*$", done.stdout, re.MULTILINE)
     faults = [*warnings, *outside_assets(SITE), *broken_links(SITE)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["attribute_texts", "class_text", "is_described", "parameters_of", "value_text"]
+__all__ = ["attribute_texts", "class_text", "is_described", "own_bases", "parameters_of", "value_text"]
 
 
 def parameters_of(cls: type) -> list[inspect.Parameter] | None:
@@ -50,13 +50,18 @@ def is_described(name: str, text: str) -> bool:
 
 def class_text(cls: type) -> str:
     """Return the docstrings of a class and of the classes of the package from which it inherits."""
-    return "\n".join(inspect.cleandoc(base.__doc__) for base in _own_bases(cls) if base.__doc__)
+    return "\n".join(inspect.cleandoc(base.__doc__) for base in own_bases(cls) if base.__doc__)
 
 
-def attribute_texts(cls: type) -> Mapping[str, str]:
-    """Return the strings below the attributes of a class, inherited ones included, by the names of the attributes."""
+def attribute_texts(cls: type, *, without: Collection[type] = ()) -> Mapping[str, str]:
+    """Return the strings below the attributes of a class, inherited ones included, by the names of the attributes.
+
+    Args:
+        cls: the class.
+        without: bases whose attributes are left out.
+    """
     texts: dict[str, str] = {}
-    for base in reversed(_own_bases(cls)):
+    for base in reversed([each for each in own_bases(cls) if each is cls or each not in without]):
         body: Sequence[ast.stmt] = _tree_of(Path(import_module(base.__module__).__file__ or "")).body
         for part in base.__qualname__.split("."):
             body = next((each.body for each in body if isinstance(each, ast.ClassDef) and each.name == part), ())
@@ -101,6 +106,7 @@ def _texts_in(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
                 yield target.id, inspect.cleandoc(text)
 
 
-def _own_bases(cls: type) -> list[type]:
+def own_bases(cls: type) -> list[type]:
+    """Return a class and the classes of its package from which it inherits."""
     package = cls.__module__.partition(".")[0]
     return [base for base in cls.__mro__ if package != "builtins" and base.__module__.partition(".")[0] == package]

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ._layout import PAGES
 from ._pages import ROOT, outside_of_blocks
-from ._reference import PAGES, text_of
+from ._reference import text_of
 
 __all__ = ["first_sentence", "navigation", "summaries", "write_llms"]
 
@@ -60,7 +61,7 @@ def write_llms(pages: Path, site: Path) -> None:
         site: the built site.
     """
     project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
-    overview = f"# {project['site_name']}\n\n> {project['site_description']}\n\n"
+    overview = ""
     everything: list[str] = []
     last, said = "", summaries()
     for section, title, file in navigation():
@@ -70,9 +71,24 @@ def write_llms(pages: Path, site: Path) -> None:
         if section != last:
             overview += f"\n## {section}\n\n"
             last = section
-        overview += f"- [{title}]({file}): {said.get(file) or first_sentence(text)}\n"
-    (site / "llms.txt").write_text(overview, encoding="utf-8")
-    (site / "llms-full.txt").write_text("\n".join(everything), encoding="utf-8")
+        overview += f"- [{title}]({file}): {said.get(file) or _summary(file, text)}\n"
+    full = "\n".join(everything)
+    size = f"All pages in one file, in the order below: [llms-full.txt](llms-full.txt), {_megabytes(full)} of Markdown."
+    head = f"# {project['site_name']}\n\n> {project['site_description']}\n\n{size}\n\n"
+    (site / "llms.txt").write_text(head + overview, encoding="utf-8")
+    (site / "llms-full.txt").write_text(full, encoding="utf-8")
+
+
+def _megabytes(text: str) -> str:
+    return f"{len(text.encode()) / 1_000_000:.1f} MB"
+
+
+def _summary(file: str, text: str) -> str:
+    """Return the first sentence of a page; that of a page of the reference may have a colon."""
+    name = file.removeprefix("reference/").removesuffix(".md")
+    if file.startswith("reference/") and name in PAGES:
+        return re.split(r"(?<=\.)\s", _LINK.sub(r"\1", PAGES[name].summary), maxsplit=1)[0]
+    return first_sentence(text)
 
 
 def _text(pages: Path, file: str) -> str:

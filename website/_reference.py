@@ -2,9 +2,9 @@
 
 Rules of this file:
 
-1. Each public name of `trio_mcp` is on exactly one page, by the module that defines it. A page has the other names of
-   its public modules as well. An object that has several public names is shown by the first.
+1. `reference.toml` says what a page is for, and in which order it has its names (see `_layout`).
 2. The text of a name is its docstring, and that of a command its `--help`: nothing is written here that could drift.
+3. The entry of a class has the members of its bases too if the reference does not show the base.
 """
 
 from __future__ import annotations
@@ -15,141 +15,106 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from attrs import frozen
+from ._classes import attribute_texts, own_bases, parameters_of, value_text
+from ._layout import PAGES, first_members, groups_of, is_alias, is_shown, names_on, shown_classes, shown_names, value_of
 
-import trio_mcp
+__all__ = [
+    "COMMANDS",
+    "SYNC",
+    "attributes_of",
+    "classes_of_reference",
+    "entry_members",
+    "entry_text",
+    "stage_reference",
+    "summary_of",
+    "text_of",
+    "without_async",
+]
 
-from ._classes import attribute_texts, parameters_of, value_text
-
-__all__ = ["COMMANDS", "PAGES", "ReferencePage", "names_on", "public_names", "stage_reference", "text_of"]
-
-COMMANDS = "commands"
+COMMANDS: Final = "commands"
 """The page of the commands and their options."""
 
-
-@frozen
-class ReferencePage:
-    """A page of the reference."""
-
-    title: str
-    summary: str
-    homes: frozenset[str] = frozenset()
-    """The sub-packages and modules that define the names of `trio_mcp` on this page."""
-    modules: tuple[str, ...] = ()
-    """The public modules whose names are on this page, beside those of `trio_mcp`."""
-    first: tuple[str, ...] = ()
-    """The names that a reader looks for first; the others follow in alphabetical order."""
-
-
-PAGES: Mapping[str, ReferencePage] = {
-    "server": ReferencePage(
-        "Server",
-        "Servers, handlers and their context, and the ways to serve.",
-        frozenset({"server", "peer"}),
-        first=("Server", "Context", "serve_stdio", "serve_http", "http_app", "serve_stream", "serve_listeners"),
-    ),
-    "client": ReferencePage(
-        "Client",
-        "Openers, clients of one server and of many, and the changes they hear.",
-        frozenset({"client", "wire"}),
-        first=("open_client", "Client", "ClientOptions", "open_clients", "Clients"),
-    ),
-    "asyncio": ReferencePage(
-        "On asyncio",
-        "The client for programs on asyncio, and servers in their ASGI applications.",
-        modules=("trio_mcp.asyncio",),
-    ),
-    "sync": ReferencePage("Without async", "The client for programs without async.", modules=("trio_mcp.sync",)),
-    "errors": ReferencePage(
-        "Errors", "All exceptions; [the tree](../errors.md) shows how they belong together.", frozenset({"_errors"})
-    ),
-    "http": ReferencePage(
-        "HTTP", "The HTTP application, its routes, its sessions and its event stores.", frozenset({"transports"})
-    ),
-    "auth": ReferencePage("Authorization", "OAuth, for both sides.", frozenset({"auth"}), ("trio_mcp.auth",)),
-    "gateway": ReferencePage("Gateway", "One server that stands for many.", modules=("trio_mcp.gateway",)),
-    "openapi": ReferencePage("Web APIs", "Operations of web APIs as tools.", modules=("trio_mcp.openapi",)),
-    "tasks": ReferencePage(
-        "Tasks", "Calls that go on after their request was answered.", frozenset({"tasks"}), ("trio_mcp.tasks",)
-    ),
-    "skills": ReferencePage("Skills", "Instructions for a model, in folders.", modules=("trio_mcp.skills",)),
-    "apps": ReferencePage(
-        "Apps", "Pages that hosts show beside the results of tools.", frozenset({"apps"}), ("trio_mcp.apps",)
-    ),
-    "shared": ReferencePage(
-        "Shared state",
-        "What the processes of one service share, and how they are connected.",
-        frozenset({"shared"}),
-        ("trio_mcp.shared", "trio_mcp.cluster"),
-    ),
-    "llm": ReferencePage("Language models", "Tools for the interface of a model.", modules=("trio_mcp.llm",)),
-    "testing": ReferencePage("Testing", "Clients, peers and faults for tests.", modules=("trio_mcp.testing",)),
-    "abc": ReferencePage(
-        "Interfaces", "What backends, transports and extensions of your own implement.", modules=("trio_mcp.abc",)
-    ),
-    "lowlevel": ReferencePage(
-        "Low level", "Names for authors of transports and frameworks.", modules=("trio_mcp.lowlevel",)
-    ),
-    "types": ReferencePage(
-        "Types",
-        "The messages of the protocol and of its extensions, generated from its schemas.",
-        modules=("trio_mcp.types", "trio_mcp.tasks.types", "trio_mcp.skills.types", "trio_mcp.apps.types"),
-    ),
-}
-
-_KINDS = {"CallNext": "server", "Middleware": "server", "HttpRoute": "transports", "Change": "wire", "types": "types"}
-"""The modules of names that are no classes and no functions, and so do not know where they are defined."""
-_COLUMNS = 92
+_COLUMNS: Final = 92
 """The width of the lines of `--help`, which fits a page."""
-
-
-def public_names(module: str) -> list[str]:
-    """Return the names in the `__all__` of a module."""
-    names: list[str] = import_module(module).__all__
-    return names
-
-
-def names_on(page: str) -> list[str]:
-    """Return the dotted names on a page of the reference, in order.
-
-    Args:
-        page: a key of `PAGES`.
-    """
-    first = PAGES[page].first
-    top = public_names("trio_mcp")
-    own = [name for name in top if _home_of(name) in PAGES[page].homes and name not in first]
-    names = [f"trio_mcp.{name}" for name in (*first, *own)]
-    names += [f"{module}.{name}" for module in PAGES[page].modules for name in public_names(module)]
-    elsewhere = {id(getattr(trio_mcp, name)) for name in top}
-    values = {name: _value_of(name) for name in names}
-    return [
-        name
-        for name, value in values.items()
-        if not inspect.ismodule(value) and (name.count(".") == 1 or id(value) not in elsewhere)
-    ]
-
-
-def _home_of(name: str) -> str:
-    module: str = _KINDS.get(name) or getattr(trio_mcp, name).__module__.removeprefix("trio_mcp.")
-    return module.partition(".")[0]
-
-
-def _value_of(name: str) -> object:
-    module, _, last = name.rpartition(".")
-    return getattr(import_module(module), last)
+_MANY: Final = 5
+"""A class with this many methods has a table of them on top."""
+SYNC: Final = "trio_mcp.sync."
+"""The classes of this module have the docstrings of those for Trio."""
+_ASYNC: Final = re.compile(r"\b(?:async (?=def|for|with)|await )")
+_INDENTED: Final = re.compile(r"^ {4}.*$", re.MULTILINE)
+_MARKS: Final = re.compile(r"``(.+?)``", re.DOTALL)
 
 
 def stage_reference(target: Path) -> None:
     """Write the pages of the reference into a new folder."""
     target.mkdir()
-    for name, page in PAGES.items():
-        text = "\n\n".join([f"# {page.title}", page.summary, *(f"::: {each}" for each in names_on(name))])
-        (target / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+    for name in PAGES:
+        (target / f"{name}.md").write_text(_page(name), encoding="utf-8")
     (target / f"{COMMANDS}.md").write_text(_commands(), encoding="utf-8")
+
+
+def _page(name: str) -> str:
+    parts = [f"# {PAGES[name].title}", PAGES[name].introduction.strip(), _contents(name)]
+    for heading, names in groups_of(name).items():
+        parts += [f"## {heading}", *(_directive(each) for each in names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _contents(page: str) -> str:
+    """Return a list of the names on a page, by groups, with the first sentence of each."""
+    parts: list[str] = []
+    for heading, names in groups_of(page).items():
+        lines = [f"- [`{_short(name, page)}`](#{name}): {summary_of(name)}" for name in names]
+        parts += [f"**{heading}**", "\n".join(lines)]
+    return "\n\n".join(parts)
+
+
+def _short(name: str, page: str) -> str:
+    """Return a name as the list of a page shows it: with its module only if the page has names of several."""
+    modules = {each.rpartition(".")[0] for each in names_on(page)}
+    last = name.rpartition(".")[2]
+    return last if len(modules) == 1 else name.removeprefix("trio_mcp.")
+
+
+def summary_of(name: str) -> str:
+    """Return the first sentence of the text of a name.
+
+    Args:
+        name: a dotted public name.
+    """
+    first = " ".join(entry_text(name).partition("\n\n")[0].split())
+    return re.split(r"(?<=[.:;])\s(?=[A-Z])", _MARKS.sub(r"`\1`", first), maxsplit=1)[0]
+
+
+def entry_text(name: str) -> str:
+    """Return the text of a name: its docstring, or the string below its definition.
+
+    Args:
+        name: a dotted public name.
+    """
+    text = value_text(name) if is_alias(name) else inspect.getdoc(value_of(name))
+    return without_async(text or "") if name.startswith(SYNC) else text or ""
+
+
+def without_async(text: str) -> str:
+    """Return a docstring of a Trio function with its examples as a program without async has them."""
+    return _INDENTED.sub(lambda block: _ASYNC.sub("", block[0]), text)
+
+
+def _directive(name: str) -> str:
+    """Return the lines that make the entry of a name."""
+    value = value_of(name)
+    lines = [f"::: {name}"]
+    if inspect.isclass(value) and not is_alias(name):
+        members = [*attributes_of(value), *(key for key, _ in _methods(value))]
+        first = [key for key in first_members(value) if key in members]
+        lines += ["    options:", f"      members: [{', '.join(dict.fromkeys([*first, *members]))}]"]
+        if len(list(_methods(value))) >= _MANY:
+            lines.append("      summary: {functions: true}")
+    return "\n".join(lines)
 
 
 def _commands() -> str:
@@ -175,33 +140,71 @@ def text_of(page: str) -> str:
     Args:
         page: a key of `PAGES`.
     """
-    parts = [f"# {PAGES[page].title}\n\n{PAGES[page].summary}"]
-    for name in names_on(page):
-        value = _value_of(name)
-        text = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else value_text(name)
-        parts.append(f"## {name}{_signature(value)}\n\n{text or ''}")
-        if inspect.isclass(value):
-            parts.append(_attributes(value))
-            parts += [
-                f"### {name}.{key}{_signature(each)}\n\n{inspect.getdoc(each) or ''}" for key, each in _methods(value)
-            ]
-    return (
-        "\n\n".join(inspect.cleandoc(part) if part.startswith("### ") else part.rstrip() for part in parts if part)
-        + "\n"
+    parts = [f"# {PAGES[page].title}", PAGES[page].introduction.strip()]
+    for heading, names in groups_of(page).items():
+        parts.append(f"## {heading}")
+        for name in names:
+            parts += _entry(name)
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def classes_of_reference() -> Iterator[tuple[str, type]]:
+    """Yield each class that has an entry, with its name."""
+    yield from (
+        (name, value_of(name)) for name in shown_names() if inspect.isclass(value_of(name)) and not is_alias(name)
     )
 
 
-def _attributes(cls: type) -> str:
-    """Return a list of the public attributes and properties of a class, each with its text."""
-    properties = {key: inspect.getdoc(each) or "" for key, each in vars(cls).items() if isinstance(each, property)}
-    texts = {**attribute_texts(cls), **properties}
-    return "\n".join(f"- `{key}`: {' '.join(text.split())}" for key, text in texts.items() if not key.startswith("_"))
+def entry_members(cls: type) -> Mapping[str, str]:
+    """Return the text of each member that the entry of a class shows.
+
+    Args:
+        cls: a class of the reference.
+    """
+    return {**attributes_of(cls), **{key: inspect.getdoc(method) or "" for key, method in _methods(cls)}}
+
+
+def _entry(name: str) -> Iterator[str]:
+    """Yield the heading and the texts of a name and of its members."""
+    value = value_of(name)
+    if is_alias(name):
+        yield f"### {name}"
+        yield entry_text(name)
+        return
+    yield f"### {name}{_signature(value)}"
+    yield entry_text(name)
+    if inspect.isclass(value):
+        yield "\n".join(f"- `{key}`: {text}" for key, text in attributes_of(value).items())
+        for key, method in _methods(value):
+            yield f"#### {name}.{key}{_signature(method)}"
+            text = inspect.getdoc(method) or ""
+            yield without_async(text) if name.startswith(SYNC) else text
+
+
+def attributes_of(cls: type) -> Mapping[str, str]:
+    """Return the text of each public attribute and property of a class."""
+    bases = _entry_bases(cls)
+    properties = {
+        key: inspect.getdoc(member) or ""
+        for base in reversed(bases)
+        for key, member in vars(base).items()
+        if isinstance(member, property)
+    }
+    texts = {**attribute_texts(cls, without=shown_classes()), **properties}
+    return {key: " ".join(text.split()) for key, text in texts.items() if is_shown(cls, key)}
+
+
+def _entry_bases(cls: type) -> list[type]:
+    """Return a class and those of its bases whose members its entry has."""
+    return [cls, *(base for base in own_bases(cls)[1:] if base not in shown_classes())]
 
 
 def _methods(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    for key, member in vars(cls).items():
-        function: Any = getattr(member, "__func__", member)  # of class methods and static methods
-        if inspect.isfunction(function) and not key.startswith("_"):
+    members = {key: member for base in reversed(_entry_bases(cls)) for key, member in vars(base).items()}
+    own = [key for key in vars(cls) if key in members]
+    for key in dict.fromkeys([*own, *members]):
+        function: Any = getattr(members[key], "__func__", members[key])  # of class methods and static methods
+        if inspect.isfunction(function) and is_shown(cls, key):
             yield key, function
 
 

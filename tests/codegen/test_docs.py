@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from codegen.align import align
+from codegen.choices import MESSAGE, PLAIN_JSON
 from codegen.docs import Docs
 from codegen.envelopes import complete
 from codegen.merge import Merged, merge
 from codegen.project import read_schemas
-from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE, MESSAGES
+from codegen.prose import ALIASES, CLASSES, MEMBERS, MEMBERS_ANYWHERE, MESSAGES
 from codegen.shapes import Schema, is_class
 
 
@@ -20,6 +21,17 @@ def merged() -> Merged:
 
 def test_every_class_has_a_description_and_every_description_a_class(merged: Merged) -> None:
     assert {*CLASSES, *MESSAGES} == {name for name, schema in merged.definitions.items() if is_class(schema)}
+
+
+def test_every_alias_has_a_description_and_every_description_an_alias(merged: Merged) -> None:
+    aliases = {name for name, schema in merged.definitions.items() if not is_class(schema)}
+
+    assert {*ALIASES} == aliases - PLAIN_JSON
+
+
+def test_the_union_of_all_messages_has_no_link_because_the_specification_does_not_name_it(merged: Merged) -> None:
+    assert "Specification" not in Docs(merged).of_class(MESSAGE)
+    assert Docs(merged).of_class("ContentBlock").endswith("/2026-07-28/schema#contentblock")
 
 
 def test_every_described_member_exists(merged: Merged) -> None:

@@ -177,6 +177,47 @@ async def test_the_search_finds_a_name_in_the_reference(site: str, browser: Brow
     assert any("reference/server.html" in link for link in links[:5])
 
 
+FOUND = {
+    "timeout": "time-limits.html",
+    "cancel": "progress-and-cancellation.html",
+    "401": "troubleshooting.html",
+    "progress": "progress-and-cancellation.html",
+    "Context": "reference/server.html#trio_mcp.Context",
+    "elicit": "reference/server.html#trio_mcp.Context.elicit",
+    "sampling": "sampling.html",
+    "session": "reference/http.html#trio_mcp.SessionSettings",
+    "CORS": "http.html",
+    "middleware": "middleware.html",
+    "call_tool": "reference/client.html#trio_mcp.Client.call_tool",
+}
+"""The page, and perhaps the entry, that is among the first five results of each search."""
+
+
+@pytest.mark.parametrize("words", FOUND)
+async def test_the_search_finds_what_readers_mean(words: str, site: str, browser: Browser) -> None:
+    page, _, entry = FOUND[words].partition("#")
+    with trio.fail_after(SECONDS):
+        await browser.go(f"{site}/index.html")
+        links = await browser.run(SEARCH, words)
+
+    assert any(f"/{page}" in link and link.endswith(f"#{entry}" if entry else "") for link in links[:5])
+
+
+MEMBERS_IN_CONTENTS = """
+const contents = [...document.querySelectorAll(".md-sidebar--secondary a")].map(link => link.hash);
+if (!contents.includes("#trio_mcp.Server")) throw new Error("no entry of the class");
+return contents.filter(hash => hash.startsWith("#trio_mcp.Server."));
+"""
+
+
+async def test_the_contents_of_a_reference_page_have_no_members(site: str, browser: Browser) -> None:
+    with trio.fail_after(SECONDS):
+        await browser.go(f"{site}/reference/server.html")
+        members = await browser.run(MEMBERS_IN_CONTENTS)
+
+    assert members == []
+
+
 async def test_the_text_in_pictures_is_large_enough_and_overlaps_no_other(site: str, browser: Browser) -> None:
     drawn = 0
     with trio.fail_after(SECONDS):

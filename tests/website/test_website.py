@@ -5,6 +5,7 @@ The session `docs` builds the site itself.
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -14,18 +15,30 @@ import pytest
 from trio_mcp.cli._arguments import actions_of_commands
 from website import (
     COMMANDS,
+    MODULES,
     PAGES,
     broken_links,
+    classes_of_reference,
+    entry_members,
+    entry_text,
     first_sentence,
+    groups_of,
+    linked,
+    listed_members,
     names_on,
     navigation,
+    order_search,
     outside_assets,
     outside_of_blocks,
     public_names,
+    shown_names,
     stage_pages,
     stage_reference,
     summaries,
+    summary_of,
     text_of,
+    value_of,
+    without_async,
     write_llms,
 )
 
@@ -101,9 +114,114 @@ def test_each_public_name_is_on_exactly_one_page() -> None:
 
     assert len(set(shown)) == len(shown)
     assert sorted(name for name in shown if name.count(".") == 1) == sorted(top)
+    assert sorted(shown) == sorted(shown_names()), "add the missing names to website/reference.toml"
 
 
-@pytest.mark.parametrize("module", [module for page in PAGES.values() for module in page.modules])
+def test_the_reference_lists_only_names_that_exist() -> None:
+    listed = [entry for page in PAGES.values() for names in page.groups.values() for entry in names if "*" not in entry]
+
+    assert len(set(listed)) == len(listed)
+    assert [name for name in listed if f"trio_mcp.{name}" not in shown_names()] == []
+
+
+def test_the_members_that_the_reference_hides_or_places_first_exist() -> None:
+    classes = [cls for _, cls in classes_of_reference()]
+    members = {(base.__name__, key) for cls in classes for base in cls.__mro__ for key in dir(base)}
+    annotated = {(cls.__name__, key) for cls in classes for key in getattr(cls, "__annotations__", ())}
+
+    assert set(listed_members()) <= members | annotated
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_page_of_the_reference_has_an_introduction_with_a_link_to_a_guide(page: str, pages: Path) -> None:
+    text = (pages / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    introduction = text.partition("\n\n")[2].partition("\n\n**")[0]
+
+    assert len(introduction.split()) >= 15
+    assert re.search(r"\]\(\.\./[\w-]+\.md\)", introduction)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_page_of_the_reference_lists_its_names_with_a_sentence_and_by_groups(page: str, pages: Path) -> None:
+    text = (pages / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^- \[`[\w.]+`\]\(#([\w.]+)\): (.+)$", text, re.MULTILINE)
+
+    assert [name for name, _ in lines] == names_on(page)
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == list(groups_of(page))
+    assert re.findall(r"^::: (\S+)$", text, re.MULTILINE) == names_on(page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_name_and_method_of_the_reference_has_a_text(page: str) -> None:
+    classes = dict(classes_of_reference())
+    texts = {name: entry_members(classes[name]) for name in names_on(page) if name in classes}
+    members = {f"{name}.{key}": text for name, found in texts.items() for key, text in found.items()}
+
+    assert [name for name in names_on(page) if not summary_of(name)] == []
+    assert [name for name, text in members.items() if not text] == []
+
+
+def test_an_alias_has_the_text_of_its_own_and_not_that_of_its_type() -> None:
+    assert value_of("trio_mcp.types.Cursor") is str
+    assert entry_text("trio_mcp.types.Cursor").startswith("The opaque position of a page in a list.")
+
+
+def test_a_class_has_the_members_of_bases_without_an_entry() -> None:
+    members = entry_members(value_of("trio_mcp.Client"))
+
+    assert {"call_tool", "request", "start_task"} <= members.keys()
+    assert "answer_forwarded" not in entry_members(value_of("trio_mcp.HttpApp"))
+
+
+def test_what_most_readers_need_comes_first(pages: Path) -> None:
+    http = (pages / "reference" / "http.md").read_text(encoding="utf-8")
+    server = (pages / "reference" / "server.md").read_text(encoding="utf-8")
+
+    assert "::: trio_mcp.HttpApp\n    options:\n      members: [run, lifespan, wrap, stop," in http
+    assert "::: trio_mcp.Server\n    options:\n      members: [tool, resource, prompt," in server
+
+
+def test_names_in_docstrings_are_links_to_their_entries() -> None:
+    def link(text: str) -> str:
+        return linked(text, "trio_mcp.server._server", "Server")
+
+    assert link("See `Context.elicit`.") == "See [`Context.elicit`][trio_mcp.Context.elicit]."
+    assert link("See `tool`.") == "See [`tool`][trio_mcp.Server.tool]."
+    assert link("An `abc.Tap`.") == "An [`abc.Tap`][trio_mcp.abc.Tap]."
+    assert link("A `Server`, ``tool`` or `Annotated`.") == "A `Server`, ``tool`` or `Annotated`."
+    assert link("Specification: https://example.com/a") == "[Specification](https://example.com/a)"
+
+
+def test_the_examples_of_the_client_without_async_have_no_async() -> None:
+    text = "Await it.\n\n    async with open_client(x) as client:\n        await client.ping()"
+
+    assert without_async(text) == "Await it.\n\n    with open_client(x) as client:\n        client.ping()"
+    assert not re.search(r"^ {4,}.*\bawait ", text_of("sync"), re.MULTILINE)
+
+
+def test_the_search_has_guides_first_and_finds_attributes_by_their_class(tmp_path: Path) -> None:
+    def item(location: str, title: str) -> dict[str, object]:
+        return {"location": location, "title": title, "text": f"Text of {title}.", "path": ["Reference"]}
+
+    items = [
+        item("reference/lowlevel.html#trio_mcp.lowlevel.Peer", "Peer"),
+        item("reference/server.html#trio_mcp.Context", "Context"),
+        item("reference/server.html#trio_mcp.Context.revision", "revision  <small><code>property</code></small>"),
+        item("reference/server.html#trio_mcp.Context.elicit", "elicit  <small><code>async</code></small>"),
+        item("files/a.html", "a"),
+        item("context.html", "Context, state and lifespan"),
+    ]
+    (tmp_path / "search.json").write_text(json.dumps({"config": {}, "items": items}), encoding="utf-8")
+
+    order_search(tmp_path)
+
+    found = json.loads((tmp_path / "search.json").read_text(encoding="utf-8"))["items"]
+    assert [each["title"] for each in found] == ["Context, state and lifespan", "Context", "elicit", "Peer", "a"]
+    assert "<p>revision: Text of revision" in found[1]["text"]
+    assert found[2]["path"] == ["Reference", "Context"]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_the_reference_has_each_class_and_function_of_a_public_module(module: str) -> None:
     shown = {id(getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2])) for name in all_names()}
     values = {name: getattr(import_module(module), name) for name in public_names(module)}
@@ -140,14 +258,15 @@ def test_the_text_of_a_page_shows_signatures_as_they_are_written(page: str) -> N
 
     assert " at 0x" not in text
     assert not re.search(r"^#+ .*(?:NOTHING|: Never|: '|-> ')", text, re.MULTILINE)
+    assert not re.search(r"^#+ .*(?:\._\w|[=\[ ]_\w)", text, re.MULTILINE), "a private name"
 
 
 def test_the_text_of_a_page_has_attributes_and_constants() -> None:
     client, http = text_of("client"), text_of("http")
 
     assert "\n- `server_capabilities`: The capabilities that the server declared.\n" in client
-    assert re.search(r"^## trio_mcp.HttpRoute\n\n\w", http, re.MULTILINE)
-    assert "\n## trio_mcp.Client\n\nA connection to a server." in client, "programs do not make clients"
+    assert re.search(r"^### trio_mcp.HttpRoute\n\n\w", http, re.MULTILINE)
+    assert "\n### trio_mcp.Client\n\nA connection to a server." in client, "programs do not make clients"
 
 
 def test_the_texts_for_models_have_every_page(pages: Path, tmp_path: Path) -> None:
@@ -159,7 +278,10 @@ def test_the_texts_for_models_have_every_page(pages: Path, tmp_path: Path) -> No
     overview = (tmp_path / "llms.txt").read_text(encoding="utf-8")
     everything = (tmp_path / "llms-full.txt").read_text(encoding="utf-8")
     links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", overview, re.MULTILINE)
+    megabytes = len(everything.encode()) / 1_000_000
     assert overview.startswith("# trio-mcp\n\n> ")
+    assert f"[llms-full.txt](llms-full.txt), {megabytes:.1f} MB of Markdown" in overview
+    assert "(reference/types-messages.md): The messages from `trio_mcp.types` with their envelopes: method," in overview
     assert links == [file for _, _, file in navigation()]
     assert all((tmp_path / file).read_text(encoding="utf-8") in everything for file in links)
 

@@ -700,9 +700,17 @@ class McpUiUpdateModelContextRequestParams(Model):
 
 
 McpUiDisplayMode: TypeAlias = Literal["fullscreen", "inline", "pip"]
+"""The place of a view: in the conversation, on the whole screen, or in a small window.
+
+Specification: https://modelcontextprotocol.io/extensions/apps/overview
+"""
 
 
 McpUiResourceTeardownResult: TypeAlias = Mapping[str, Any]
+"""The answer of a view that it is ready to be removed.
+
+Specification: https://modelcontextprotocol.io/extensions/apps/overview
+"""
 
 
 McpUiStyleVariableKey: TypeAlias = Literal[
@@ -783,15 +791,31 @@ McpUiStyleVariableKey: TypeAlias = Literal[
     "--shadow-md",
     "--shadow-sm",
 ]
+"""The name of a CSS variable that a host sets for its views.
+
+Specification: https://modelcontextprotocol.io/extensions/apps/overview
+"""
 
 
 McpUiStyles: TypeAlias = Mapping[str, str]
+"""The values of the CSS variables of a host, by their names.
+
+Specification: https://modelcontextprotocol.io/extensions/apps/overview
+"""
 
 
 McpUiTheme: TypeAlias = Literal["dark", "light"]
+"""The colours that the user prefers: light or dark.
+
+Specification: https://modelcontextprotocol.io/extensions/apps/overview
+"""
 
 
 McpUiToolVisibility: TypeAlias = Literal["app", "model"]
+"""A party that may call a tool: the model, or the view (`app`).
+
+Specification: https://modelcontextprotocol.io/extensions/apps/overview
+"""
 
 __all__ = [
     "EXTENSION",

@@ -539,6 +539,10 @@ class WorkingTask(Model):
 
 
 DetailedTask: TypeAlias = WorkingTask | InputRequiredTask | CompletedTask | FailedTask | CancelledTask
+"""The state of a task with what its status adds, such as its result.
+
+Specification: https://modelcontextprotocol.io/extensions/tasks/overview
+"""
 
 
 GetTaskResult: TypeAlias = (
@@ -548,9 +552,17 @@ GetTaskResult: TypeAlias = (
     | GetTaskResultFailed
     | GetTaskResultCancelled
 )
+"""The state of a task, as a client has requested it.
+
+Specification: https://modelcontextprotocol.io/extensions/tasks/overview
+"""
 
 
 TaskStatus: TypeAlias = Literal["cancelled", "completed", "failed", "input_required", "working"]
+"""The status of a task; `completed`, `failed` and `cancelled` are final.
+
+Specification: https://modelcontextprotocol.io/extensions/tasks/overview
+"""
 
 
 TaskStatusNotificationParams: TypeAlias = (
@@ -560,9 +572,17 @@ TaskStatusNotificationParams: TypeAlias = (
     | TaskStatusNotificationParamsFailed
     | TaskStatusNotificationParamsCancelled
 )
+"""The new state of a task, with what its status adds.
+
+Specification: https://modelcontextprotocol.io/extensions/tasks/overview
+"""
 
 
 TasksExtensionCapability: TypeAlias = Mapping[str, Any]
+"""The settings with which a side declares that it supports tasks; there are none.
+
+Specification: https://modelcontextprotocol.io/extensions/tasks/overview
+"""
 
 __all__ = [
     "CancelTaskRequest",

@@ -80,6 +80,7 @@ class _NoExtra(Mapping[str, Any]):
 
 
 NO_EXTRA: Final[Mapping[str, Any]] = _NoExtra()
+"""The `extra` of a message whose members are all named by its type: an empty mapping that cannot be changed."""
 
 
 class Model:

@@ -392,9 +392,24 @@ class ToolsCapability(Model):
 
 
 EmptyResult: TypeAlias = Result
+"""The result of a request that returns no data.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#emptyresult
+"""
 
 
 ProgressToken: TypeAlias = int | str
+"""The token that connects progress with its request. 1 and `'1'` are different tokens.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#progresstoken
+"""
 
 
 RequestId: TypeAlias = int | str
+"""The id that connects a response with its request. 1 and `'1'` are different ids.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#requestid
+"""

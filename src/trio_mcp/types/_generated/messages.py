@@ -1263,6 +1263,11 @@ ClientNotification: TypeAlias = (
     | TaskStatusNotification
     | RootsListChangedNotification
 )
+"""Every notification that a client sends.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientnotification
+"""
 
 
 ClientRequest: TypeAlias = (
@@ -1286,6 +1291,11 @@ ClientRequest: TypeAlias = (
     | ListTasksRequest
     | SetLevelRequest
 )
+"""Every request that a client sends.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientrequest
+"""
 
 
 ClientResult: TypeAlias = (
@@ -1298,15 +1308,35 @@ ClientResult: TypeAlias = (
     | ListRootsResult
     | ElicitResult
 )
+"""Every result with which a client answers a server.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientresult
+"""
 
 
 JSONRPCBatchRequest: TypeAlias = Sequence[JSONRPCRequest | JSONRPCNotification]
+"""Several requests and notifications in one message.
+
+In revision 2025-03-26 only.
+Specification: https://modelcontextprotocol.io/specification/2025-03-26/schema#jsonrpcbatchrequest
+"""
 
 
 JSONRPCBatchResponse: TypeAlias = Sequence[JSONRPCResultResponse | JSONRPCErrorResponse]
+"""The responses to the requests of a `JSONRPCBatchRequest`, in any order.
+
+In revision 2025-03-26 only.
+Specification: https://modelcontextprotocol.io/specification/2025-03-26/schema#jsonrpcbatchresponse
+"""
 
 
 JSONRPCError: TypeAlias = JSONRPCErrorResponse
+"""The former name of `JSONRPCErrorResponse`.
+
+In revisions 2024-11-05 to 2025-06-18.
+Specification: https://modelcontextprotocol.io/specification/2025-06-18/schema#jsonrpcerror
+"""
 
 
 JSONRPCMessage: TypeAlias = (
@@ -1317,9 +1347,19 @@ JSONRPCMessage: TypeAlias = (
     | JSONRPCErrorResponse
     | Sequence[JSONRPCResultResponse | JSONRPCErrorResponse]
 )
+"""Any message: a request, a notification, a response, or a batch of them.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcmessage
+"""
 
 
 JSONRPCResponse: TypeAlias = JSONRPCResultResponse | JSONRPCErrorResponse
+"""The response to a request of any method: its result or its error.
+
+Since revision 2025-11-25.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcresponse
+"""
 
 
 Message: TypeAlias = (
@@ -1388,9 +1428,18 @@ Message: TypeAlias = (
     | UnsubscribeRequest
     | UnsubscribeResultResponse
 )
+"""Any message of a method that a revision defines, with its envelope.
+
+In every revision.
+"""
 
 
 ResourceReference: TypeAlias = ResourceTemplateReference
+"""The former name of `ResourceTemplateReference`.
+
+In revisions 2024-11-05 to 2025-03-26.
+Specification: https://modelcontextprotocol.io/specification/2025-03-26/schema#resourcereference
+"""
 
 
 ServerNotification: TypeAlias = (
@@ -1405,6 +1454,11 @@ ServerNotification: TypeAlias = (
     | TaskStatusNotification
     | ElicitationCompleteNotification
 )
+"""Every notification that a server sends.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servernotification
+"""
 
 
 ServerRequest: TypeAlias = (
@@ -1417,6 +1471,11 @@ ServerRequest: TypeAlias = (
     | ListRootsRequest
     | ElicitRequest
 )
+"""Every request that a server sends to a client.
+
+In revisions 2024-11-05 to 2025-11-25.
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#serverrequest
+"""
 
 
 ServerResult: TypeAlias = (
@@ -1438,3 +1497,8 @@ ServerResult: TypeAlias = (
     | CancelTaskResult
     | ListTasksResult
 )
+"""Every result with which a server answers a client.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#serverresult
+"""

@@ -520,6 +520,11 @@ class UnsupportedProtocolVersionErrorData(Model):
 
 
 Cursor: TypeAlias = str
+"""The opaque position of a page in a list.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#cursor
+"""
 
 
 EnumSchema: TypeAlias = (
@@ -529,18 +534,48 @@ EnumSchema: TypeAlias = (
     | TitledMultiSelectEnumSchema
     | LegacyTitledEnumSchema
 )
+"""A field of a form with a fixed set of values, of which the user chooses one or several.
+
+Since revision 2025-11-25.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#enumschema
+"""
 
 
 LoggingLevel: TypeAlias = Literal["alert", "critical", "debug", "emergency", "error", "info", "notice", "warning"]
+"""The severity of a log message, as syslog defines it (RFC 5424), from `debug` to `emergency`.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#logginglevel
+"""
 
 
 MultiSelectEnumSchema: TypeAlias = UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema
+"""A field of a form with a fixed set of values, of which the user chooses several.
+
+Since revision 2025-11-25.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#multiselectenumschema
+"""
 
 
 ResultType: TypeAlias = str
+"""The kind of a result: `complete`, `input_required`, or a kind that an extension defines.
+
+In revision 2026-07-28 only.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resulttype
+"""
 
 
 SingleSelectEnumSchema: TypeAlias = UntitledSingleSelectEnumSchema | TitledSingleSelectEnumSchema
+"""A field of a form with a fixed set of values, of which the user chooses one.
+
+Since revision 2025-11-25.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#singleselectenumschema
+"""
 
 
 TaskStatus: TypeAlias = Literal["cancelled", "completed", "failed", "input_required", "working"]
+"""The status of a task; `completed`, `failed` and `cancelled` are final.
+
+In revision 2025-11-25 only.
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#taskstatus
+"""

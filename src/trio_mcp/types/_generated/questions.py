@@ -414,12 +414,27 @@ class UntitledSingleSelectEnumSchema(Model):
 
 
 ElicitRequestParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
+"""A question to the user: a form to fill in, or a web page to visit.
+
+Since revision 2025-11-25.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestparams
+"""
 
 
 InputRequest: TypeAlias = CreateMessageRequest | ListRootsRequest | ElicitRequest
+"""A question inside an `InputRequiredResult`: to the user, to the model, or for the roots.
+
+In revision 2026-07-28 only.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequest
+"""
 
 
 InputRequests: TypeAlias = Mapping[str, InputRequest]
+"""The questions of an `InputRequiredResult`, by keys that the server chooses.
+
+In revision 2026-07-28 only.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequests
+"""
 
 
 PrimitiveSchemaDefinition: TypeAlias = (
@@ -432,3 +447,8 @@ PrimitiveSchemaDefinition: TypeAlias = (
     | TitledMultiSelectEnumSchema
     | LegacyTitledEnumSchema
 )
+"""A field of a form: text, a number, a yes or no, or a choice.
+
+Since revision 2025-06-18.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#primitiveschemadefinition
+"""

@@ -358,15 +358,40 @@ class ToolUseContent(Model):
 
 
 ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+"""One part of a tool result or of a prompt: text, a picture, sound, or a resource.
+
+Since revision 2025-06-18.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#contentblock
+"""
 
 
 InputResponse: TypeAlias = CreateMessageResult | ListRootsResult | ElicitResult
+"""The answer to an `InputRequest`.
+
+In revision 2026-07-28 only.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#inputresponse
+"""
 
 
 InputResponses: TypeAlias = Mapping[str, InputResponse]
+"""The answers to the questions of an `InputRequiredResult`, by the keys of the questions.
+
+In revision 2026-07-28 only.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#inputresponses
+"""
 
 
 Role: TypeAlias = Literal["assistant", "user"]
+"""The sender of a message in a conversation: the user, or the assistant, which is the model.
+
+In every revision.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#role
+"""
 
 
 SamplingMessageContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent
+"""One part of a message for the model or from it.
+
+Since revision 2025-11-25.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#samplingmessagecontentblock
+"""
