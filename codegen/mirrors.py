@@ -291,9 +291,9 @@ def stub() -> str:
         for name in names:
             alias = source.alias(name)
             assert alias.value is not None
-            text = _texts(_text_below(alias, source.tree.body))
+            below = _texts(_text_below(alias, source.tree.body))
             made.add(ast.AnnAssign(alias.target, alias.annotation, _plain(alias.value), 1), source)
-            made.body += text
+            made.body += below
     for module, classes in CLASSES.items():
         for name, bases in classes.items():
             source = _Source(module)
