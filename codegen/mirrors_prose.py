@@ -58,25 +58,24 @@ def without_async(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Return a docstring whose lines have at most *width* characters: the rest of a longer one begins the next."""
+    """Return a docstring whose lines have at most *width* characters: the rest of a longer one begins the next.
+
+    A word that is longer stays whole.
+    """
     return "\n".join(_lines(text.split("\n"), width))
 
 
 def _lines(lines: list[str], width: int) -> Iterator[str]:
     while lines:
         line = lines.pop(0)
-        if len(line) > width:
-            line, rest = _split(line, width)
+        kept = line[: width + 1].rpartition(" ")[0]
+        if len(line) > width and kept.strip():
+            deeper = "    " if _ENTRY.match(line) else ""
+            rest = f"{_indent(line)}{deeper}{line[len(kept) :].lstrip()}"
             continued = bool(lines) and _indent(lines[0]) == _indent(rest) and bool(lines[0])
             lines[:1] = [f"{rest} {lines[0].lstrip()}"] if continued else [rest, *lines[:1]]
+            line = kept
         yield line
-
-
-def _split(line: str, width: int) -> tuple[str, str]:
-    """Split a line at its last space; the rest is indented as the lines that continue it are."""
-    kept = line[: width + 1].rpartition(" ")[0]
-    deeper = "    " if _ENTRY.match(line) else ""
-    return kept, f"{_indent(line)}{deeper}{line[len(kept) :].lstrip()}"
 
 
 def _indent(line: str) -> str:

@@ -174,6 +174,7 @@ def test_the_rest_of_a_line_that_is_too_long_begins_the_next() -> None:
         *("Args:", "    key: of a", "        lock", "        or two", "    other:", "        nine"),
     ]
     assert wrapped("one two three\nfour", 10) == "one two\nthree four"
+    assert wrapped("    immeasurable\nlonging", 10) == "    immeasurable\nlonging"
 
 
 @pytest.mark.parametrize("world", ["asyncio", "sync"])
