@@ -285,8 +285,18 @@ _runs: dict[asyncio.AbstractEventLoop, AsyncioRun] = {}
 
 
 async def current_run() -> AsyncioRun:
-    """Return the Trio run of the running loop; start it if there is none yet."""
-    loop = asyncio.get_running_loop()
+    """Return the Trio run of the running loop; start it if there is none yet.
+
+    Raises:
+        RuntimeError: no loop runs here.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "trio_mcp.asyncio needs asyncio, and no event loop of asyncio runs here: start the program with "
+            "asyncio.run(main()); or import the same name from trio_mcp, if it runs on Trio"
+        ) from None
     run = _runs.get(loop)
     if run is None:
         run = AsyncioRun(loop)
