@@ -95,6 +95,22 @@ def _of_gateway(name: str, work: str, figure: str, bound: float, unit: str) -> I
         yield Row(f"{name}, {era}", _value(work, f"ours-hop/{era}", figure), bound, at_least=False, unit=unit)
 
 
+def _beside_trio(client: str, times: float | None, part: float | None) -> Iterator[Row]:
+    for era in ERAS:
+        bridged, direct = f"ours-{client}/{era}", f"ours/{era}"
+        name, measure = f"Client of `trio_mcp.{client}`, p50, {era}", _ratio("stdio-1", bridged, direct)
+        yield Row(f"{name}: times as long as on Trio", measure, times, at_least=False)
+        name, measure = f"Client of `trio_mcp.{client}`, 64 in flight, {era}", _ratio("stdio-64", direct, bridged)
+        yield Row(f"{name}: of what one on Trio does", measure, part, at_least=True)
+
+
+def _client_beats_official(client: str, bounds: Sequence[float | None]) -> Iterator[Row]:
+    for era in ERAS:
+        for work, how, bound in zip(("stdio-1", "stdio-64"), ("p50", "64 in flight"), bounds, strict=True):
+            name = f"Client of `trio_mcp.{client}`, {how}, {era}: times faster than official"
+            yield Row(name, _ratio(work, f"official/{era}", f"ours-{client}/{era}"), bound, at_least=True)
+
+
 def _at_most(name: str, work: str, figure: str, bound: float, unit: str) -> Iterator[Row]:
     for era in ERAS:
         yield Row(f"{name}, {era}", _value(work, f"ours/{era}", figure), bound, at_least=False, unit=unit)
@@ -120,6 +136,10 @@ ROWS = (
     *_near_typescript("stdio, p50", "stdio-1"),
     *_beats_official("stdio, 64 in flight", "stdio-64", (15, 15)),
     *_near_floor("stdio, 64 in flight", "stdio-64", "floor", 0.65, throughput=True),
+    *_beside_trio("asyncio", 2, 0.5),
+    *_client_beats_official("asyncio", (2.5, 2.5)),
+    *_beside_trio("sync", 2, None),
+    *_client_beats_official("sync", (2.5, None)),
     # In memory, the modern era of the official SDK passes objects, not messages; the limit is about the legacy era.
     *_beats_official("In memory, p50", "memory-1", (3, None)),
     *_beats_official("In memory, 64 in flight", "memory-64", (9, None)),
@@ -138,6 +158,12 @@ ROWS = (
     *_of_gateway("Gateway, growth from 10,000 to 50,000 calls", "growth", "growth_mb", 0.1, "MB"),
     Row("Import of the client: of bare Trio", _ratio("import", "ours-client", "trio"), 180 / 97, at_least=False),
     Row("Import: times faster than official", _ratio("import", "official-client", "ours-client"), 2.9, at_least=True),
+    Row(
+        "Import of the client for asyncio: of the client's",
+        _ratio("import", "ours-asyncio-client", "ours-client"),
+        1.5,
+        at_least=False,
+    ),
     Row("Import: memory", _value("import", "ours-client", "rss_mb"), 35, at_least=False, unit="MB"),
     Row(
         "Import of the HTTP client: of the client's",

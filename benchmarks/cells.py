@@ -77,6 +77,10 @@ CONTENDERS = {
     "floor-httptools": Contender("floor-httptools", "none", ""),
     "ours/2025": Contender("ours", "2025", ""),
     "ours/2026": Contender("ours", "2026", ""),
+    "ours-asyncio/2025": Contender("ours-asyncio", "2025", ""),
+    "ours-asyncio/2026": Contender("ours-asyncio", "2026", ""),
+    "ours-sync/2025": Contender("ours-sync", "2025", ""),
+    "ours-sync/2026": Contender("ours-sync", "2026", ""),
     "ours-tasks/2026": Contender("ours-tasks", "2026", ""),
     "ours-nodes/2025": Contender("ours-nodes", "2025", ""),
     "ours-nodes/2026": Contender("ours-nodes", "2026", ""),
@@ -97,6 +101,8 @@ IMPORTS = {
     "trio": ("", "import trio"),
     "ours-client": ("", "from trio_mcp import open_client"),
     "ours-http-client": ("", "from trio_mcp import open_http_client"),
+    "ours-asyncio-client": ("", "from trio_mcp.asyncio import open_client"),
+    "ours-sync-client": ("", "from trio_mcp.sync import open_client"),
     "ours-server": ("", "from trio_mcp import Server, serve_stdio"),
     "official-client": ("official", "from mcp import Client"),
     "official-server": ("official", "from mcp.server.mcpserver import MCPServer"),
@@ -115,6 +121,10 @@ FIRST_OVER_STDIO = tuple(name for name in WITH_FLOOR if not name.startswith("ts/
 CANCEL_OVER_HTTP = tuple(name for name in SDKS if name != "ts/2025")
 """Without a server that keeps no session, in which a cancellation would find its request."""
 OURS = ("ours/2025", "ours/2026")
+WITH_BRIDGES = tuple(
+    name for name in CONTENDERS if name in WITH_FLOOR or name.startswith(("ours-asyncio/", "ours-sync/"))
+)
+"""The clients for asyncio and without async beside the client for Trio."""
 HOPS = ("ours-hop/2025", "ours-hop/2026")
 """This project with a gateway in between."""
 WITH_PROXY = (*OURS, *HOPS, "fastmcp-hop/2025", "fastmcp-hop/2026")
@@ -149,7 +159,7 @@ def _of_service(name: str, title: str, main: str, era: str) -> Work:
 WORKS = {
     work.name: work
     for work in (
-        *_calls("stdio", "stdio", WITH_FLOOR, (1, 16, 64, 256)),
+        *_calls("stdio", "stdio", WITH_BRIDGES, (1, 16, 64, 256)),
         *_calls("waiting", "stdio, handlers that wait", WITH_FLOOR, (1, 64)),
         *_calls("memory", "In memory", IN_MEMORY, (1, 16, 64, 256)),
         *_calls("hop", "stdio, a gateway in between", WITH_PROXY, (1, 64)),

@@ -10,6 +10,8 @@ __all__ = ["choose"]
 
 HOMES = {
     "ours": ("benchmarks.adapters.ours", "Ours"),
+    "ours-asyncio": ("benchmarks.adapters.ours_asyncio", "OursAsyncio"),
+    "ours-sync": ("benchmarks.adapters.ours_sync", "OursSync"),
     "ours-tasks": ("benchmarks.adapters.ours_tasks", "OursTasks"),
     "ours-nodes": ("benchmarks.adapters.ours_nodes", "OursNodes"),
     "ours-hop": ("benchmarks.adapters.ours_hop", "OursHop"),

@@ -10,21 +10,19 @@ from typing import Any
 
 import trio
 
+import trio_mcp
 from trio_mcp import (
     Client,
     Context,
     HttpBound,
     Limits,
     Server,
-    open_client,
-    open_http_client,
-    open_memory_client,
-    open_stdio_client,
     serve_http,
     serve_stdio,
     types,
 )
 
+from .sides import Loop, Session
 from .tools import BLOB, BLOB_URI, Cancellations, dummy_description, dummy_name, usage
 from .trio_loop import TrioLoop
 
@@ -79,19 +77,21 @@ class OursSession:
 class Ours:
     """See `sides.Adapter`."""
 
-    loop = TrioLoop()
+    loop: Loop = TrioLoop()
+    openers: Any = trio_mcp
+    """The module whose openers make the clients."""
 
-    def stdio(self, command: Sequence[str], era: str) -> AbstractAsyncContextManager[OursSession]:
+    def stdio(self, command: Sequence[str], era: str) -> AbstractAsyncContextManager[Session]:
         """Connect to a child process."""
-        return _session(open_stdio_client(command, revision=REVISIONS[era]))
+        return _session(self.openers.open_stdio_client(command, revision=REVISIONS[era]))
 
     def memory(self, server: Any, era: str) -> AbstractAsyncContextManager[OursSession]:
         """Connect with `open_client`, which passes no bytes in memory."""
-        return _session(open_memory_client(server, revision=REVISIONS[era]))
+        return _session(self.openers.open_memory_client(server, revision=REVISIONS[era]))
 
     def http(self, url: str, era: str) -> AbstractAsyncContextManager[OursSession]:
         """Connect with the bundled HTTP client, or over a WebSocket."""
-        opening = open_client if url.startswith("ws:") else open_http_client
+        opening = self.openers.open_client if url.startswith("ws:") else self.openers.open_http_client
         return _session(opening(url, revision=REVISIONS[era]))
 
     def server(self, dummies: int) -> Server:

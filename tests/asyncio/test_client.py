@@ -352,6 +352,31 @@ def test_a_client_belongs_to_its_loop() -> None:
     run(use)
 
 
+def test_an_opener_on_trio_says_which_one_is_right() -> None:
+    async def main() -> None:
+        async with open_client(server):
+            pass
+
+    with pytest.raises(RuntimeError, match=r"trio_mcp\.asyncio needs asyncio, .* from trio_mcp, if it runs on Trio"):
+        trio.run(main)
+
+
+def test_a_block_that_is_not_entered_says_how_to() -> None:
+    async def main() -> None:
+        block: Any = open_client(COMMAND)
+        with pytest.raises(
+            AttributeError, match=r"no attribute 'call_tool': write `async with open_client\(\.\.\.\) as client:`"
+        ):
+            block.call_tool("add")
+        with pytest.raises(TypeError, match="cannot be awaited"):
+            await block
+        several: Any = open_clients({"mcpServers": {}})
+        with pytest.raises(AttributeError, match=r"`async with open_clients\(\.\.\.\) as clients:`"):
+            several.tools()
+
+    run(main)
+
+
 def test_a_call_that_is_in_flight_when_the_loop_ends_says_so() -> None:
     async def main() -> None:
         client = await open_client(COMMAND).__aenter__()

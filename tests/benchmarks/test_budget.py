@@ -73,6 +73,31 @@ def test_a_throughput_must_be_near_the_floor(ours: float, *, holds: bool) -> Non
     assert row("stdio, 64 in flight, 2025: of what floor does").holds(run) is holds
 
 
+@pytest.mark.parametrize(("bridged", "holds"), [(200.0, True), (201.0, False)])
+def test_a_call_on_asyncio_must_take_at_most_twice_as_long_as_on_trio(bridged: float, *, holds: bool) -> None:
+    run = results(stdio_1__ours_asyncio_2026={"p50_us": bridged}, stdio_1__ours_2026={"p50_us": 100})
+    assert row("Client of `trio_mcp.asyncio`, p50, 2026: times as long as on Trio").holds(run) is holds
+
+
+@pytest.mark.parametrize(("bridged", "holds"), [(20_000.0, True), (19_900.0, False)])
+def test_clients_on_asyncio_must_make_at_least_half_as_many_calls_as_on_trio(bridged: float, *, holds: bool) -> None:
+    run = results(stdio_64__ours_asyncio_2025={"rate": bridged}, stdio_64__ours_2025={"rate": 40_000})
+    name = "Client of `trio_mcp.asyncio`, 64 in flight, 2025: of what one on Trio does"
+    assert row(name).holds(run) is holds
+
+
+@pytest.mark.parametrize(("bridged", "holds"), [(400.0, True), (401.0, False)])
+def test_a_call_on_asyncio_must_beat_the_official_sdk_by_the_limit(bridged: float, *, holds: bool) -> None:
+    run = results(stdio_1__ours_asyncio_2025={"p50_us": bridged}, stdio_1__official_2025={"p50_us": 1000})
+    assert row("Client of `trio_mcp.asyncio`, p50, 2025: times faster than official").holds(run) is holds
+
+
+@pytest.mark.parametrize(("bridged", "holds"), [(2500.0, True), (2400.0, False)])
+def test_calls_in_flight_on_asyncio_must_beat_the_official_sdk_by_the_limit(bridged: float, *, holds: bool) -> None:
+    run = results(stdio_64__ours_asyncio_2026={"rate": bridged}, stdio_64__official_2026={"rate": 1000})
+    assert row("Client of `trio_mcp.asyncio`, 64 in flight, 2026: times faster than official").holds(run) is holds
+
+
 @pytest.mark.parametrize(("late", "holds"), [(0.0, True), (1.0, False)])
 def test_an_amount_must_not_exceed_the_limit(late: float, *, holds: bool) -> None:
     run = results(storm__ours_2025={"per_update_us": 9, "late_updates": late})

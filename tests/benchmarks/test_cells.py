@@ -49,6 +49,12 @@ def test_the_smoke_run_includes_every_work_with_distinct_code() -> None:
     assert set(SMOKE_WITHOUT) < set(WORKS)
 
 
+def test_the_clients_of_this_project_over_stdio_are_neighbours() -> None:
+    names = [cell.contender for cell in chosen(["stdio-1:ours*", "stdio-1:official/*"])]
+    clients = [f"ours{client}/{era}" for client in ("", "-asyncio", "-sync") for era in ("2025", "2026")]
+    assert names == [*clients, "official/2025", "official/2026"]
+
+
 def test_rounds_alternate_and_contenders_of_a_work_run_together() -> None:
     cells = chosen(["text:ours/*", "list:floor", "list:ours/2025"])
     assert [str(cell) for cell in plan(cells, 3)] == [

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from typing import Any, get_overloads
 import pytest
 
 import trio_mcp
-from codegen.mirrors import STUB, stub
+from codegen.mirrors import ALIASES, CLASSES, OPENERS, STUB, stub
+from codegen.mirrors_prose import PHRASES, without_async, wrapped
 from trio_mcp import Client, ClientOptions, Clients
 from trio_mcp._mirrors import CALLBACKS
 
@@ -104,6 +106,75 @@ def test_the_classes_of_the_stub_have_the_members_of_the_classes_of_the_module()
             declared = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
             mirrored = {each for each in public_attributes(getattr(module, name)) if not each.startswith("_")}
             assert {each for each in declared if not each.startswith("_")} == mirrored, name
+
+
+def texts_in(body: list[ast.stmt]) -> Iterator[tuple[str, str | None]]:
+    """Yield each definition, and what it contains, with its text: its docstring, or the string below a variable."""
+    seen: set[str] = set()
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name not in seen:  # the first of several overloads
+            seen.add(node.name)
+            yield node.name, ast.get_docstring(node)
+            for name, text in texts_in(node.body):
+                yield f"{node.name}.{name}", text
+        elif isinstance(node, ast.AnnAssign):
+            match following:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield ast.unparse(node.target), text
+                case _:
+                    yield ast.unparse(node.target), None
+
+
+TEXTS = dict(texts_in(ast.parse(STUB.read_text(encoding="utf-8")).body))
+
+
+def test_everything_in_the_stub_has_a_text_for_editors() -> None:
+    special = {"__next__", "__getitem__", "__iter__", "__len__"}
+
+    assert {
+        "open_client",
+        "Client.call_tool",
+        "Client.revision",
+        "ClientOptions.on_log",
+        "OnLog",
+    } <= TEXTS.keys()
+    assert [name for name, text in TEXTS.items() if not text and name.rpartition(".")[2] not in special] == []
+
+
+def test_the_texts_of_the_stub_speak_of_nothing_that_a_program_without_async_lacks() -> None:
+    lacking = re.compile(r"\basync\b|\bawait|asynchronous|event loop|nursery|start_clients?`|cancel scope")
+
+    assert [name for name, text in TEXTS.items() if text and lacking.search(text)] == []
+    assert "with client.listen(" in (TEXTS["Client.listen"] or "")
+
+
+def test_every_phrase_that_is_replaced_occurs() -> None:
+    inherited = (
+        base.rpartition(".")[0] for classes in CLASSES.values() for bases in classes.values() for base in bases
+    )
+    modules = {*ALIASES, *CLASSES, *OPENERS, *inherited}
+    paths = [ROOT / "src" / "trio_mcp" / f"{name.replace('.', '/')}.py" for name in modules]
+    prose = " ".join(word for path in paths for word in path.read_text(encoding="utf-8").split())
+
+    assert [phrase for phrase in PHRASES if phrase not in prose] == []
+
+
+def test_a_phrase_is_replaced_where_it_is_broken_into_lines() -> None:
+    assert (
+        without_async("It may be used from any number\nof tasks at once.")
+        == "It may be used from any number of threads at once."
+    )
+
+
+def test_the_rest_of_a_line_that_is_too_long_begins_the_next() -> None:
+    text = "one two three\nfour\n\nArgs:\n    key: of a lock\n        or two\n    other: nine"
+
+    assert wrapped(text, 14).split("\n") == [
+        *("one two three", "four", ""),
+        *("Args:", "    key: of a", "        lock", "        or two", "    other:", "        nine"),
+    ]
+    assert wrapped("one two three\nfour", 10) == "one two\nthree four"
+    assert wrapped("    immeasurable\nlonging", 10) == "    immeasurable\nlonging"
 
 
 @pytest.mark.parametrize("world", ["asyncio", "sync"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
@@ -17,68 +16,20 @@ from typing import Any, Unpack
 import pytest
 import trio
 
+from tests.interaction.bridging import is_possible, opens_clients_itself
 from tests.interaction.conversation_server import SMALL, make_server
-from tests.interaction.openers import OPENERS, Opener
-from tests.interaction.over_bridges import OVER_BRIDGES
+from tests.interaction.openers import Opener
+from tests.interaction.over_bridges import ALL_OPENERS, OVER_BRIDGES
 from tests.interaction.over_cluster import over_cluster
-from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, carries, over_http
+from tests.interaction.over_http import IN_PROCESS, OVER_SOCKETS, over_http
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import Client, ClientOptions, Server, open_client, serve_stream, types
 from trio_mcp.server import HttpOptions
 from trio_mcp.testing import open_memory_client
 
+FOLDER = Path(__file__).parent
 IN_MEMORY = ("memory", "bytes", "lockstep")
 TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, *OVER_SOCKETS, "cluster", *OVER_BRIDGES)
-BRIDGED_REVISIONS = {types.REVISIONS[0], "2025-11-25", types.REVISIONS[-1]}
-"""The revisions of the tests that run through the clients for asyncio and without async."""
-
-DIRECT = {"test_asking_keys", "test_asking_states", "test_asking_urls", "test_sampling_content"}
-"""Modules whose tests call `open_client` or `open_memory_client` by themselves, and then also those of the bridges."""
-
-SCRIPTED = "its peer is scripted byte by byte, below the client"
-TIMED = "its clock jumps, and threads of a bridge do not stop for that"
-OVER_HTTP = "it is about HTTP, which a bridge does not touch"
-SIGNS_IN = "it signs in by an engine in the Trio run of the test, and a bridge has a run of its own"
-INTERNAL = "it looks into clients for Trio"
-SERVERS = "it is about servers"
-UNBRIDGED = {
-    "test_asking_races": "its questions are withdrawn, and callbacks of a bridge that run in threads go on",
-    "test_asking_requirements": "its questions are withdrawn, and callbacks of a bridge that run in threads go on",
-    "test_authorization": SIGNS_IN,
-    "test_authorization_attacks": SIGNS_IN,
-    "test_authorization_concurrency": SIGNS_IN,
-    "test_authorization_forgeries": SIGNS_IN,
-    "test_authorization_secrets": SIGNS_IN,
-    "test_authorization_users": SIGNS_IN,
-    "test_bad_input": SCRIPTED,
-    "test_bad_server": SCRIPTED,
-    "test_cancel_everywhere": TIMED,
-    "test_client_requirements": SCRIPTED,
-    "test_deadlines": TIMED,
-    "test_eras": SCRIPTED,
-    "test_feature_requirements": SERVERS,
-    "test_floods": TIMED,
-    "test_garbage": SCRIPTED,
-    "test_http2_client": OVER_HTTP,
-    "test_http_authorization": OVER_HTTP,
-    "test_http_client_requirements": OVER_HTTP,
-    "test_http_faults": OVER_HTTP,
-    "test_http_hostile_servers": OVER_HTTP,
-    "test_http_requirements": OVER_HTTP,
-    "test_http_security": OVER_HTTP,
-    "test_large_messages": "it measures the memory of the process, which has both ends and a bridge",
-    "test_lifetimes": "it starts clients in nurseries and over streams, which the client for Trio alone can",
-    "test_processes": "it is about child processes; tests of the bridges end some",
-    "test_requirements": "it opens no client",
-    "test_revisions": SCRIPTED,
-    "test_schemas": INTERNAL,
-    "test_security_model": "it opens no client",
-    "test_server_requirements": SERVERS,
-    "test_stopping": SERVERS,
-    "test_time_limits": TIMED,
-}
-"""The modules of which no test runs through the clients for asyncio and without async, each with its reason."""
-
 numbers = count()
 """Numbers of sockets, so that one test can open several."""
 
@@ -93,17 +44,9 @@ def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=OPENERS)
+@pytest.fixture(params=ALL_OPENERS)
 def opener(request: pytest.FixtureRequest) -> Opener:
-    return OPENERS[str(request.param)]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have tests that open a client by themselves run through the bridges too."""
-    if metafunc.definition.path.stem in DIRECT and {"open_client", "open_memory_client"} & set(
-        metafunc.function.__code__.co_names
-    ):
-        metafunc.parametrize("opened_by", ["trio", *OVER_BRIDGES], indirect=True)
+    return ALL_OPENERS[str(request.param)]
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +56,7 @@ def opened_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     module: Any = getattr(request, "module", None)
     if where != "trio":
         for name in ("open_client", "open_memory_client"):
-            monkeypatch.setattr(module, name, OPENERS[where], raising=False)
+            monkeypatch.setattr(module, name, ALL_OPENERS[where], raising=False)
     return where
 
 
@@ -202,24 +145,12 @@ async def over_unix_socket(server: Server, folder: Path, options: ClientOptions)
         nursery.cancel_scope.cancel()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have tests that open a client by themselves run through the bridges too."""
+    if opens_clients_itself(metafunc):
+        metafunc.parametrize("opened_by", ["trio", *OVER_BRIDGES], indirect=True)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Remove the combinations of transport and revision that do not exist."""
-    items[:] = [item for item in items if _is_possible(item)]
-
-
-def _is_possible(item: pytest.Item) -> bool:
-    call: Any = getattr(item, "callspec", None)
-    parameters: dict[str, object] = {} if call is None else call.params
-    revision = str(parameters.get("revision", types.REVISIONS[-1]))
-    if parameters.get("transport") == "cluster" and item.get_closest_marker("one_process") is not None:
-        return False
-    bridges = OVER_BRIDGES.keys() & {value for value in parameters.values() if isinstance(value, str)}
-    if bridges and not (revision in BRIDGED_REVISIONS and _passes_bridges(item, bridges)):
-        return False
-    return all(carries(str(value), revision) for value in parameters.values() if value in IN_PROCESS)
-
-
-def _passes_bridges(item: pytest.Item, bridges: AbstractSet[str]) -> bool:
-    """Return True if a test can run through a client of these bridges; see the markers."""
-    excluded = [*item.iter_markers("not_bridged"), *(item.iter_markers("cancels") if "sync" in bridges else ())]
-    return not excluded and "autojump_clock" not in getattr(item, "fixturenames", ())
+    """Remove the combinations that do not exist; pytest passes the tests of all folders, and others are left alone."""
+    items[:] = [item for item in items if FOLDER not in item.path.parents or is_possible(item)]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias, Unpack
 
-from tests.interaction.over_bridges import OVER_BRIDGES
 from tests.interaction.over_http import IN_PROCESS, over_http
 from trio_mcp import Client, ClientOptions, Server, open_client
 from trio_mcp.testing import open_memory_client
@@ -24,14 +23,5 @@ def _http_opener(transport: str) -> Opener:
 HTTP_OPENERS = {transport: _http_opener(transport) for transport in IN_PROCESS}
 
 
-def _bridge_opener(bridge: str) -> Opener:
-    def open_it(server: Server, **options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
-        return OVER_BRIDGES[bridge](server, options)
-
-    return open_it
-
-
-TRIO_OPENERS: dict[str, Opener] = {"memory": open_client, "bytes": open_memory_client, **HTTP_OPENERS}
+OPENERS: dict[str, Opener] = {"memory": open_client, "bytes": open_memory_client, **HTTP_OPENERS}
 """All take a server and the options of the client, as `open_client` does."""
-OPENERS: dict[str, Opener] = {**TRIO_OPENERS, **{bridge: _bridge_opener(bridge) for bridge in OVER_BRIDGES}}
-"""The same, and those of clients for asyncio and without async, for tests of the interaction suite."""

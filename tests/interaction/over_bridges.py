@@ -12,19 +12,20 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial, wraps
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import trio
 from attrs import define, evolve
 
+from tests.interaction.openers import OPENERS, Opener
 from trio_mcp import Client, ClientOptions, Extension, Server, serve_stream
 from trio_mcp._mirrors import CALLBACKS, Mirror
 from trio_mcp.asyncio import open_client as open_on_asyncio
 from trio_mcp.sync import open_client as open_without_async
 
-__all__ = ["OVER_BRIDGES"]
+__all__ = ["ALL_OPENERS", "OVER_BRIDGES"]
 
 
 class World(ABC):
@@ -214,3 +215,14 @@ async def over_sync(server: Server, options: ClientOptions) -> AsyncGenerator[Cl
 
 OVER_BRIDGES = {"asyncio": over_asyncio, "sync": over_sync}
 """Functions that serve a server and open a client of a bridge, by the name of the bridge."""
+
+
+def _opener(bridge: str) -> Opener:
+    def open_it(server: Server, **options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
+        return OVER_BRIDGES[bridge](server, options)
+
+    return open_it
+
+
+ALL_OPENERS: dict[str, Opener] = {**OPENERS, **{bridge: _opener(bridge) for bridge in OVER_BRIDGES}}
+"""The openers for Trio, and those of the bridges."""

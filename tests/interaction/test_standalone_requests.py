@@ -8,8 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.interaction.openers import OPENERS
-from tests.interaction.over_bridges import OVER_BRIDGES
+from tests.interaction.over_bridges import ALL_OPENERS, OVER_BRIDGES
 from tests.interaction.over_http import over_http
 from trio_mcp import Context, Server, types
 from trio_mcp.lowlevel import Peer, run_of
@@ -43,7 +42,7 @@ async def roots_of(peer: Peer) -> Any:
 @everywhere
 async def test_a_legacy_client_answers_until_it_has_gone(transport: str) -> None:
     peers: list[Peer] = []
-    async with OPENERS[transport](make_server(peers), revision=LEGACY, roots=[HOME]) as client:
+    async with ALL_OPENERS[transport](make_server(peers), revision=LEGACY, roots=[HOME]) as client:
         await client.call_tool("meet")
         assert await roots_of(peers[0]) == ROOTS
     await wait_all_tasks_blocked()
@@ -60,6 +59,6 @@ async def test_a_legacy_client_over_http_that_answers_nothing_has_no_stream_and_
 @everywhere
 async def test_a_modern_client_is_not_asked(transport: str) -> None:
     peers: list[Peer] = []
-    async with OPENERS[transport](make_server(peers), revision=MODERN, roots=[HOME]) as client:
+    async with ALL_OPENERS[transport](make_server(peers), revision=MODERN, roots=[HOME]) as client:
         await client.call_tool("meet")
         assert await roots_of(peers[0]) is None

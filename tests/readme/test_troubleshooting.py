@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import inspect
 import logging
 import os
@@ -15,10 +16,13 @@ import re
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+from zipfile import ZipFile
 
 import httpx2
 import pytest
@@ -26,6 +30,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 import trio_mcp
+import trio_mcp.asyncio
 from tests.cluster.interrupted_backend import InterruptedShared
 from tests.cluster.test_membership import Service
 from tests.cluster.test_once import Shop, asked, served
@@ -181,6 +186,53 @@ def application_on_asyncio(_: Path) -> None:
         raise RuntimeError(message.get("message"))
 
     asyncio.run(http_app(notes())({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send))
+
+
+@cause_of("must be called from async context")
+def trio_on_asyncio(_: Path) -> None:
+    async def main() -> None:
+        await trio.sleep(1)
+
+    asyncio.run(main())
+
+
+@cause_of("trio_mcp.asyncio needs asyncio, and no event loop of asyncio runs here")
+async def client_for_asyncio_on_trio(_: Path) -> None:
+    async with trio_mcp.asyncio.open_client(notes()):
+        pass
+
+
+@cause_of("run() got an unexpected keyword argument 'port'")
+def option_for_trio(_: Path) -> None:
+    unchecked(trio.run)(serve_http, notes(), port=0)
+
+
+@cause_of("cannot import name … from 'trio_mcp'; use …")
+def name_of_another_sdk(_: Path) -> None:
+    exec("from trio_mcp import FastMCP")  # a type checker would find the mistake
+
+
+@cause_of("'Server' object has no attribute …; use …")
+def method_of_another_sdk(_: Path) -> None:
+    unchecked(notes()).add_tool(print)
+
+
+@cause_of("requires a different Python")
+def old_python(folder: Path) -> str:
+    """Have pip of Python 3.10 install a wheel with the requirement of this package."""
+    required = metadata("trio-mcp")["Requires-Python"]
+    wheel = folder / "trio_mcp-1-py3-none-any.whl"
+    with ZipFile(wheel, "w") as contents:
+        information = f"Metadata-Version: 2.1\nName: trio-mcp\nVersion: 1\nRequires-Python: {required}\n"
+        contents.writestr("trio_mcp-1.dist-info/METADATA", information)
+        contents.writestr(
+            "trio_mcp-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        contents.writestr("trio_mcp-1.dist-info/RECORD", "")
+    options = ["--no-index", "--no-deps", "--python-version=3.10", "--only-binary=:all:", f"--target={folder / 'new'}"]
+    command = [sys.executable, "-m", "pip", "install", *options, str(wheel)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+    return done.stderr
 
 
 @cause_of("server.run() starts Trio, which runs already: write")
@@ -405,6 +457,25 @@ async def asyncio_in_handler(_: Path) -> str:
     return await call(server, "wait")
 
 
+@cause_of("it is a coroutine of …")
+async def coroutine_as_result(_: Path) -> str:
+    server = Server("notes")
+
+    async def find() -> str:
+        return ""
+
+    @server.tool
+    async def look() -> Any:
+        return find()
+
+    return await call(server, "look")
+
+
+@cause_of("standard output carries the protocol; text printed there goes to standard error instead")
+def print_in_a_server(folder: Path) -> str:
+    return run_program(folder, STUCK.format(body="print('hello')"), stdin=CALL_STAY)
+
+
 @cause_of("this server has no lifespan, and so no state")
 async def state_without_lifespan(_: Path) -> str:
     server = Server("notes")
@@ -583,6 +654,61 @@ async def http_instead_of_https(folder: Path) -> None:
 async def pinned_revision(_: Path) -> None:
     async with open_client(Server("notes", revisions=[types.REVISIONS[-1]]), revision=LEGACY):
         pass
+
+
+async def connect_to(path: str, **options: Any) -> None:
+    """Connect to another path of a server over HTTP."""
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, notes(), port=0, **options))
+        try:
+            async with open_client(bound.url.removesuffix("/mcp") + path):
+                pass
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+@cause_of("the URL has no path: is it …")
+async def no_path(_: Path) -> None:
+    await connect_to("")
+
+
+@cause_of("HTTP status 404")
+async def wrong_path(_: Path) -> None:
+    await connect_to("/notes")
+
+
+@cause_of("certificate verify failed")
+async def untrusted_certificate(folder: Path) -> None:
+    certificate = make_certificate(folder)
+    await connect_to("/mcp", certfile=certificate.certfile, keyfile=certificate.keyfile)
+
+
+async def connect_to_program(folder: Path, text: str) -> None:
+    """Connect to a program over stdio."""
+    (folder / "program.py").write_text(text, encoding="utf-8")
+    async with open_client([sys.executable, str(folder / "program.py")]):
+        pass
+
+
+@cause_of("the server process exited with status …; the last lines of its standard error:")
+async def missing_module(folder: Path) -> None:
+    await connect_to_program(folder, "import no_such_module_of_notes\n")
+
+
+@cause_of("not a message: not a JSON message: …")
+async def words_on_standard_output(folder: Path) -> None:
+    text = """
+import os
+os.write(1, b"hello\\n")
+from trio_mcp import Server
+Server("notes").run()
+"""
+    await connect_to_program(folder, text)
+
+
+@cause_of("this is a block, and has no attribute …: write …")
+async def block_without_with(_: Path) -> None:
+    await unchecked(open_client(notes())).call_tool("add")
 
 
 @cause_of("this is a block, and cannot be awaited")
@@ -781,6 +907,21 @@ async def plain_for(_: Path) -> None:
     async with open_client(notes()) as client:
         for _tool in unchecked(client.tools()):
             pass
+
+
+@cause_of("'coroutine' object has no attribute …")
+@cause_of("coroutine … was never awaited")
+async def call_without_await(_: Path) -> str:
+    said = ""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        async with open_client(notes()) as client:
+            try:
+                unchecked(client.call_tool("add")).content  # noqa: B018 # the mistake
+            except AttributeError as error:
+                said = str(error)
+        gc.collect()
+    return f"{said} {[str(each.message) for each in warned]}"
 
 
 @cause_of("this client is closed")

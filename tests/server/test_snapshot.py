@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from tests.interaction.openers import TRIO_OPENERS
+from tests.interaction.openers import OPENERS
 from tests.peer.fake_exchange import exchange
 from tests.server.helpers import SharedServing, text_of
 from tests.server.isolated_calls import taking_calls
@@ -347,7 +347,7 @@ async def test_a_connection_is_shown_with_its_transport_and_its_client(name: str
     revision = types.REVISIONS[0] if name == "http-sse" else LEGACY
     client = types.Implementation(name="host", version="1.5")
 
-    snapshot = await Bench().called(opener=TRIO_OPENERS[name], revision=revision, info=client)
+    snapshot = await Bench().called(opener=OPENERS[name], revision=revision, info=client)
 
     (connection,) = snapshot.connections
     assert (connection.transport, connection.client) == (KINDS[name], "host 1.5")
@@ -355,7 +355,7 @@ async def test_a_connection_is_shown_with_its_transport_and_its_client(name: str
 
 
 async def test_a_client_of_modern_http_is_shown_while_it_has_a_request() -> None:
-    opener, client = TRIO_OPENERS["http"], types.Implementation(name="host", version="1.5")
+    opener, client = OPENERS["http"], types.Implementation(name="host", version="1.5")
 
     idle = await Bench().called(opener=opener, revision=MODERN, info=client)
     busy = await Bench().called(tool("rest"), opener=opener, revision=MODERN, info=client)
@@ -366,7 +366,7 @@ async def test_a_client_of_modern_http_is_shown_while_it_has_a_request() -> None
 
 
 async def test_a_modern_client_of_a_stream_is_named_while_it_has_a_request() -> None:
-    options: dict[str, Any] = {"opener": TRIO_OPENERS["bytes"], "revision": MODERN}
+    options: dict[str, Any] = {"opener": OPENERS["bytes"], "revision": MODERN}
 
     idle, busy = await Bench().called(**options), await Bench().called(tool("rest"), **options)
 

@@ -207,6 +207,15 @@ def test_a_run_that_was_stopped_says_so(tmp_path: Path) -> None:
         run.wait(forever)
 
 
+def test_a_block_that_is_not_entered_says_how_to() -> None:
+    block: Any = open_client(COMMAND)
+
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'call_tool': write `with open_client\(\.\.\.\) as client:`"
+    ):
+        block.call_tool("add")
+
+
 context: ContextVar[str] = ContextVar("context", default="none")
 
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 from attrs import define, field, frozen
 
-from tests.interaction.openers import TRIO_OPENERS, Opener
+from tests.interaction.openers import OPENERS, Opener
 from tests.tasks.helpers import TASKS
 from trio_mcp import (
     Client,
@@ -31,9 +31,9 @@ from trio_mcp import (
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 
 
-@pytest.fixture(params=[name for name in TRIO_OPENERS if name != "http-sse"])
+@pytest.fixture(params=[name for name in OPENERS if name != "http-sse"])
 def opener(request: pytest.FixtureRequest) -> Opener:
-    return TRIO_OPENERS[request.param]
+    return OPENERS[request.param]
 
 
 @frozen

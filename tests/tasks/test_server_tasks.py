@@ -10,7 +10,7 @@ import pytest
 import trio
 from attrs import frozen
 
-from tests.interaction.openers import TRIO_OPENERS, Opener
+from tests.interaction.openers import OPENERS, Opener
 from tests.interaction.serving_with_principal import ServingWithPrincipal
 from tests.tasks.helpers import DECLARED, LEGACY, MODERN, REQUIRED, TASKS, RawTasks, accepted
 from trio_mcp import (
@@ -40,9 +40,9 @@ from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_cli
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 
 
-@pytest.fixture(params=[name for name in TRIO_OPENERS if name != "http-sse"])
+@pytest.fixture(params=[name for name in OPENERS if name != "http-sse"])
 def opener(request: pytest.FixtureRequest) -> Opener:
-    return TRIO_OPENERS[request.param]
+    return OPENERS[request.param]
 
 
 @frozen

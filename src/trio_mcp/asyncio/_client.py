@@ -13,6 +13,7 @@ from outcome import Value
 import trio_mcp
 
 from .._mirrors import Mirrors
+from .._misuse import AsyncWithOnly
 from ._run import EnteredBlock, current_run
 
 __all__ = [
@@ -70,10 +71,11 @@ MIRRORS = Mirrors(
 )
 
 
-class OpenedByAsyncio(AbstractAsyncContextManager[Any]):
+class OpenedByAsyncio(AsyncWithOnly, AbstractAsyncContextManager[Any]):
     """The block of an opener: it starts Trio when it is entered, if Trio does not run yet on this loop."""
 
     def __init__(self, opener: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self._usage = f"async with {opener.__name__}(...) as {opener.__name__.rpartition('_')[2]}:"
         self._call = opener, args, options
         self._entered: EnteredBlock | None = None
 

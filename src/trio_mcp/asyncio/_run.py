@@ -6,6 +6,8 @@ Rules of this file:
 2. Whoever is cancelled cancels the other side, and waits until it has ended.
 3. The run ends when the loop shuts down its async generators, as `asyncio.run` does before it closes the loop: one of
    them belongs to the run, and is closed then.
+4. A Trio task that has ended a call waits for the next one: a new task with a cancel scope costs as much as the rest of
+   the bridge. A cancelled one ends, and so do those beyond `MOST_IDLE`.
 """
 
 from __future__ import annotations
@@ -16,17 +18,21 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 import trio
 from attrs import define, field
-from outcome import Error, Outcome, Value
+from outcome import Error, Outcome, Value, acapture
 
-from .._mirrors import Perform, RunBridge, TrioBlock, performed, result_of
+from .._mirrors import Perform, RunBridge, TrioBlock, result_of
 from ._host import LoopHost
 
 __all__ = ["AsyncioRun", "EnteredBlock", "current_run", "hosting_run"]
+
+MOST_IDLE = 64
+"""The most Trio tasks of one run that wait for calls."""
 
 
 @contextmanager
@@ -52,6 +58,7 @@ class AsyncioRun(RunBridge):
     _started: asyncio.Future[None] = field(init=False)
     _finished: asyncio.Future[None] = field(init=False)
     _keeper: AsyncGenerator[None] = field(init=False)
+    _idle: list[Worker] = field(factory=list["Worker"], init=False)
 
     def start(self) -> None:
         """Start Trio on the loop, which runs."""
@@ -103,8 +110,14 @@ class AsyncioRun(RunBridge):
             raise RuntimeError("this object belongs to another event loop: open a client in each loop that uses one")
         if self._finished.done():
             raise trio.RunFinishedError("the Trio run ended, because its event loop ends")
-        task = TrioTask(self.loop)
-        self._nursery.start_soon(task.run, perform)
+        if self._idle:
+            worker = self._idle.pop()
+            task = TrioTask(self.loop, perform, worker.scope)
+            worker.resume(task)
+        else:
+            worker = Worker(self._idle)
+            task = TrioTask(self.loop, perform, worker.scope)
+            self._nursery.start_soon(worker.run, task)
         return task
 
     def look(self, function: Callable[[], Any]) -> Any:
@@ -150,22 +163,58 @@ class AsyncioRun(RunBridge):
 
 
 @define(eq=False)
+class Worker:
+    """A Trio task that does one piece of work after the other."""
+
+    _idle: list[Worker]
+    """The workers of the run that wait."""
+    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _task: trio.lowlevel.Task = field(init=False)
+
+    async def run(self, work: TrioTask) -> None:
+        """Do *work*, and then what `resume` gives."""
+        self._task = trio.lowlevel.current_task()
+        with self.scope:
+            await work.run()
+            while not self.scope.cancel_called and len(self._idle) < MOST_IDLE:
+                self._idle.append(self)
+                work = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+                await work.run()
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._idle.remove(self)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def resume(self, work: TrioTask) -> None:
+        """Do *work*, in a copy of the context of the caller, as a new task would; called while the worker waits."""
+        self._task.context = copy_context()
+        trio.lowlevel.reschedule(self._task, Value(work))
+
+
+@define(eq=False)
 class TrioTask:
-    """A Trio task for which an asyncio task waits."""
+    """A piece of work of Trio for which an asyncio task waits."""
 
     _loop: asyncio.AbstractEventLoop
-    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _perform: Perform
+    _scope: trio.CancelScope
+    """The scope in which it runs, and other work later."""
     outcome: Outcome[Any] | None = field(default=None, init=False)
-    """The outcome of the task; None before its end."""
+    """The outcome of the work; None before its end."""
     _changed: asyncio.Future[None] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._changed = self._loop.create_future()
 
-    async def run(self, perform: Perform) -> None:
-        """Run *perform*; this is the Trio task."""
-        self.outcome = await performed(perform, self.scope)
+    async def run(self) -> None:
+        """Do the work, in a task of Trio; a cancellation is an outcome too."""
+        self.outcome = await acapture(self._perform)
         self.wake()
+
+    def cancel(self) -> None:
+        """Cancel the work, unless it has ended."""
+        if self.outcome is None:
+            self._scope.cancel()
 
     def wake(self) -> None:
         """Wake the asyncio task."""
@@ -177,7 +226,7 @@ class TrioTask:
         try:
             await self._changed
         except asyncio.CancelledError:
-            self.scope.cancel()
+            self.cancel()
             while self.outcome is None:
                 self._changed = self._loop.create_future()
                 with suppress(asyncio.CancelledError):  # the first one is raised below
@@ -224,7 +273,7 @@ class EnteredBlock:
         """Leave the block; if it ends by a cancellation, cancelled."""
         is_cancelled = isinstance(raised, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
         if is_cancelled:
-            self._task.scope.cancel()
+            self._task.cancel()
         self._block.leaving.set()
         await self._task.wait_finished()
         if not is_cancelled or not isinstance(self._task.outcome, Error):
@@ -236,8 +285,18 @@ _runs: dict[asyncio.AbstractEventLoop, AsyncioRun] = {}
 
 
 async def current_run() -> AsyncioRun:
-    """Return the Trio run of the running loop; start it if there is none yet."""
-    loop = asyncio.get_running_loop()
+    """Return the Trio run of the running loop; start it if there is none yet.
+
+    Raises:
+        RuntimeError: no loop runs here.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "trio_mcp.asyncio needs asyncio, and no event loop of asyncio runs here: start the program with "
+            "asyncio.run(main()); or import the same name from trio_mcp, if it runs on Trio"
+        ) from None
     run = _runs.get(loop)
     if run is None:
         run = AsyncioRun(loop)

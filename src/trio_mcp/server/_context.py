@@ -240,7 +240,7 @@ class Context(ForeignAttributes, Generic[State_co]):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The header fields of the request; empty if the transport has none."""
+        """The header fields of the request, by their names in lower case; empty if the transport has none."""
         return self._run.context.headers
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NoReturn
 
 import trio_mcp
 
@@ -66,6 +66,12 @@ class OpenedByThread(AbstractContextManager[Any]):
     def __init__(self, opener: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self._call = opener, args, options
         self._entered: ThreadBlock | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say how to use the block: its client is what ``with`` yields."""
+        opener = self._call[0].__name__
+        usage = f"with {opener}(...) as {opener.rpartition('_')[2]}:"
+        raise AttributeError(f"this is a block, and has no attribute {name!r}: write `{usage}`")
 
     def __enter__(self) -> Any:
         """Open the client."""
