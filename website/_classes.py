@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, is_typeddict
+from typing import Any
 
 import attrs
 
@@ -103,11 +103,4 @@ def _texts_in(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 def _own_bases(cls: type) -> list[type]:
     package = cls.__module__.partition(".")[0]
-    bases = _with_bases(cls)
-    return [base for base in bases if package != "builtins" and base.__module__.partition(".")[0] == package]
-
-
-def _with_bases(cls: type) -> list[type]:
-    """Return a class and the classes from which it inherits; a `TypedDict` has its bases elsewhere than in its MRO."""
-    dicts = [base for base in getattr(cls, "__orig_bases__", ()) if is_typeddict(base)]
-    return [*cls.__mro__, *(each for base in dicts for each in _with_bases(base))]
+    return [base for base in cls.__mro__ if package != "builtins" and base.__module__.partition(".")[0] == package]
