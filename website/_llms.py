@@ -71,8 +71,18 @@ def write_llms(pages: Path, site: Path) -> None:
             overview += f"\n## {section}\n\n"
             last = section
         overview += f"- [{title}]({file}): {said.get(file) or first_sentence(text)}\n"
+    _copy_unlisted(pages, site)
     (site / "llms.txt").write_text(overview, encoding="utf-8")
     (site / "llms-full.txt").write_text("\n".join(everything), encoding="utf-8")
+
+
+def _copy_unlisted(pages: Path, site: Path) -> None:
+    """Write the Markdown of the pages that the navigation does not have, such as source files, which pages link to."""
+    for page in sorted(pages.rglob("*.md")):
+        target = site / page.relative_to(pages)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def _text(pages: Path, file: str) -> str:
