@@ -71,7 +71,7 @@ def outside_assets(site: Path) -> Iterator[str]:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """Yield a line for each link inside the site that has no target: a page, a file, a fragment; of Markdown, a file."""
+    """Yield a line for each link inside the site without a target: a page, a file, a fragment; in Markdown, a file."""
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         if path.name == "404.html":
