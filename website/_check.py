@@ -93,7 +93,8 @@ def broken_links(site: Path) -> Iterator[str]:
 
 def _broken_links_of_markdown(path: Path, site: Path) -> Iterator[str]:
     prose = "".join(part for outside, part in outside_of_blocks(path.read_text(encoding="utf-8")) if outside)
-    for link in _LINK_OF_MARKDOWN.findall(prose):
+    links: list[str] = _LINK_OF_MARKDOWN.findall(prose)
+    for link in links:
         url = urlsplit(link)
         if not url.scheme and not url.netloc and url.path and not (path.parent / unquote(url.path)).exists():
             yield f"{path.relative_to(site)} links to {link}, which does not exist"
