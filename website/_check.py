@@ -10,12 +10,15 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import define, field
 
+from ._pages import outside_of_blocks
+
 __all__ = ["broken_links", "outside_assets"]
 
 _LOADED_BY_LINK = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "modulepreload", "dns-prefetch"}
 _LOADED = {"src", "srcset", "poster", "data"}
 """The attributes whose URLs a browser loads."""
 _CSS_URL = re.compile(r"""url\(\s*['"]?([^'")\s]+)|@import\s+['"]([^'"]+)""")
+_LINK_OF_MARKDOWN = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _OUTSIDE = re.compile(r"(?:https?:)?//", re.IGNORECASE)
 
 
@@ -68,7 +71,7 @@ def outside_assets(site: Path) -> Iterator[str]:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """Yield a line for each link inside the site whose page, file or fragment does not exist."""
+    """Yield a line for each link inside the site without a target: a page, a file, a fragment; in Markdown, a file."""
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         if path.name == "404.html":
@@ -84,3 +87,14 @@ def broken_links(site: Path) -> Iterator[str]:
             )
             if not exists:
                 yield f"{path.relative_to(site.resolve())} links to {link}, which does not exist"
+    for path in sorted(site.rglob("*.md")):
+        yield from _broken_links_of_markdown(path, site)
+
+
+def _broken_links_of_markdown(path: Path, site: Path) -> Iterator[str]:
+    prose = "".join(part for outside, part in outside_of_blocks(path.read_text(encoding="utf-8")) if outside)
+    links: list[str] = _LINK_OF_MARKDOWN.findall(prose)
+    for link in links:
+        url = urlsplit(link)
+        if not url.scheme and not url.netloc and url.path and not (path.parent / unquote(url.path)).exists():
+            yield f"{path.relative_to(site)} links to {link}, which does not exist"

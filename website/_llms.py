@@ -72,6 +72,7 @@ def write_llms(pages: Path, site: Path) -> None:
             overview += f"\n## {section}\n\n"
             last = section
         overview += f"- [{title}]({file}): {said.get(file) or _summary(file, text)}\n"
+    _copy_unlisted(pages, site)
     full = "\n".join(everything)
     size = f"All pages in one file, in the order below: [llms-full.txt](llms-full.txt), {_megabytes(full)} of Markdown."
     head = f"# {project['site_name']}\n\n> {project['site_description']}\n\n{size}\n\n"
@@ -89,6 +90,15 @@ def _summary(file: str, text: str) -> str:
     if file.startswith("reference/") and name in PAGES:
         return re.split(r"(?<=\.)\s", _LINK.sub(r"\1", PAGES[name].summary), maxsplit=1)[0]
     return first_sentence(text)
+
+
+def _copy_unlisted(pages: Path, site: Path) -> None:
+    """Write the Markdown of the pages that the navigation does not have, such as source files, which pages link to."""
+    for page in sorted(pages.rglob("*.md")):
+        target = site / page.relative_to(pages)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def _text(pages: Path, file: str) -> str:

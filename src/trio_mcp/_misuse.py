@@ -20,6 +20,7 @@ __all__ = [
     "AsyncWithOnly",
     "async_block",
     "asyncio_failure",
+    "awaitable",
     "check_class",
     "check_server",
     "did_you_mean",
@@ -46,7 +47,8 @@ def require_trio(function: str) -> None:
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
             f"{function} needs Trio, and no event loop of Trio runs here: start the program with trio.run(main), not "
-            "with asyncio.run(main()); or import it from trio_mcp.asyncio, if it is an opener of a client"
+            "with asyncio.run(main()), and mark a test with @pytest.mark.trio, of pytest-trio; or import it from "
+            "trio_mcp.asyncio, if it is an opener of a client"
         )
 
 
@@ -196,6 +198,20 @@ def check_server(function: str, server: object) -> None:
     if isinstance(server, type) or not hasattr(server, "serving"):
         got = f"the class {server.__name__}" if isinstance(server, type) else type(server).__name__
         raise TypeError(f"{function}: expected a Server, such as Server('notes'), and got {got}")
+
+
+def awaitable(callback: str, value: T) -> T:
+    """Return what a callback has returned, if it can be awaited.
+
+    Args:
+        callback: the option that names the callback, for the message.
+
+    Raises:
+        TypeError: the callback is no async function.
+    """
+    if not inspect.isawaitable(value):
+        raise TypeError(f"{callback}: expected an async function, and this one has returned {value!r:.200}")
+    return value
 
 
 def unawaited(value: object) -> str:

@@ -29,7 +29,8 @@ _SERVING = "use `await serve_http(server, port=8000)`, or `server.run(http=8000)
 _ASGI = "use `http_app(server)`"
 _CONTEXT = "take a parameter `ctx: Context` in the handler"
 _CALL_IT = "call the function itself: the decorator returns it unchanged"
-_NO_MOUNT = "a server cannot hold another server: register the functions on one server"
+_NO_MOUNT = "register the functions on one server, or use a Gateway of trio_mcp.gateway, which has `mount`"
+_WEB_API = "use add_openapi or add_asgi of trio_mcp.openapi"
 _AS_CLIENT = "`async with open_client(server) as client:` reaches them"
 _LOG = "use `await ctx.log({level!r}, data)`"
 _STATE = "use a local variable, a dependency (`Resolve`), or `ctx.state` for what the lifespan yields"
@@ -66,9 +67,8 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             ("list_prompts", "get_prompt", "get_prompts"), f"use `@server.prompt` to register one; {_AS_CLIENT}"
         ),
         **dict.fromkeys(("get_context", "request_context"), _CONTEXT),
-        **dict.fromkeys(
-            ("mount", "import_server", "as_proxy", "from_openapi", "from_fastapi", "add_provider"), _NO_MOUNT
-        ),
+        **dict.fromkeys(("mount", "import_server", "as_proxy", "add_provider"), _NO_MOUNT),
+        **dict.fromkeys(("from_openapi", "from_fastapi"), _WEB_API),
         "get_capabilities": "use `server.capabilities`",
         "create_initialization_options": "not needed: `server.run()` and `serve_stdio(server)` need none",
         **dict.fromkeys(("enable", "disable"), "use `Server(visible=function)`, or `visible=` of one entry"),
@@ -139,6 +139,13 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "text": "use `result.content[0].text`, or `call_tool(..., returns=str)`",
     },
     "Model": {
+        "inputSchema": "use `input_schema`",
+        "isError": "use `is_error`",
+        "mimeType": "use `mime_type`",
+        "nextCursor": "use `next_cursor`",
+        "outputSchema": "use `output_schema`",
+        "structuredContent": "use `structured_content`",
+        "uriTemplate": "use `uri_template`",
         "model_dump": "use `types.unstructure(value)`",
         "model_dump_json": "use `json.dumps(types.unstructure(value))`",
         "model_copy": "use `attrs.evolve(value, ...)`",
@@ -320,14 +327,17 @@ class ForeignAttribute:
         raise _missing(owner if instance is None else instance, self._name, owner)
 
 
-def unknown_options(place: str, unknown: Iterable[str]) -> TypeError:
+def unknown_options(place: str, unknown: Iterable[str], *, otherwise: str = "") -> TypeError:
     """Return the error about keyword arguments that a function does not have.
 
     Args:
         place: the function, as a program writes it, such as ``@server.tool``.
         unknown: their names.
+        otherwise: the cure of a name that no other SDK has.
     """
-    faults = (f"unexpected keyword argument {name!r}{option_cure(place, name)}" for name in unknown)
+    faults = (
+        f"unexpected keyword argument {name!r}{option_cure(place, name) or _instead(otherwise)}" for name in unknown
+    )
     return TypeError(f"{place}(): {'; '.join(faults)}")
 
 

@@ -17,6 +17,7 @@ from attrs import frozen
 from tests.auth.protected_server import serving_protected
 from tests.cli.command import environment
 from tests.cli.conftest import Command
+from trio_mcp import Server, serve_http
 from trio_mcp.testing import open_authorization_server
 
 FAR = "http://127.0.0.1:1/mcp"
@@ -94,6 +95,18 @@ async def test_the_error_after_a_denial_suggests_the_login_option(home: Home) ->
     assert done.stderr.endswith(b" (try --login)\n")
     assert done.stderr.count(b"\n") == 1
     assert authorization.requests == []
+
+
+async def test_the_error_of_a_server_without_authentication_does_not_suggest_the_login_option(home: Home) -> None:
+    server = Server("open")
+    server.tool(name="burn", scopes=["write"])(lambda: None)
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, server, port=0))
+        done = await home.run("call", "burn", "--", bound.url)
+        await bound.stop()
+
+    assert done.returncode == 3
+    assert b"has no authentication: serve it with auth=, or with --auth\n" in done.stderr
 
 
 async def test_a_failed_sign_in_is_reported_in_one_line_with_status_3(home: Home) -> None:

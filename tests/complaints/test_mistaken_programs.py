@@ -193,6 +193,14 @@ async def test_a_url_whose_path_is_like_the_usual_one_is_answered_with_that(path
     assert f"(is it {bound.url}?)" in message
 
 
+async def test_a_path_at_which_a_server_may_be_mounted_is_answered_with_its_endpoint() -> None:
+    async with serving(path="/tools") as bound:
+        origin = bound.url.removesuffix("/tools")
+        for path in ("/mcp", "/mcp/"):
+            message = await refusal(origin + path, HttpStatusError)
+            assert f"(if the server is mounted at /mcp, its endpoint is {origin}/mcp/mcp)" in message
+
+
 async def test_https_to_a_server_without_tls_is_told_so() -> None:
     async with serving() as bound:
         message = await refusal(bound.url.replace("http:", "https:"), ConnectionBroken)

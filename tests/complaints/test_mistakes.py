@@ -79,7 +79,8 @@ def test_an_asyncio_program_is_told_to_use_trio(call: Callable[[], Any], functio
 
     assert str(raised.value) == (
         f"{function} needs Trio, and no event loop of Trio runs here: start the program with trio.run(main), not with "
-        "asyncio.run(main()); or import it from trio_mcp.asyncio, if it is an opener of a client"
+        "asyncio.run(main()), and mark a test with @pytest.mark.trio, of pytest-trio; or import it from "
+        "trio_mcp.asyncio, if it is an opener of a client"
     )
 
 
@@ -377,6 +378,7 @@ WRONG_ARGUMENTS: Sequence[tuple[Callable[[Any], Awaitable[object]], str]] = [
     (lambda client: client.get_prompt("p", "x"), "the arguments of a prompt: expected a dict"),
     (lambda client: client.read_resource("a://b", meta="x"), "meta: expected a dict"),
     (lambda client: client.call_tool("add", argument={"a": 1}), "unexpected keyword argument 'argument'"),
+    (lambda client: client.call_tool("add", a=1), "the arguments of the tool are a dict, the second argument of"),
 ]
 
 
@@ -438,6 +440,22 @@ async def test_a_handler_without_a_lifespan_is_told_where_its_state_comes_from()
         assert (await client.call_tool("has_state")).structured_content == {"result": False}
 
 
+def test_a_lifespan_that_does_not_take_the_server_is_refused() -> None:
+    @asynccontextmanager
+    async def lifespan() -> AsyncGenerator[None]:
+        raise AssertionError
+        yield
+
+    with pytest.raises(TypeError, match=r"^lifespan: its function takes the server, as in "):
+        Server("s", lifespan=lifespan)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_lifespan_that_does_not_tell_its_parameters_is_not_checked() -> None:
+    builtin: Any = max
+
+    Server("s", lifespan=builtin)
+
+
 async def test_a_lifespan_may_yield_none() -> None:
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncGenerator[None]:
@@ -477,7 +495,10 @@ async def test_scopes_without_authentication_are_named_in_the_error_and_once_in_
     server = Server("s")
     server.tool(name="burn", scopes=["write"])(lambda: None)
     app = http_app(server)
-    why = "this needs scopes (write), and this HTTP application has no authentication: see http_app(auth=...)"
+    why = (
+        "this needs scopes (write), and this HTTP application has no authentication: serve it with auth=, or with "
+        "--auth"
+    )
 
     async with app.run(), open_http_client("http://localhost/mcp", engine=AsgiEngine(app)) as client:
         with caplog.at_level(logging.WARNING, "trio_mcp"):
@@ -485,3 +506,81 @@ async def test_scopes_without_authentication_are_named_in_the_error_and_once_in_
                 with pytest.raises((ErrorResponse, HttpStatusError), match=re.escape(why)):
                     await client.call_tool("burn")
     assert [record.message for record in caplog.records] == [f"a request is refused: {why}"]
+
+
+# --- Callbacks ---
+
+
+def plain(value: Any = None) -> Any:
+    return None
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("callback", ["on_elicit", "on_sample", "roots"])
+async def test_a_plain_function_cannot_answer_questions(
+    callback: str, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        match callback:
+            case "on_elicit":
+                await ctx.elicit("Sure?", {"type": "object", "properties": {}})
+            case "on_sample":
+                await ctx.sample("Well?", max_tokens=5)
+            case _:
+                await ctx.list_roots()
+
+    options: Any = {callback: plain}
+    told = f"{callback}: expected an async function, and this one has returned None"
+    async with open_client(server, revision=revision, **options) as client:
+        if revision == "2026-07-28":
+            with pytest.raises(TypeError, match=re.escape(told)):
+                await client.call_tool("ask")
+        else:
+            assert (await client.call_tool("ask")).is_error
+            assert told in caplog.text
+
+
+async def test_a_plain_function_is_no_callback_for_progress_and_consent() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.report_progress(1)
+
+    async with open_client(server) as client:
+        with pytest.raises(TypeError, match=r"^on_progress: expected an async function"):
+            await client.call_tool("work", on_progress=plain)
+    async with open_client(server, consent=plain) as client:
+        with pytest.raises(TypeError, match=r"^consent: expected an async function"):
+            await client.call_tool("work")
+
+
+async def test_a_plain_function_for_log_messages_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.log("info", "working")
+
+    async with open_client(server, on_log=plain) as client:
+        await client.call_tool("work")
+        with trio.fail_after(60):
+            while "on_log: expected an async function" not in caplog.text:
+                await trio.lowlevel.checkpoint()
+
+
+async def test_a_question_without_a_form_is_told_what_a_form_is() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        await ctx.elicit("Sure?")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+    async with open_client(server) as client:
+        said = str((await client.call_tool("ask")).content)
+
+    assert "ctx.elicit(): pass a form or url=, and not both" in said
+    assert "one without members asks for consent alone" in said

@@ -6,7 +6,8 @@ from contextlib import aclosing
 
 import pytest
 
-from trio_mcp.testing import AsgiNetwork
+from trio_mcp.abc import HttpCall
+from trio_mcp.testing import AsgiEngine, AsgiNetwork
 from trio_mcp.transports import AsgiApp, EngineError, Receive, Scope, Send
 
 
@@ -80,3 +81,10 @@ async def test_the_lifespans_of_all_applications_run_for_the_duration_of_the_blo
 def test_a_key_that_is_not_a_unique_origin_is_refused(urls: list[str]) -> None:
     with pytest.raises(ValueError, match="origin"):
         AsgiNetwork({url: naming("a") for url in urls})
+
+
+@pytest.mark.parametrize("engine", [AsgiEngine(naming("a")), AsgiNetwork({"https://a.test": naming("a")})])
+async def test_an_engine_makes_the_requests_of_authorization(engine: AsgiEngine | AsgiNetwork) -> None:
+    reply = await engine.fetch(HttpCall(method="GET", url="https://a.test/keys", named_by="user"))
+
+    assert (reply.status, reply.body[:8]) == (200, b"a /keys ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import attrs
@@ -289,6 +290,11 @@ async def test_a_test_may_issue_a_token_without_a_flow() -> None:
     usual = bench.claims(bench.auth.issue_token(resource=RESOURCE))
     assert (usual["aud"], usual["exp"] - usual["iat"]) == (RESOURCE, 3600)
     assert (await bench.introspect(token))["active"]
+
+
+def test_one_string_is_no_list_of_scopes() -> None:
+    with pytest.raises(TypeError, match=re.escape("pass a list of strings, such as ['read', 'write']")):
+        Bench().auth.issue_token(resource=RESOURCE, scopes="read write")
 
 
 def test_a_misspelt_argument_of_a_token_is_refused() -> None:

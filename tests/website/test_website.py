@@ -286,6 +286,16 @@ def test_the_texts_for_models_have_every_page(pages: Path, tmp_path: Path) -> No
     assert all((tmp_path / file).read_text(encoding="utf-8") in everything for file in links)
 
 
+def test_the_markdown_of_each_linked_file_is_on_the_site(pages: Path, tmp_path: Path) -> None:
+    for _, _, file in navigation():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+
+    write_llms(pages, tmp_path)
+
+    assert "ResourceServer" in (tmp_path / "files/examples/protected_server.py.md").read_text(encoding="utf-8")
+    assert [line for line in broken_links(tmp_path) if "images/" not in line] == []
+
+
 def test_the_texts_for_models_have_the_description_of_a_picture(pages: Path, tmp_path: Path) -> None:
     for _, _, file in navigation():
         (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -357,3 +367,14 @@ def test_links_to_missing_pages_and_fragments_are_found(tmp_path: Path) -> None:
         f"page.html links to {link}, which does not exist"
         for link in ("missing.html", "other.html#missing", "#missing")
     ]
+
+
+def test_links_of_markdown_to_missing_files_are_found(tmp_path: Path) -> None:
+    links = ("other.md", "other.md#there", "#here", "https://example.com/", "missing.md", "missing.md#there")
+    text = "".join(f"[x]({link})\n" for link in links) + "```text\n[x](in-a-block.md)\n```\n"
+    (tmp_path / "page.md").write_text(text, encoding="utf-8")
+    (tmp_path / "other.md").write_text("x", encoding="utf-8")
+
+    broken = list(broken_links(tmp_path))
+
+    assert broken == [f"page.md links to {link}, which does not exist" for link in ("missing.md", "missing.md#there")]

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from ._client import open_http_client as open_http_client
     from ._client import open_memory_client as open_memory_client
     from ._client import open_stdio_client as open_stdio_client
+    from ._http import AsyncioApp as AsyncioApp
     from ._http import AsyncioHttpApp as AsyncioHttpApp
+    from ._http import asyncio_app as asyncio_app
     from ._http import http_app as http_app
     from ._http import run_asyncio as run_asyncio
 else:
@@ -54,7 +56,7 @@ else:
                 "open_stdio_client",
             ),
             "_http": (
-                "AsyncioHttpApp", "http_app", "run_asyncio",
+                "AsyncioApp", "AsyncioHttpApp", "asyncio_app", "http_app", "run_asyncio",
             ),
         },
     )  # fmt: skip

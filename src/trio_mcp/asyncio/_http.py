@@ -1,4 +1,4 @@
-"""A server of Trio as an ASGI application for servers on asyncio, such as uvicorn, and for FastAPI."""
+"""A server of Trio as an ASGI application for asyncio, and what its handlers use of the event loop that hosts it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from ..abc import HttpAnswerer
 from ..server import HttpOptions
 from ._run import EnteredBlock, current_run, hosting_run
 
-__all__ = ["AsyncioHttpApp", "http_app", "run_asyncio"]
+__all__ = ["AsyncioApp", "AsyncioHttpApp", "asyncio_app", "http_app", "run_asyncio"]
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[object]]
+"""An ASGI 3 application of asyncio."""
 
 
 @define(eq=False)
@@ -85,3 +87,46 @@ async def run_asyncio(awaitable: Awaitable[T]) -> T:
             awaitable.close()
         raise
     return await run.run_on_loop(lambda: awaitable)  # type: ignore[no-any-return]
+
+
+@define(eq=False)
+class AsyncioApp:
+    """An ASGI 3 application for Trio that runs an application of asyncio, such as FastAPI. Made by `asyncio_app`."""
+
+    _app: App = field(alias="app")
+    openapi: Callable[[], Any] | None = field(init=False)
+    """Returns the OpenAPI description of the application; None if it does not describe itself."""
+
+    def __attrs_post_init__(self) -> None:
+        self.openapi = getattr(self._app, "openapi", None)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Call the application in a task of the event loop, which is cancelled with the caller.
+
+        Raises:
+            RuntimeError: asyncio does not host the caller, or the task was cancelled by someone else.
+        """
+        run = hosting_run("asyncio_app()")
+
+        async def send_on_trio(message: Message) -> None:
+            await run.wait(partial(send, message))
+
+        await run.run_on_loop(partial(self._app, scope, partial(run.wait, receive), send_on_trio))
+
+
+def asyncio_app(app: App) -> AsyncioApp:
+    """Return an ASGI application of asyncio as one for Trio: it runs in tasks of the event loop that hosts Trio.
+
+    An application of FastAPI that hosts a server offers its own routes as tools of that server::
+
+        add_asgi(server, asyncio_app(app), include=["tag:orders"])
+
+    In a test on asyncio, a client calls an application without a socket::
+
+        async with open_http_client("http://localhost/mcp", engine=AsgiEngine(asyncio_app(app))) as client:
+            ...
+
+    Args:
+        app: the application. Its lifespan belongs to its host.
+    """
+    return AsyncioApp(app)

@@ -87,8 +87,9 @@ def explain(error: BaseException) -> tuple[int, str] | None:
 
 
 def wants_sign_in(error: BaseException) -> bool:
-    """Return True if the server requires authentication or denies access."""
-    return isinstance(error, HttpStatusError) and error.status in {401, 403}
+    """Return True if the server requires authentication or denies access, and another user might have it."""
+    refused = isinstance(error, HttpStatusError) and error.status in {401, 403}
+    return refused and "has no authentication" not in str(error)
 
 
 def wants_answers(error: BaseException) -> bool:

@@ -24,7 +24,7 @@ from attrs import Attribute, define, evolve, field, frozen
 
 from .. import types
 from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability, StructureError
-from .._misuse import check_class
+from .._misuse import awaitable, check_class
 from .._util import own_cancellation
 from ..schema import SchemaError, compile_schema
 from ..wire import (
@@ -83,7 +83,7 @@ async def with_consent(consent: Consent | None, request: C) -> C:
     if consent is None:
         return request
     with own_cancellation("the consent hook", _log):
-        allowed = await consent(request)
+        allowed = await awaitable("consent", consent(request))
     if type(allowed) is not type(request):
         raise TypeError(
             f"consent must return the {type(request).__name__} that may proceed, and returned {allowed!r:.200}"
@@ -211,7 +211,7 @@ class Callbacks:
         assert self.roots is not None
         if not callable(self.roots):
             return self.roots
-        roots = await self.roots()
+        roots = await awaitable("roots", self.roots())
         _check_root_uris(roots)
         return roots
 
@@ -404,7 +404,7 @@ class Replies:
             case types.CreateMessageRequestParams():
                 assert self.callbacks.on_sample is not None
                 allowed = await with_consent(self.callbacks.consent, question)
-                reply = await self.callbacks.on_sample(allowed)
+                reply = await awaitable("on_sample", self.callbacks.on_sample(allowed))
                 return _of_class(types.CreateMessageResult, "on_sample", reply)
             case _:
                 return types.ListRootsResult(roots=await self.callbacks.listed_roots())
@@ -417,7 +417,7 @@ class Replies:
             allowed = await with_consent(self.callbacks.consent, question)
         except ConsentRefused:
             return types.ElicitResult(action="decline")
-        reply = await self.callbacks.on_elicit(allowed)
+        reply = await awaitable("on_elicit", self.callbacks.on_elicit(allowed))
         return _of_class(types.ElicitResult, "on_elicit", reply)
 
     def resolve(self, question: Question, reply: Reply, revision: str) -> JsonObject:

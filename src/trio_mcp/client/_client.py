@@ -18,7 +18,7 @@ from .. import types
 from .._capabilities import load_capability
 from .._errors import ConnectionLost, ErrorResponse, LocalProtocolError, MissingCapability, StructureError
 from .._extensions import with_named_extensions
-from .._misuse import AsyncForOnly, AsyncWithOnly, check_class
+from .._misuse import AsyncForOnly, AsyncWithOnly, awaitable, check_class
 from .._other_sdks import unknown_options
 from .._util import own_cancellation
 from ..peer import ConnectionStatistics
@@ -40,6 +40,7 @@ __all__ = ["Call", "Client", "Lifetime", "ManualCall", "OnProgress", "OpenCall",
 
 
 _log = logging.getLogger("trio_mcp.client")
+_IN_A_DICT = "the arguments of the tool are a dict, the second argument of `call_tool`"
 
 OnProgress: TypeAlias = Callable[["types.ProgressNotificationParams"], Awaitable[None]]
 """A callback that receives one progress update."""
@@ -553,7 +554,7 @@ class Client(CustomRequests):
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
         if unknown:
-            raise unknown_options("client.call_tool", unknown)
+            raise unknown_options("client.call_tool", unknown, otherwise=_IN_A_DICT)
         reader = None if returns is None else _reader_of(returns)
         request = OpenRequest(
             self._connection,
@@ -567,7 +568,7 @@ class Client(CustomRequests):
             if on_progress is not None:
                 with own_cancellation("on_progress", _log):
                     async for update in Updates(request):
-                        await on_progress(update)
+                        await awaitable("on_progress", on_progress(update))
             json = await request.result()
             result = self._connection.read_tool_result(name, json, raise_on_error=raise_on_error or reader is not None)
         finally:

@@ -43,8 +43,10 @@ _PIECE_BYTES: Final = 2**16
 _SHUTDOWN_SECONDS: Final = 10.0
 _FAILED: Final = 500
 _CURE: Final = (
-    "Quart runs on Trio as QuartTrio (of quart-trio), and FastAPI and Starlette do if their endpoints need no asyncio; "
-    "serve any other application by a server for asyncio, and call it by its URL, with add_openapi()"
+    "Quart runs on Trio as QuartTrio (of quart-trio), and FastAPI and Starlette do if their endpoints need no asyncio. "
+    "If asyncio hosts the server, the application can run on its loop: add_asgi(server, asyncio_app(app), ...), with "
+    "asyncio_app of trio_mcp.asyncio. Otherwise serve it by a server for asyncio, and call it by its URL, with "
+    "add_openapi()"
 )
 
 

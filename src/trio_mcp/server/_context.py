@@ -413,7 +413,10 @@ class Context(ForeignAttributes, Generic[State_co]):
         if unknown:
             raise unknown_options("ctx.elicit", unknown)
         if (form is None) == (url is None):
-            raise TypeError("elicit(): pass either a form or url=, not both")
+            raise TypeError(
+                "ctx.elicit(): pass a form or url=, and not both; a form is a class, and one without members asks for "
+                "consent alone"
+            )
         if url is None:
             return await self._ask(Elicit(message, form, key=key))
         if elicitation_id is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, TypeVar, Unpack, cast, get_args, overload
@@ -936,6 +936,11 @@ def _checked_lifespan(lifespan: L) -> L:
         raise TypeError("lifespan: a generator function needs @asynccontextmanager (of contextlib) above it")
     if not callable(lifespan) or inspect.iscoroutinefunction(lifespan):
         raise TypeError("lifespan: expected a function that takes the server and returns an async context manager")
+    with suppress(ValueError):  # it does not tell its parameters
+        try:
+            inspect.signature(lifespan).bind(lifespan)
+        except TypeError:
+            raise TypeError("lifespan: its function takes the server, as in `lifespan(server: Server)`") from None
     return lifespan
 
 

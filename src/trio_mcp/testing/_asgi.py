@@ -24,7 +24,8 @@ import trio
 from attrs import define, field
 
 from .._util import WIND_DOWN_SECONDS, owned_nursery
-from ..transports import AsgiApp, AsgiMessage, EngineError, HttpResponse, Scope
+from ..abc import HttpCall, HttpReply
+from ..transports import AsgiApp, AsgiMessage, EngineError, HttpResponse, Scope, engine_fetch
 
 __all__ = ["ASGI", "AsgiEngine", "AsgiLifespan", "AsgiNetwork"]
 
@@ -186,6 +187,22 @@ class AsgiEngine:
                 exchange.leave()
                 with trio.CancelScope(shield=True):
                     await exchange.returned.wait()
+
+    async def fetch(self, call: HttpCall) -> HttpReply:
+        """Make a request of authorization: an `abc.Fetch`.
+
+        It lets a protected server read the keys of an authorization server in this process::
+
+            login = AuthorizationServer("https://login.example")
+            ResourceServer("https://mcp.example/mcp", issuers=[login.issuer], fetch=AsgiEngine(login).fetch)
+
+        Args:
+            call: the request.
+
+        Raises:
+            CallFailed: there is no answer.
+        """
+        return await engine_fetch(self)(call)
 
     async def aclose(self) -> None:
         """Do nothing: there is no connection."""
@@ -389,6 +406,17 @@ class AsgiNetwork:
             raise EngineError(f"no application listens at {'://'.join(_origin_of(url)[:2])}", sent=False)
         async with engine.request(method, url, headers, content, on_sent=on_sent) as response:
             yield response
+
+    async def fetch(self, call: HttpCall) -> HttpReply:
+        """Make a request of authorization; see `testing.AsgiEngine.fetch`.
+
+        Args:
+            call: the request.
+
+        Raises:
+            CallFailed: there is no answer.
+        """
+        return await engine_fetch(self)(call)
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""

@@ -107,6 +107,13 @@ class Model:
         return all(getattr(self, each.name) == getattr(other, each.name) for each in self.__attrs_attrs__)
 
     if not TYPE_CHECKING:  # type checkers refuse all of these by themselves
+        inputSchema = ForeignAttribute()  # noqa: N815
+        isError = ForeignAttribute()  # noqa: N815
+        mimeType = ForeignAttribute()  # noqa: N815
+        nextCursor = ForeignAttribute()  # noqa: N815
+        outputSchema = ForeignAttribute()  # noqa: N815
+        structuredContent = ForeignAttribute()  # noqa: N815
+        uriTemplate = ForeignAttribute()  # noqa: N815
         data = ForeignAttribute()
         text = ForeignAttribute()
         model_copy = ForeignAttribute()

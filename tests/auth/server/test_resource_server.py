@@ -7,6 +7,7 @@ import pytest
 
 from tests.auth.signed_tokens import ISSUER, RESOURCE, Clock, Issuer
 from trio_mcp.auth import IntrospectionVerifier, JwtVerifier, Registration, ResourceServer
+from trio_mcp.testing import AsgiEngine, AuthorizationServer
 
 
 def server(resource: str = RESOURCE, **options: Any) -> ResourceServer:
@@ -130,6 +131,11 @@ def test_the_metadata_are_at_the_urls_of_the_specification(resource: str, url: s
 def test_invalid_options_are_refused(options: dict[str, Any], cause: str) -> None:
     with pytest.raises(ValueError, match=cause):
         server(**options)
+
+
+def test_an_engine_in_place_of_its_fetch_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"fetch: expected an async function, such as AsgiEngine\(app\).fetch, and got"):
+        server(fetch=AsgiEngine(AuthorizationServer(ISSUER)))
 
 
 @pytest.mark.parametrize(

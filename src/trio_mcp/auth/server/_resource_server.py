@@ -403,6 +403,7 @@ class ResourceServer:
         clock: returns the time, as `time.time` does.
 
     Raises:
+        TypeError: *fetch* is no function.
         ValueError: an option is invalid; the message names it.
 
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#protocol-requirements
@@ -427,6 +428,7 @@ class ResourceServer:
     def __attrs_post_init__(self) -> None:
         self._check_urls()
         self._check_scopes()
+        self._check_fetch(self.fetch)
         if self.audiences is not None and not self.audiences:
             raise ValueError("audiences: pass at least one, or no token is accepted")
         self.accepted_audiences = _spellings(self.resource) if self.audiences is None else frozenset(self.audiences)
@@ -452,6 +454,11 @@ class ResourceServer:
                 raise ValueError(f"{name!r} is not a scope; scopes contain no spaces, quotation marks or backslashes")
         if _FOR_CLIENTS_ALONE in self.scopes:
             raise ValueError(f"scopes: {_FOR_CLIENTS_ALONE!r} is for authorization servers; no request needs it")
+
+    def _check_fetch(self, fetch: object) -> None:
+        if fetch is not None and not callable(fetch):
+            got = type(fetch).__name__
+            raise TypeError(f"fetch: expected an async function, such as AsgiEngine(app).fetch, and got {got}")
 
     @property
     def metadata_url(self) -> str:

@@ -191,8 +191,10 @@ class AuthorizationServer:
             claims: claims to add, or to replace, by name: ``{"nbf": 1700000000}``.
 
         Raises:
-            TypeError: an option is unknown.
+            TypeError: an option is unknown, or *scopes* is one string.
         """
+        if isinstance(scopes, str):
+            raise TypeError(f"issue_token(): scopes={scopes!r}: pass a list of strings, such as {scopes.split()!r}")
         if unknown:
             raise TypeError(
                 f"issue_token(): unexpected keyword argument {next(iter(unknown))!r}; it takes resource, scopes, "

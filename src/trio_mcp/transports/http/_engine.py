@@ -542,7 +542,10 @@ def _path_hint(status: int, url: str) -> str:
     if status not in _NOTHING_STATUSES:
         return ""
     place = urlsplit(url)
-    usual = f"is it {place.scheme}://{place.netloc}/mcp?"
+    origin, path = f"{place.scheme}://{place.netloc}", place.path.rstrip("/")
+    usual = f"is it {origin}/mcp?"
+    if path == "/mcp":
+        return f"if the server is mounted at {path}, its endpoint is {origin}{path}/mcp"
     if place.path in {"", "/"}:
         return f"the URL has no path: {usual}"
     return usual if did_you_mean(place.path, ["/mcp"]) else ""

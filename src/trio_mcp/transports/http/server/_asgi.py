@@ -653,7 +653,10 @@ class RequestAuthorizer:
     def _no_authentication(self, needed: Collection[str]) -> Refusal:
         """Return the refusal of rule 7; the log has the first one."""
         listed = ", ".join(sorted(needed))
-        why = f"this needs scopes ({listed}), and this HTTP application has no authentication: see http_app(auth=...)"
+        why = (
+            f"this needs scopes ({listed}), and this HTTP application has no authentication: serve it with auth=, or "
+            "with --auth"
+        )
         if not self._has_warned:
             self._has_warned = True
             _log.warning("a request is refused: %s", why)
