@@ -130,6 +130,17 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             )
         },
     },
+    "Clients": {
+        "list_tools": "use `clients.tools()`",
+        **dict.fromkeys(("close", "disconnect"), "use `await clients.aclose()`, or leave the block of `open_clients`"),
+        **{
+            name: f"use that of one server, as in `clients['notes'].{name}(...)`"
+            for name in (
+                *("complete", "get_prompt", "list_prompts", "list_resources", "open_call", "ping", "prompts"),
+                *("read_resource", "resource_templates", "resources", "set_log_level"),
+            )
+        },
+    },
     **{
         name: {"action": _ANSWER, "data": _ANSWER, "content": _ANSWER} for name in ("Accepted", "Declined", "Dismissed")
     },
@@ -151,7 +162,11 @@ _AT_HTTP = "it is an option of `serve_http`, `server.run(http=...)` or `http_app
 _AUTH = "use `serve_http(server, auth=ResourceServer(url, issuers=[...]))`, or `http_app(...)` with it"
 _LOGGING = "use the standard module logging: logging.basicConfig(level=...)"
 _META = "use `meta={...}`"
-_PROGRESS, _LIMIT = "use `on_progress=`", "use `with trio.fail_after(seconds):` around the call"
+_PROGRESS = "use `on_progress=`"
+_LIMIT = (
+    "use `with trio.fail_after(seconds):` around the call; on asyncio `async with asyncio.timeout(seconds):`; without "
+    "async `time_limits=` of `open_client`"
+)
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "Server": {

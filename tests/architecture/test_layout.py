@@ -38,7 +38,7 @@ LAYERS = (
 CAPABILITIES = {"shared", "cluster", "tasks", "skills", "apps", "openapi", "gateway", "asyncio", "sync"}
 # Those that show the whole client again, to other worlds.
 MIRRORS = {"asyncio", "sync"}
-MIRRORED = {"_mirrors", "client", "server", "tasks", "skills"}
+MIRRORED = {"_mirrors", "client", "llm", "server", "tasks", "skills"}
 PUBLIC = {"_facade", "abc", "lowlevel", "types", "wire", *vars(trio_mcp)["__all__"]}
 # Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
@@ -182,8 +182,10 @@ SMALL_WITH_A_REASON: dict[str, str] = {
     "asyncio/_classes.py": "programs that name no class load neither tasks nor skills",
     "asyncio/_client.py": "the openers, beside the run that they use",
     "asyncio/_http.py": "clients do not load the server",
+    "asyncio/_llm.py": "programs without a model do not load what is for one",
     "sync/_classes.py": "programs that name no class load neither tasks nor skills",
     "sync/_client.py": "the openers, beside the run that they use",
+    "sync/_llm.py": "programs without a model do not load what is for one",
     "cli/_gateway.py": "a command of its own, which loads the gateway",
     "cluster/_changes.py": "one idea beside the requests between processes",
     "cluster/_node.py": "what is public of a process of a service",

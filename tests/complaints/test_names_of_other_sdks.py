@@ -19,6 +19,7 @@ from trio_mcp import (
     Accepted,
     Audio,
     Client,
+    Clients,
     Context,
     Declined,
     Dismissed,
@@ -26,6 +27,7 @@ from trio_mcp import (
     Server,
     http_app,
     open_client,
+    open_clients,
     serve_http,
     types,
 )
@@ -43,6 +45,7 @@ CLASSES: Mapping[str, type[Any]] = {
     "Server": Server,
     "Context": Context,
     "Client": Client,
+    "Clients": Clients,
     "CallToolResult": types.CallToolResult,
     "Model": Model,
 }
@@ -67,11 +70,12 @@ HOLDERS: Mapping[str, Any] = {
     "server": Server("s"),
     "ctx": Context,
     "client": Client,
+    "clients": Clients,
     "result": types.CallToolResult,
     "answer": Accepted,
     "types": types,
 }
-FROM_ELSEWHERE = {"trio", "attrs", "json", "logging", "path", "object"}
+FROM_ELSEWHERE = {"trio", "asyncio", "attrs", "json", "logging", "path", "object"}
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:
@@ -361,6 +365,13 @@ async def test_handlers_and_clients_explain_the_attributes_of_another_sdk() -> N
     for name, cure in ATTRIBUTES["Server"].items():
         with pytest.raises(AttributeError, match=re.escape(f"'Server' object has no attribute {name!r}; {cure}")):
             getattr(server, name)
+
+
+async def test_the_clients_of_many_servers_explain_what_only_one_client_has() -> None:
+    async with open_clients({"mcpServers": {}}) as clients:
+        for name, cure in ATTRIBUTES["Clients"].items():
+            with pytest.raises(AttributeError, match=re.escape(f"'Clients' object has no attribute {name!r}; {cure}")):
+                getattr(clients, name)
 
 
 async def test_a_resource_is_read_by_a_string() -> None:

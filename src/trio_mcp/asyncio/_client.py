@@ -12,7 +12,8 @@ from outcome import Value
 
 import trio_mcp
 
-from .._mirrors import Mirrors
+from .._mirrors import Mirrors, usage_of
+from .._misuse import AsyncWithOnly
 from ._run import EnteredBlock, current_run
 
 __all__ = [
@@ -70,11 +71,12 @@ MIRRORS = Mirrors(
 )
 
 
-class OpenedByAsyncio(AbstractAsyncContextManager[Any]):
+class OpenedByAsyncio(AsyncWithOnly, AbstractAsyncContextManager[Any]):
     """The block of an opener: it starts Trio when it is entered, if Trio does not run yet on this loop."""
 
     def __init__(self, opener: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self._call = opener, args, options
+        self._usage = usage_of(opener, "async with")
         self._entered: EnteredBlock | None = None
 
     async def __aenter__(self) -> Any:

@@ -236,8 +236,18 @@ _runs: dict[asyncio.AbstractEventLoop, AsyncioRun] = {}
 
 
 async def current_run() -> AsyncioRun:
-    """Return the Trio run of the running loop; start it if there is none yet."""
-    loop = asyncio.get_running_loop()
+    """Return the Trio run of the running loop; start it if there is none yet.
+
+    Raises:
+        RuntimeError: no loop of asyncio runs.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "trio_mcp.asyncio needs a running event loop of asyncio: start the program with asyncio.run(main()); a "
+            "program on Trio imports from trio_mcp instead"
+        ) from None
     run = _runs.get(loop)
     if run is None:
         run = AsyncioRun(loop)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from trio_mcp import types
-from trio_mcp._capabilities import App, AppHost
+from trio_mcp._capabilities import App, AppHost, SkillApprovals
 from trio_mcp._errors import ConnectionLost
 from trio_mcp.abc import Answerer, ClientAuth, Tap
 from trio_mcp.client._cache import CacheOption
@@ -19,6 +19,7 @@ from trio_mcp.client._open import Extensions, Target
 from trio_mcp.client._probe_memory import ProbeChoice
 from trio_mcp.client._supervision import Restart, ServerStatus
 from trio_mcp.client._timing import TimeLimits
+from trio_mcp.llm import Api, CallTimeout, Only, ToolCall
 from trio_mcp.peer import ConnectionStatistics, Limits
 from trio_mcp.skills import types as skills_types
 from trio_mcp.tasks._record import TaskStatus
@@ -35,6 +36,8 @@ Roots: TypeAlias = Sequence[types.Root] | Callable[[], Sequence[types.Root]]
 Consent: TypeAlias = Callable[[Consentable], Consentable]
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], None]
 CustomHandler: TypeAlias = Callable[..., Any]
+Approve: TypeAlias = Callable[[ToolCall], bool | str]
+OnCallProgress: TypeAlias = Callable[[ToolCall, types.ProgressNotificationParams], None]
 
 class ClientOptions(TypedDict, total=False):
     revision: str | None
@@ -341,6 +344,21 @@ class Clients(Mapping[str, Client]):
     def skills(self) -> Iterator[ClientSkill]: ...
     def aclose(self) -> None: ...
 
+class Toolkit:
+    @property
+    def skills(self) -> str: ...
+    @property
+    def functions(self) -> list[dict[str, Any]]: ...
+    def answer(
+        self,
+        message: Mapping[str, Any],
+        *,
+        approve: Approve | None = None,
+        on_progress: OnCallProgress | None = None,
+        timeout: CallTimeout = None,
+        max_characters: int = ...,
+    ) -> list[dict[str, Any]]: ...
+
 def open_client(target: Target, **options: Unpack[ClientOptions]) -> AbstractContextManager[Client]: ...
 def open_http_client(
     url: str,
@@ -364,7 +382,15 @@ def open_clients(
     *,
     prefix: Prefix = "clashes",
     restart: Restart | None = None,
-    options_for: Callable[[str], ClientOptions] | None = None,
+    options_for: Callable[[str], ClientOptions | None] | None = None,
     auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
 ) -> AbstractContextManager[Clients]: ...
+def load_toolkit(
+    source: Client | Clients,
+    *,
+    api: Api = "chat-completions",
+    only: Only | None = None,
+    skills: SkillApprovals | bool = False,
+    server: str | None = None,
+) -> Toolkit: ...
