@@ -29,7 +29,7 @@ _SERVING = "use `await serve_http(server, port=8000)`, or `server.run(http=8000)
 _ASGI = "use `http_app(server)`"
 _CONTEXT = "take a parameter `ctx: Context` in the handler"
 _CALL_IT = "call the function itself: the decorator returns it unchanged"
-_NO_MOUNT = "a server cannot hold another server: register the functions on one server"
+_MOUNT = "use `Gateway('all').mount(target)`, of `trio_mcp.gateway`"
 _AS_CLIENT = "`async with open_client(server) as client:` reaches them"
 _LOG = "use `await ctx.log({level!r}, data)`"
 _STATE = "use a local variable, a dependency (`Resolve`), or `ctx.state` for what the lifespan yields"
@@ -66,9 +66,9 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             ("list_prompts", "get_prompt", "get_prompts"), f"use `@server.prompt` to register one; {_AS_CLIENT}"
         ),
         **dict.fromkeys(("get_context", "request_context"), _CONTEXT),
-        **dict.fromkeys(
-            ("mount", "import_server", "as_proxy", "from_openapi", "from_fastapi", "add_provider"), _NO_MOUNT
-        ),
+        **dict.fromkeys(("mount", "import_server", "as_proxy", "add_provider"), _MOUNT),
+        "from_openapi": "use `add_openapi(server, source, include=[...])`, of `trio_mcp.openapi`",
+        "from_fastapi": "use `add_asgi(server, app, include=[...])`, of `trio_mcp.openapi`",
         "get_capabilities": "use `server.capabilities`",
         "create_initialization_options": "not needed: `server.run()` and `serve_stdio(server)` need none",
         **dict.fromkeys(("enable", "disable"), "use `Server(visible=function)`, or `visible=` of one entry"),

@@ -279,7 +279,8 @@ def test_an_async_function_is_no_callback_without_async() -> None:
 def test_tools_for_a_model_are_loaded_by_the_module_of_the_client() -> None:
     with trio_mcp.sync.open_memory_client(make_server()) as client:
         wrong: Any = client
+        load: Any = trio_mcp.asyncio.load_toolkit
         with pytest.raises(RuntimeError, match=r"^load_toolkit\(\) needs Trio, .* import it from trio_mcp\.asyncio"):
             asyncio.run(load_toolkit(wrong))
         with pytest.raises(TypeError, match=r"a client of trio_mcp\.asyncio, .* of class trio_mcp\.sync\.Client$"):
-            trio_mcp.asyncio.load_toolkit(wrong)
+            load(wrong)

@@ -221,6 +221,8 @@ class ClientProfile:
     """The required redirect URI; None means any one of this machine."""
     issuers_with_pkce: Sequence[str] = ()
     """The issuers that support PKCE without announcing it."""
+    parameters: Mapping[str, str] = field(factory=dict[str, str])
+    """Further parameters of the authorization request."""
     names: dict[str, Any] = field(factory=dict[str, Any])
     """The members of a registration that users see, such as `client_name`."""
 
