@@ -108,9 +108,13 @@ async def test_a_url_under_the_name_of_another_program_names_the_member(member: 
 @pytest.mark.parametrize("option", ["options_for", "auth_for"])
 async def test_options_of_each_server_are_a_function_of_its_name(option: str) -> None:
     message = f"{option}: expected a function of the name of a server, and got "
-    for value, found in (({}, f"dict; for a dict by name, write {option}=table.get"), (5, "int")):
-        wrong: Any = {option: value}
-        assert await refused(open_clients(NO_SERVERS, **wrong)) == message + found
+    table: Any = {option: {}}
+    number: Any = {option: 5}
+    assert (
+        await refused(open_clients(NO_SERVERS, **table))
+        == f"{message}dict; for a dict by name, write {option}=table.get"
+    )
+    assert await refused(open_clients(NO_SERVERS, **number)) == f"{message}int"
 
 
 async def test_the_function_of_options_returns_a_dict_or_none() -> None:
@@ -148,8 +152,9 @@ async def test_a_plain_function_as_a_callback_is_named(option: str, tool: str) -
 
 
 async def test_a_plain_function_for_consent_progress_or_approval_is_named() -> None:
-    plain: Any = lambda *_: None  # noqa: E731 # as a program writes it
+    def nothing(*_: object) -> None: ...
 
+    plain: Any = nothing
     async with open_client(make_server(), consent=plain) as client:
         with pytest.raises(TypeError, match=r"^consent: expected an async function"):
             await client.call_tool("report")

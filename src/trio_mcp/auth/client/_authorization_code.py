@@ -321,7 +321,8 @@ class OAuth(Grant):
     issuers: that of Microsoft Entra ID, for example. Any other server without it is refused."""
     authorization_parameters: Mapping[str, str] = field(factory=dict[str, str])
     """Further parameters of the authorization request, for what only one authorization server knows:
-    ``{"access_type": "offline"}`` for Google. They are in the URL that the browser opens, so they must not be secret."""
+    ``{"access_type": "offline"}`` for Google. They are in the URL that the browser opens, so do not put secrets there.
+    """
 
     interactive: ClassVar[bool] = True
 

@@ -16,7 +16,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/au
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
