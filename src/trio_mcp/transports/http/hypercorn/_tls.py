@@ -126,14 +126,13 @@ class RenewedContext:
         return context
 
     def _read_stamp(self) -> _Stamp:
-        return tuple(
-            _stamp_of(path) for path in (self._listening.certfile, self._listening.keyfile) if path is not None
-        )
+        files = (self._listening.certfile, self._listening.keyfile)
+        return tuple(_stamp_of(Path(file)) for file in files if file is not None)
 
 
-def _stamp_of(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+def _stamp_of(path: Path) -> tuple[int, ...] | None:
     try:
-        found = os.stat(path)  # of what a symbolic link leads to: some programs renew by a new link
+        found = path.stat()  # of what a symbolic link leads to: some programs renew by a new link
     except OSError:
         return None
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
